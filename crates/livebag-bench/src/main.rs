@@ -1,0 +1,3 @@
+//! livebag beside its peers: streams, recording, query.
+
+fn main() {}

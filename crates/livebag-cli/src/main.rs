@@ -1,0 +1,3 @@
+//! The livebag command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Shared-memory streams in native sensor layouts: one writer, any number of readers, no torn frame.

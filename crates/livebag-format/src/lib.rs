@@ -1,6 +1,18 @@
 //! The bytes livebag reads and writes, without I/O: CDR, MCAP, time index, container, rosbag2
 //! metadata.
 
+pub mod cdr;
+pub mod container;
+pub mod definitions;
+pub mod index;
+pub mod mcap;
+pub mod ros1;
+mod sensor;
 mod topic;
+mod wire;
+
+#[cfg(test)]
+mod golden;
 
 pub use topic::{Message, Topic};
+pub use wire::DecodeError;

@@ -1,0 +1,157 @@
+//! A bounds-checked cursor over one encoded message: CDR in either byte order, or ROS 1.
+//!
+//! CDR (OMG DDSI-RTPS 2.5 section 10, XTypes 1.3 section 7.4): four bytes of encapsulation, then
+//! primitives aligned to their size counted from the end of the encapsulation; strings carry a
+//! length that includes their NUL. ROS 1: little-endian, packed, strings without a NUL.
+
+/// Why bytes are not the message that they were said to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The message ends inside a value.
+    #[error(
+        "the message ends too early: {wanted} bytes wanted at offset {offset}, {left} are there"
+    )]
+    Truncated {
+        /// Offset of the value, from the start of the message, encapsulation included.
+        offset: usize,
+        /// Size of the value in bytes.
+        wanted: usize,
+        /// Bytes that follow `offset`.
+        left: usize,
+    },
+    /// The first two bytes name an encoding that is not read here.
+    #[error(
+        "expected CDR (representation 0x0000, 0x0001, 0x0006 or 0x0007), found representation {found:#06x}"
+    )]
+    Encapsulation {
+        /// The representation identifier found.
+        found: u16,
+    },
+    /// A string is not UTF-8.
+    #[error("the string at offset {offset} is not UTF-8")]
+    NotUtf8 {
+        /// Offset of the first byte of the string.
+        offset: usize,
+    },
+}
+
+/// How the values of a message are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    little_endian: bool,
+    /// Largest alignment: 8 in CDR version 1, 4 in version 2, 1 in ROS 1.
+    align_max: usize,
+    /// Strings end in a NUL that their length counts (CDR).
+    nul_terminated: bool,
+    /// Offset from which alignment counts.
+    origin: usize,
+}
+
+/// A cursor over one message.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    layout: Layout,
+}
+
+macro_rules! number {
+    ($name:ident, $type:ty) => {
+        pub(crate) fn $name(&mut self) -> Result<$type, DecodeError> {
+            const BYTES: usize = size_of::<$type>();
+            self.align(BYTES)?;
+            let raw = self.take(BYTES)?.try_into().expect("take gives the length asked for");
+            Ok(if self.layout.little_endian {
+                <$type>::from_le_bytes(raw)
+            } else {
+                <$type>::from_be_bytes(raw)
+            })
+        }
+    };
+}
+
+impl<'a> Cursor<'a> {
+    /// A CDR message, encapsulation included.
+    pub(crate) fn cdr(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let Some(head) = bytes.first_chunk::<4>() else {
+            return Err(DecodeError::Truncated { offset: 0, wanted: 4, left: bytes.len() });
+        };
+        let (little_endian, align_max) = match u16::from_be_bytes([head[0], head[1]]) {
+            0x0000 => (false, 8),
+            0x0001 => (true, 8),
+            0x0006 => (false, 4),
+            0x0007 => (true, 4),
+            found => return Err(DecodeError::Encapsulation { found }),
+        };
+        let layout = Layout { little_endian, align_max, nul_terminated: true, origin: 4 };
+        Ok(Cursor { bytes, at: 4, layout })
+    }
+
+    /// A message in ROS 1's serialisation.
+    pub(crate) fn ros1(bytes: &'a [u8]) -> Self {
+        let layout = Layout { little_endian: true, align_max: 1, nul_terminated: false, origin: 0 };
+        Cursor { bytes, at: 0, layout }
+    }
+
+    /// Bytes not yet read.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Moves to the next multiple of `size_bytes`, as far as the layout aligns.
+    pub(crate) fn align(&mut self, size_bytes: usize) -> Result<(), DecodeError> {
+        let unit = size_bytes.min(self.layout.align_max);
+        let past = (self.at - self.layout.origin) % unit;
+        if past != 0 {
+            self.take(unit - past)?;
+        }
+        Ok(())
+    }
+
+    /// The next `wanted` bytes.
+    pub(crate) fn take(&mut self, wanted: usize) -> Result<&'a [u8], DecodeError> {
+        let left = self.left();
+        if wanted > left {
+            return Err(DecodeError::Truncated { offset: self.at, wanted, left });
+        }
+        let taken = &self.bytes[self.at..self.at + wanted];
+        self.at += wanted;
+        Ok(taken)
+    }
+
+    number!(u8, u8);
+    number!(i8, i8);
+    number!(u16, u16);
+    number!(i16, i16);
+    number!(u32, u32);
+    number!(i32, i32);
+    number!(u64, u64);
+    number!(i64, i64);
+    number!(f32, f32);
+    number!(f64, f64);
+
+    pub(crate) fn bool(&mut self) -> Result<bool, DecodeError> {
+        Ok(self.u8()? != 0)
+    }
+
+    /// A string's bytes, without the NUL. Writers differ on the empty string (length 0 or 1) and
+    /// some leave the NUL out; both are read.
+    pub(crate) fn string_bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = self.u32()? as usize;
+        let raw = self.take(length)?;
+        if self.layout.nul_terminated { Ok(raw.strip_suffix(&[0]).unwrap_or(raw)) } else { Ok(raw) }
+    }
+
+    pub(crate) fn str(&mut self) -> Result<&'a str, DecodeError> {
+        let raw = self.string_bytes()?;
+        let offset = self.at - raw.len();
+        str::from_utf8(raw).map_err(|_| DecodeError::NotUtf8 { offset })
+    }
+
+    /// A sequence of bytes: its count, then the bytes.
+    pub(crate) fn byte_sequence(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = self.u32()? as usize;
+        self.take(length)
+    }
+}

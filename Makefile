@@ -1,0 +1,44 @@
+# Two doors: `make demo` and `make test`. Both set up what they need on first use, say what they
+# install and where, and ask nothing.
+SHELL := /bin/bash
+REAL ?= ../shared/data/do.bag
+BENCH ?= all
+OUT ?= bench-runs/$(shell date +%Y-%m-%d-%H%M%S)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test demo demo-real bench lint fmt clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install everything that building and testing need (the other targets do so themselves)
+	@scripts/setup.sh
+
+build: ## the livebag command, optimised: target/release/livebag
+	@scripts/setup.sh rust
+	cargo build --locked --release -p livebag-cli
+
+test: ## every check, as CI runs it
+	@scripts/test.sh
+
+lint: ## the quick part of `make test`: formatting, clippy, licences
+	@scripts/test.sh fmt clippy deny
+
+demo: ## record simulated cameras, LiDAR and IMU, and query them meanwhile
+	@scripts/setup.sh rust
+	cargo run --locked --release -p livebag-cli -- demo
+
+demo-real: ## the same with the frames of a real recording: REAL=BAG
+	@scripts/setup.sh rust
+	cargo run --locked --release -p livebag-cli -- demo --real $(REAL)
+
+bench: ## livebag beside its peers: BENCH="record --workload fullhd8", OUT=FOLDER
+	@scripts/setup.sh rust
+	cargo run --locked --release -p livebag-bench -- $(BENCH) --out $(OUT)
+
+fmt: ## format all code
+	cargo fmt --all
+
+clean: ## remove everything built or fetched inside the repository
+	cargo clean
+	rm -rf build .venv

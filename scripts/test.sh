@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# All checks, in order, up to the first that fails: test.sh [STEP…]. Steps: fmt clippy test loom
+# deny aarch64 cpp interop.
+set -uo pipefail
+. "$(dirname "$0")/lib.sh"
+choose_target_dir
+mkdir -p "$BUILD"
+cd "$ROOT"
+
+step_fmt()     { cargo fmt --all --check; }
+step_clippy()  { cargo clippy --locked --workspace --all-targets -- -D warnings; }
+step_test()    { cargo test --locked --workspace; }
+# loom replaces the atomics of the whole crate, hence its own target folder.
+step_loom()    { RUSTFLAGS="${RUSTFLAGS:-} --cfg loom" cargo test --locked --release -p livebag-shm \
+                     --target-dir "$TARGET/loom" loom; }
+step_deny()    { bash scripts/deny.sh; }
+step_aarch64() { bash scripts/aarch64.sh; }
+step_cpp()     { bash scripts/setup.sh cpp && bash scripts/cpp.sh; }
+step_interop() { bash tests/interop/run.sh; }
+
+declare -A title=(
+    [fmt]="cargo fmt --check" [clippy]="clippy, all targets, warnings denied"
+    [test]="unit, integration and documentation tests" [loom]="loom: the slot protocol under every interleaving"
+    [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
+    [cpp]="the C++ header" [interop]="bricks and exports read by other readers")
+
+[ $# -gt 0 ] || set -- fmt clippy test loom deny aarch64 cpp interop
+bash scripts/setup.sh rust || exit 1
+
+passed=0; skipped=0; report=()
+for step in "$@"; do
+    [ -n "${title[$step]:-}" ] || fail "test.sh knows: ${!title[*]}; not '$step'"
+    say "$step: ${title[$step]}"
+    began=$SECONDS
+    "step_$step" </dev/null
+    code=$?
+    took=$((SECONDS - began))
+    case $code in
+        0)  passed=$((passed + 1)); report+=("$(printf '%-8s passed   %4d s' "$step" "$took")") ;;
+        77) skipped=$((skipped + 1)); report+=("$(printf '%-8s SKIPPED  %4d s' "$step" "$took")") ;;
+        *)  report+=("$(printf '%-8s FAILED   %4d s   (exit code %d; alone: scripts/test.sh %s)' "$step" "$took" "$code" "$step")")
+            printf '\n'; printf '    %s\n' "${report[@]}"
+            printf '%d passed, 1 failed, %d skipped\n' "$passed" "$skipped"
+            exit 1 ;;
+    esac
+done
+printf '\n'; printf '    %s\n' "${report[@]}"
+if [ "$skipped" = 0 ]; then printf '%d passed, 0 failed\n' "$passed"
+else printf '%d passed, 0 failed, %d skipped\n' "$passed" "$skipped"; fi

@@ -7,6 +7,7 @@ pub mod definitions;
 pub mod index;
 pub mod mcap;
 pub mod ros1;
+pub mod rosbag2;
 mod sensor;
 mod topic;
 mod wire;

@@ -1,0 +1,242 @@
+//! `container.yaml`: what a container holds. Layout: `docs/container-layout.md`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Topic;
+
+/// Version of the container's layout that this crate writes.
+pub const CONTAINER_VERSION: u32 = 1;
+/// Name of the file in the container's directory.
+pub const CONTAINER_FILE: &str = "container.yaml";
+/// Name of the file whose lock says that a recorder is at work.
+pub const LOCK_FILE: &str = "container.lock";
+
+/// How a container was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Being written, or its recorder died: the lock tells which.
+    Recording,
+    /// Closed in order.
+    Closed,
+    /// Its recorder died; what was committed has been kept and closed.
+    Recovered,
+}
+
+/// Messages published and not in the recording, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// Missing in the source's sequence when they reached livebag.
+    #[serde(default)]
+    pub transport: u64,
+    /// Dropped because the topic's queue was full.
+    #[serde(default)]
+    pub queue: u64,
+    /// Overwritten in the stream's slot before the device had them.
+    #[serde(default)]
+    pub lapped: u64,
+    /// Refused by the disk.
+    #[serde(default)]
+    pub disk: u64,
+}
+
+impl Losses {
+    /// Sum over all causes.
+    pub fn total(&self) -> u64 {
+        self.transport + self.queue + self.lapped + self.disk
+    }
+
+    /// Adds another topic's losses.
+    pub fn add(&mut self, other: &Losses) {
+        self.transport += other.transport;
+        self.queue += other.queue;
+        self.lapped += other.lapped;
+        self.disk += other.disk;
+    }
+}
+
+/// One topic of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicManifest {
+    /// Topic name.
+    pub name: String,
+    /// Type name; empty if unknown.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Encoding of the messages: `cdr`, `ros1`, …
+    pub message_encoding: String,
+    /// Encoding of the schema: `ros2msg`, …; empty without schema.
+    #[serde(default)]
+    pub schema_encoding: String,
+    /// The schema, if it is text.
+    #[serde(default)]
+    pub schema: String,
+    /// The schema in hexadecimal, if it is not text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub schema_hex: String,
+    /// MCAP channel metadata.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    /// File name of the time index.
+    pub index: String,
+    /// File names of the bricks, in the order in which index entries number them.
+    pub bricks: Vec<String>,
+    /// MCAP's channel and schema id in the bricks.
+    pub channel_id: u16,
+    /// Messages recorded, as of the last writing of this file.
+    #[serde(default)]
+    pub message_count: u64,
+    /// Bytes of encoded messages recorded, as of the last writing of this file.
+    #[serde(default)]
+    pub message_bytes: u64,
+    /// Losses by cause, as of the last writing of this file.
+    #[serde(default)]
+    pub lost: Losses,
+}
+
+impl TopicManifest {
+    /// Describes `topic`, whose messages lie in `bricks`.
+    pub fn new(topic: &Topic, channel_id: u16, index: String, bricks: Vec<String>) -> Self {
+        let (schema, schema_hex) = match std::str::from_utf8(&topic.schema) {
+            Ok(text) if !text.contains('\r') => (text.to_owned(), String::new()),
+            _ => (String::new(), hex_encode(&topic.schema)),
+        };
+        Self {
+            name: topic.name.clone(),
+            type_name: topic.type_name.clone(),
+            message_encoding: topic.message_encoding.clone(),
+            schema_encoding: topic.schema_encoding.clone(),
+            schema,
+            schema_hex,
+            metadata: topic.metadata.clone(),
+            index,
+            bricks,
+            channel_id,
+            message_count: 0,
+            message_bytes: 0,
+            lost: Losses::default(),
+        }
+    }
+
+    /// The topic as every other format knows it.
+    ///
+    /// # Errors
+    /// If the schema's hexadecimal is damaged.
+    pub fn topic(&self) -> Result<Topic, ContainerError> {
+        let schema = if self.schema_hex.is_empty() {
+            self.schema.clone().into_bytes()
+        } else {
+            hex_decode(&self.schema_hex).ok_or_else(|| ContainerError::Field {
+                field: "schema_hex",
+                topic: self.name.clone(),
+            })?
+        };
+        Ok(Topic {
+            name: self.name.clone(),
+            type_name: self.type_name.clone(),
+            message_encoding: self.message_encoding.clone(),
+            schema_encoding: self.schema_encoding.clone(),
+            schema,
+            metadata: self.metadata.clone(),
+        })
+    }
+}
+
+/// The whole of `container.yaml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`CONTAINER_VERSION`] of the writer.
+    pub livebag_container: u32,
+    /// Program and version that wrote it.
+    pub library: String,
+    /// MCAP profile of the messages: `ros2`, `ros1` or empty.
+    #[serde(default)]
+    pub profile: String,
+    /// How it was left.
+    pub state: State,
+    /// When recording began, nanoseconds since the Unix epoch.
+    pub started_nanos: u64,
+    /// When it was closed; 0 while it is not.
+    #[serde(default)]
+    pub ended_nanos: u64,
+    /// What stopped the recording, if something did: the first failure.
+    #[serde(default)]
+    pub failure: String,
+    /// The topics, in the order in which they appeared.
+    #[serde(default)]
+    pub topics: Vec<TopicManifest>,
+}
+
+/// Why a `container.yaml` cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContainerError {
+    /// Not YAML, or keys are missing.
+    #[error("{CONTAINER_FILE} is damaged or not livebag's: {0}")]
+    Yaml(String),
+    /// Written by a newer livebag.
+    #[error(
+        "the container has layout version {found}, and this livebag reads up to \
+         {CONTAINER_VERSION}: use a newer livebag"
+    )]
+    Version {
+        /// The version in the file.
+        found: u32,
+    },
+    /// A value makes no sense.
+    #[error("{CONTAINER_FILE} has a damaged `{field}` for topic {topic}")]
+    Field {
+        /// The key.
+        field: &'static str,
+        /// The topic's name.
+        topic: String,
+    },
+}
+
+impl Manifest {
+    /// Reads `container.yaml`.
+    ///
+    /// # Errors
+    /// See [`ContainerError`]. File names that would leave the container's directory are refused.
+    pub fn parse(text: &str) -> Result<Self, ContainerError> {
+        let manifest: Self = serde_saphyr::from_str(text)
+            .map_err(|error| ContainerError::Yaml(error.to_string()))?;
+        if manifest.livebag_container > CONTAINER_VERSION {
+            return Err(ContainerError::Version { found: manifest.livebag_container });
+        }
+        for topic in &manifest.topics {
+            let files = topic.bricks.iter().chain([&topic.index]);
+            for file in files {
+                if file.is_empty() || file.contains('/') || file.starts_with('.') {
+                    let field = "index or bricks";
+                    return Err(ContainerError::Field { field, topic: topic.name.clone() });
+                }
+            }
+        }
+        Ok(manifest)
+    }
+
+    /// The file's text.
+    ///
+    /// # Errors
+    /// If the YAML library refuses, which it has no known cause for.
+    pub fn to_yaml(&self) -> Result<String, ContainerError> {
+        serde_saphyr::to_string(self).map_err(|error| ContainerError::Yaml(error.to_string()))
+    }
+}
+
+fn hex_encode(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hex_decode(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests;

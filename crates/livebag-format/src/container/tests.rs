@@ -1,0 +1,65 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn manifest(topic: &Topic) -> Manifest {
+    Manifest {
+        livebag_container: CONTAINER_VERSION,
+        library: "livebag test".into(),
+        profile: "ros2".into(),
+        state: State::Closed,
+        started_nanos: 1,
+        ended_nanos: 2,
+        failure: String::new(),
+        topics: vec![TopicManifest::new(topic, 1, "t.idx".into(), vec!["t.mcap".into()])],
+    }
+}
+
+proptest! {
+    /// Whatever a schema or a metadata value holds, the YAML gives it back byte for byte.
+    #[test]
+    fn every_topic_survives_yaml(
+        name in "/[a-z_/]{1,20}",
+        schema in prop_oneof![
+            any::<Vec<u8>>(),
+            "[ -~\n\t]{0,200}".prop_map(String::into_bytes),
+            "\\PC{0,50}".prop_map(String::into_bytes),
+        ],
+        value in "(\\PC|\n){0,50}",
+    ) {
+        let topic = Topic {
+            name,
+            type_name: "a/msg/B".into(),
+            message_encoding: "cdr".into(),
+            schema_encoding: "ros2msg".into(),
+            schema,
+            metadata: [("key".to_string(), value)].into(),
+        };
+        let text = manifest(&topic).to_yaml().unwrap();
+        let back = Manifest::parse(&text).unwrap();
+        prop_assert_eq!(back.topics[0].topic().unwrap(), topic);
+    }
+}
+
+#[test]
+fn a_file_name_that_leaves_the_directory_is_refused() {
+    let topic = Topic { name: "/t".into(), ..Topic::default() };
+    for bad in ["../x", "/etc/passwd", ".hidden", ""] {
+        let mut manifest = manifest(&topic);
+        manifest.topics[0].bricks = vec![bad.into()];
+        let text = manifest.to_yaml().unwrap();
+        assert!(Manifest::parse(&text).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_newer_layout_and_garbage_are_refused() {
+    assert!(Manifest::parse("{}").is_err());
+    assert!(Manifest::parse("\u{0}\u{1}").is_err());
+    let mut newer = manifest(&Topic::default());
+    newer.livebag_container = 99;
+    assert!(matches!(
+        Manifest::parse(&newer.to_yaml().unwrap()),
+        Err(ContainerError::Version { found: 99 })
+    ));
+}

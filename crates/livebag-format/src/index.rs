@@ -1,0 +1,105 @@
+//! The time index of a topic: fixed-size entries in the order of `log_time`.
+//!
+//! Layout: `docs/container-layout.md`. The file's length is the commit counter: an entry is
+//! appended after the message it points to can be read, and a file's length grows only after the
+//! bytes below it are in place. Each entry carries its own CRC-32C, so that a tail of zeros or of
+//! half an entry, as a kernel crash may leave it, is known for what it is.
+
+/// Length of one entry, and of the header in front of the first.
+pub const ENTRY_BYTES: usize = 48;
+/// First bytes of an index file.
+pub const INDEX_MAGIC: [u8; 8] = *b"LBINDEX\x01";
+
+/// Where one message is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// When the recorder took it; never smaller than that of the entry before.
+    pub log_time_nanos: u64,
+    /// When the source stamped it.
+    pub publish_time_nanos: u64,
+    /// The source's count.
+    pub sequence: u64,
+    /// File offset of the encoded message in its brick.
+    pub offset: u64,
+    /// Length of the encoded message.
+    pub data_bytes: u32,
+    /// Offset of the message record in its chunk's records; so the chunk's own place is known.
+    pub inner: u32,
+    /// Which of the topic's bricks, by its place in the container's list.
+    pub brick: u16,
+}
+
+impl IndexEntry {
+    /// The entry's 48 bytes.
+    pub fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[0..8].copy_from_slice(&self.log_time_nanos.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.publish_time_nanos.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.data_bytes.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.inner.to_le_bytes());
+        bytes[40..42].copy_from_slice(&self.brick.to_le_bytes());
+        // 42..44: zero, for flags to come.
+        let crc = crc32c::crc32c(&bytes[..44]);
+        bytes[44..48].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads an entry; `None` if its checksum does not fit.
+    pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        if u32_at(44) != crc32c::crc32c(&bytes[..44]) {
+            return None;
+        }
+        Some(Self {
+            log_time_nanos: u64_at(0),
+            publish_time_nanos: u64_at(8),
+            sequence: u64_at(16),
+            offset: u64_at(24),
+            data_bytes: u32_at(32),
+            inner: u32_at(36),
+            brick: u16::from_le_bytes([bytes[40], bytes[41]]),
+        })
+    }
+
+    /// File offset of the chunk record that holds the message (livebag's own uncompressed chunks).
+    pub fn chunk_offset(&self) -> u64 {
+        self.offset
+            - (crate::mcap::MESSAGE_HEADER_BYTES + crate::mcap::CHUNK_HEADER_BYTES) as u64
+            - u64::from(self.inner)
+    }
+
+    /// End of the message record in its chunk's records.
+    pub fn inner_end(&self) -> u64 {
+        u64::from(self.inner)
+            + crate::mcap::MESSAGE_HEADER_BYTES as u64
+            + u64::from(self.data_bytes)
+    }
+}
+
+/// The first [`ENTRY_BYTES`] of an index file.
+pub fn index_header() -> [u8; ENTRY_BYTES] {
+    let mut bytes = [0; ENTRY_BYTES];
+    bytes[..8].copy_from_slice(&INDEX_MAGIC);
+    bytes[8..12].copy_from_slice(&(ENTRY_BYTES as u32).to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[..44]);
+    bytes[44..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Whether `bytes` are an index file's header that this version can read.
+pub fn is_index_header(bytes: &[u8]) -> bool {
+    bytes == index_header()
+}
+
+/// Number of whole entries in an index file of `file_bytes`.
+pub fn entry_count(file_bytes: u64) -> u64 {
+    file_bytes.saturating_sub(ENTRY_BYTES as u64) / ENTRY_BYTES as u64
+}
+
+/// File offset of entry `number`, counted from 0.
+pub fn entry_offset(number: u64) -> u64 {
+    (number + 1) * ENTRY_BYTES as u64
+}

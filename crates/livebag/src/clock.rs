@@ -1,0 +1,61 @@
+//! The only place where time is read, so that tests can replay it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Wall time and monotonic time; real, or simulated for tests.
+#[derive(Clone, Debug)]
+pub struct Clock(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    System { origin: Instant },
+    Simulated { nanos: Arc<AtomicU64> },
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl Clock {
+    /// The machine's clocks.
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    pub fn system() -> Self {
+        Self(Kind::System { origin: Instant::now() })
+    }
+
+    /// A clock that stands at `nanos` until it is advanced.
+    pub fn simulated(nanos: u64) -> Self {
+        Self(Kind::Simulated { nanos: Arc::new(AtomicU64::new(nanos)) })
+    }
+
+    /// Moves a simulated clock on; nothing for the real one.
+    pub fn advance(&self, by: Duration) {
+        if let Kind::Simulated { nanos } = &self.0 {
+            nanos.fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Nanoseconds since the Unix epoch. May step back.
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    pub fn wall_nanos(&self) -> u64 {
+        match &self.0 {
+            Kind::System { .. } => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |elapsed| elapsed.as_nanos() as u64),
+            Kind::Simulated { nanos } => nanos.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Nanoseconds since this clock was made. Never steps back.
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    pub fn monotonic_nanos(&self) -> u64 {
+        match &self.0 {
+            Kind::System { origin } => Instant::now().duration_since(*origin).as_nanos() as u64,
+            Kind::Simulated { nanos } => nanos.load(Ordering::Relaxed),
+        }
+    }
+}

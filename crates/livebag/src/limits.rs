@@ -1,0 +1,60 @@
+//! Every bound of the engine, in one place.
+
+use std::time::Duration;
+
+/// Block of a brick: payloads of the zero-copy path begin on a multiple of it, in the file and in
+/// memory. A page of memory and of ext4, XFS and Btrfs; finer alignments that a disk may offer
+/// make ext4 serialise its direct writes.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Messages from this size on are chunks of their own, written directly; smaller ones gather.
+/// A chunk of its own costs up to two blocks.
+pub const OWN_CHUNK_BYTES_MIN: usize = 64 << 10;
+
+/// A gathered chunk is closed at this size …
+pub const CHUNK_BYTES_MAX: usize = 256 << 10;
+/// … or, with many topics under one cache, at this one …
+pub const CHUNK_BYTES_MIN: usize = 16 << 10;
+/// … or at this age, which bounds how old the newest readable message is.
+pub const CHUNK_AGE_MAX: Duration = Duration::from_millis(50);
+
+/// Topics with gathered chunks that have a brick of their own; those after them share one, so that
+/// hundreds of small topics do not become hundreds of files being appended to.
+pub const OWN_GATHERED_BRICKS_MAX: usize = 64;
+
+/// Default bound of everything waiting in memory: rosbag2's two buffers of 100 MiB.
+pub const CACHE_BYTES_DEFAULT: u64 = 200 << 20;
+/// What a single topic may always have in memory, however full the cache is with others'.
+pub const TOPIC_BYTES_MIN: u64 = 256 << 10;
+
+/// Writes in flight at once. Zero-copy writes hold no memory but their slots.
+pub const WRITES_IN_FLIGHT_MAX: usize = 256;
+
+/// Longest and shortest pause between two looks at the streams.
+pub const POLL_MAX: Duration = Duration::from_millis(5);
+/// See [`POLL_MAX`].
+pub const POLL_MIN: Duration = Duration::from_micros(500);
+/// Pause between two looks for streams that have appeared.
+pub const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
+/// Pause between two writings of losses and topics into `container.yaml` while recording.
+pub const MANIFEST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Space reserved on the disk so that a recording can be closed when it is full.
+pub const CLOSE_RESERVE_BYTES: u64 = 1 << 20;
+/// Steps in which index files reserve space.
+pub const INDEX_RESERVE_BYTES: u64 = 64 << 10;
+
+/// Largest encoded message: the index counts its bytes in 32 bits, and CDR's own length fields too.
+pub const MESSAGE_BYTES_MAX: usize = u32::MAX as usize - 2 * BLOCK_BYTES;
+/// MCAP numbers its channels in 16 bits.
+pub const TOPICS_MAX: usize = u16::MAX as usize - 1;
+
+/// What a cursor reads at once from a brick of small messages.
+pub const READ_WINDOW_BYTES: usize = 1 << 20;
+/// How far ahead of a sequential reader the kernel is asked to read.
+pub const READ_AHEAD_BYTES: u64 = 16 << 20;
+
+const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
+const _: () = assert!(OWN_CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
+const _: () = assert!(BLOCK_BYTES.is_power_of_two());
+const _: () = assert!(CHUNK_BYTES_MAX < u32::MAX as usize);

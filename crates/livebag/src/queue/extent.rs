@@ -1,0 +1,163 @@
+//! How a message that is a chunk of its own lies in its brick: an extent of whole blocks.
+//!
+//! ```text
+//! zero copy  │ padding │ chunk header │ message header │ prefix ▌payload … ▌rest │ suffix │ message index │ padding │
+//!            └───────────────── head ──────────────────┘└ slot ┘└─────────────────── tail ──────────────────────────┘
+//! owned      │ chunk header │ message header │ data │ message index │ padding │
+//! ```
+//!
+//! The payload begins on a block boundary of the file, so the device fetches whole blocks of it
+//! from the slot. Until the frame has been found intact after its write, the padding record in
+//! front covers the whole extent; then its length alone changes, in the first sector.
+
+use livebag_format::index::IndexEntry;
+use livebag_format::mcap::{
+    CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
+    MESSAGE_INDEX_HEADER_BYTES, RECORD_HEADER_BYTES, chunk_header, message_header, padding_header,
+    put_message_index, put_padding_to,
+};
+
+use crate::limits::BLOCK_BYTES;
+use crate::storage::Block;
+
+/// One message index record of one entry.
+const INDEX_BYTES: usize = MESSAGE_INDEX_HEADER_BYTES + MESSAGE_INDEX_ENTRY_BYTES;
+
+/// Length with padding to whole blocks behind it.
+fn padded(bytes: usize) -> usize {
+    let gap = livebag_format::mcap::padding_bytes(bytes as u64, BLOCK_BYTES as u64);
+    bytes + gap as usize
+}
+
+fn put_headers(out: &mut Vec<u8>, channel_id: u16, entry: &IndexEntry) {
+    let data_bytes = u64::from(entry.data_bytes);
+    let log_time_nanos = entry.log_time_nanos;
+    let records_bytes = MESSAGE_HEADER_BYTES as u64 + data_bytes;
+    out.extend_from_slice(&chunk_header(log_time_nanos, log_time_nanos, records_bytes, 0));
+    out.extend_from_slice(&message_header(
+        channel_id,
+        entry.sequence,
+        log_time_nanos,
+        entry.publish_time_nanos,
+        data_bytes,
+    ));
+}
+
+fn put_index(out: &mut Vec<u8>, channel_id: u16, entry: &IndexEntry) {
+    put_message_index(out, channel_id, [(entry.log_time_nanos, 0)].into_iter());
+}
+
+/// The blocks around a frame that is written from its slot.
+pub struct Extent {
+    /// Everything in front of the payload.
+    pub head: Block,
+    /// Length of the payload that goes straight from the slot: whole blocks.
+    pub slot_bytes: usize,
+    /// The payload's rest (to be filled in by the caller), suffix, message index, padding.
+    pub tail: Block,
+    /// The message's place, counted from the start of the extent.
+    pub entry: IndexEntry,
+    /// Length of the padding record in front, once the extent is committed.
+    lead_bytes: u64,
+}
+
+impl Extent {
+    /// Lays out a message of `prefix`, `payload_bytes` from a slot, and `suffix`; `entry` has all
+    /// but the message's place and length.
+    pub fn new(
+        channel_id: u16,
+        mut entry: IndexEntry,
+        prefix: &[u8],
+        payload_bytes: usize,
+        suffix: &[u8],
+    ) -> Self {
+        entry.data_bytes = (prefix.len() + payload_bytes + suffix.len()) as u32;
+        let fixed = CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES + prefix.len();
+        let head_bytes = (RECORD_HEADER_BYTES + fixed).next_multiple_of(BLOCK_BYTES);
+        let lead_bytes = (head_bytes - fixed) as u64;
+        let slot_bytes = payload_bytes / BLOCK_BYTES * BLOCK_BYTES;
+        let rest_bytes = payload_bytes - slot_bytes;
+
+        let mut tail = vec![0; rest_bytes];
+        tail.extend_from_slice(suffix);
+        put_index(&mut tail, channel_id, &entry);
+        let position = tail.len() as u64;
+        put_padding_to(&mut tail, position, BLOCK_BYTES as u64);
+        let mut tail_block = Block::zeroed(tail.len());
+        tail_block.copy_from_slice(&tail);
+
+        let total_bytes = (head_bytes + slot_bytes + tail.len()) as u64;
+        let mut headers = Vec::with_capacity(fixed);
+        put_headers(&mut headers, channel_id, &entry);
+        headers.extend_from_slice(prefix);
+        let mut head = Block::zeroed(head_bytes);
+        head[..RECORD_HEADER_BYTES].copy_from_slice(&padding_header(total_bytes));
+        head[head_bytes - fixed..].copy_from_slice(&headers);
+
+        entry.inner = 0;
+        entry.offset = (head_bytes - prefix.len()) as u64;
+        Self { head, slot_bytes, tail: tail_block, entry, lead_bytes }
+    }
+
+    /// Length of the whole extent.
+    pub fn bytes(&self) -> u64 {
+        (self.head.len() + self.slot_bytes + self.tail.len()) as u64
+    }
+
+    /// The record header that commits the extent: it goes to the extent's first bytes.
+    pub fn committed_lead(&self) -> [u8; RECORD_HEADER_BYTES] {
+        padding_header(self.lead_bytes)
+    }
+}
+
+/// A message in memory of ours, laid out as it will lie in its brick.
+pub struct OwnedExtent {
+    /// The whole extent.
+    pub block: Block,
+    /// The message's place, counted from the start of the extent.
+    pub entry: IndexEntry,
+}
+
+impl OwnedExtent {
+    /// Length of the extent of a message with `data_bytes`.
+    pub fn bytes_for(data_bytes: usize) -> usize {
+        padded(CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES + data_bytes + INDEX_BYTES)
+    }
+
+    /// Copies `data` into an extent.
+    pub fn new(channel_id: u16, entry: IndexEntry, data: &[u8]) -> Self {
+        Self::with(channel_id, entry, data.len(), |room| {
+            room.copy_from_slice(data);
+            true
+        })
+        .expect("the copy above cannot fail")
+    }
+
+    /// Makes an extent whose message of `data_bytes` is written by `fill`; `None` if it says that
+    /// it failed.
+    pub fn with(
+        channel_id: u16,
+        mut entry: IndexEntry,
+        data_bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Option<Self> {
+        entry.data_bytes = data_bytes as u32;
+        entry.inner = 0;
+        entry.offset = (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64;
+        let mut headers = Vec::with_capacity(entry.offset as usize);
+        put_headers(&mut headers, channel_id, &entry);
+        let mut block = Block::zeroed(Self::bytes_for(data_bytes));
+        let (head, rest) = block.split_at_mut(headers.len());
+        head.copy_from_slice(&headers);
+        let (data, tail) = rest.split_at_mut(data_bytes);
+        if !fill(data) {
+            return None;
+        }
+        let mut end = Vec::with_capacity(tail.len());
+        put_index(&mut end, channel_id, &entry);
+        let position = (headers.len() + data_bytes + end.len()) as u64;
+        put_padding_to(&mut end, position, BLOCK_BYTES as u64);
+        tail.copy_from_slice(&end);
+        Some(Self { block, entry })
+    }
+}

@@ -1,0 +1,329 @@
+//! One queue per topic, bounded in bytes, under one budget for all.
+//!
+//! A message is encoded where it will leave from: small ones straight into the chunk that will
+//! hold them, large ones into an aligned block that is their chunk. The recorder's thread takes
+//! whole batches.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use livebag_format::Message;
+use livebag_format::index::IndexEntry;
+use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, message_header};
+
+use crate::clock::Clock;
+use crate::limits::{
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, TOPIC_BYTES_MIN,
+};
+use crate::storage::Block;
+
+mod extent;
+
+pub use extent::{Extent, OwnedExtent};
+
+/// What a full queue does with the next message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// Drops it, and counts it as lost in the queue.
+    #[default]
+    DropNewest,
+    /// Makes its writer wait.
+    Block,
+}
+
+/// Memory shared by all queues of a recorder.
+#[derive(Debug)]
+pub struct Budget {
+    bytes_max: u64,
+    used_bytes: AtomicU64,
+    topics: AtomicU32,
+}
+
+impl Budget {
+    /// At most `bytes_max` in memory at once, all topics together.
+    pub fn new(bytes_max: u64) -> Arc<Self> {
+        Arc::new(Self { bytes_max, used_bytes: AtomicU64::new(0), topics: AtomicU32::new(0) })
+    }
+
+    /// Bytes in memory now.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes `bytes` if they fit, or if the topic, holding `topic_bytes`, is within its own share.
+    pub fn take(&self, bytes: u64, topic_bytes: u64) -> bool {
+        let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = used + bytes <= self.bytes_max || topic_bytes + bytes <= TOPIC_BYTES_MIN;
+        if !fits {
+            self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// Gives `bytes` back.
+    pub fn give(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Size at which a topic's chunk is closed, so that all open chunks fit in half the budget.
+    fn chunk_bytes(&self) -> usize {
+        let topics = u64::from(self.topics.load(Ordering::Relaxed)).max(1);
+        let share = (self.bytes_max / (4 * topics)) as usize;
+        share.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
+    }
+}
+
+/// Small messages on their way into one chunk.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Room for the chunk's header, then the message records.
+    pub records: Vec<u8>,
+    /// One entry per message; `offset` is not known yet.
+    pub entries: Vec<IndexEntry>,
+    /// Monotonic time of the first message.
+    pub opened_nanos: u64,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.records.clear();
+        self.entries.clear();
+    }
+
+    /// Length of the message records.
+    pub fn records_bytes(&self) -> usize {
+        self.records.len().saturating_sub(CHUNK_HEADER_BYTES)
+    }
+}
+
+/// What the recorder takes out of a queue.
+pub enum Queued {
+    /// Messages for one chunk.
+    Batch(Batch),
+    /// A message that is a chunk of its own.
+    Own(OwnedExtent),
+}
+
+#[derive(Default)]
+struct State {
+    open: Batch,
+    ready: VecDeque<Queued>,
+    spare: Vec<Batch>,
+    /// Bytes taken from the budget and not given back.
+    held_bytes: u64,
+    last_log_time_nanos: u64,
+    closed: bool,
+}
+
+/// Why a message did not enter its queue.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The queue was full: the message is counted as lost in the queue.
+    #[error("the queue of topic {topic} is full: the message was dropped and counted")]
+    Full {
+        /// The topic.
+        topic: String,
+    },
+    /// The recorder has stopped taking messages.
+    #[error("the recorder has stopped; topic {topic} takes no more messages")]
+    Closed {
+        /// The topic.
+        topic: String,
+    },
+    /// No format here can hold it.
+    #[error("a message of {bytes} B on topic {topic} is larger than the limit of {max} B")]
+    TooLarge {
+        /// The topic.
+        topic: String,
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+}
+
+/// The queue of one topic.
+pub struct TopicQueue {
+    topic: String,
+    channel_id: u16,
+    overflow: Overflow,
+    budget: Arc<Budget>,
+    clock: Clock,
+    state: Mutex<State>,
+    room: Condvar,
+    dropped: AtomicU64,
+}
+
+impl TopicQueue {
+    /// An empty queue for MCAP's channel `channel_id`.
+    pub fn new(
+        topic: String,
+        channel_id: u16,
+        overflow: Overflow,
+        budget: Arc<Budget>,
+        clock: Clock,
+    ) -> Self {
+        budget.topics.fetch_add(1, Ordering::Relaxed);
+        Self {
+            topic,
+            channel_id,
+            overflow,
+            budget,
+            clock,
+            state: Mutex::default(),
+            room: Condvar::new(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Messages lost because the queue was full.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Copies a message in. A log time of 0 means now; log times never decrease within a topic, an
+    /// earlier one is raised to that of the message before.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn write(&self, message: &Message<'_>) -> Result<(), WriteError> {
+        if message.data.len() > MESSAGE_BYTES_MAX {
+            return Err(WriteError::TooLarge {
+                topic: self.topic.clone(),
+                bytes: message.data.len(),
+                max: MESSAGE_BYTES_MAX,
+            });
+        }
+        let own_chunk = message.data.len() >= OWN_CHUNK_BYTES_MIN;
+        let bytes = if own_chunk {
+            OwnedExtent::bytes_for(message.data.len()) as u64
+        } else {
+            (MESSAGE_HEADER_BYTES + message.data.len()) as u64
+        };
+        let mut state = self.take_room(bytes)?;
+        let now = if message.log_time_nanos == 0 {
+            self.clock.wall_nanos()
+        } else {
+            message.log_time_nanos
+        };
+        let log_time_nanos = now.max(state.last_log_time_nanos);
+        state.last_log_time_nanos = log_time_nanos;
+        let mut entry = IndexEntry {
+            log_time_nanos,
+            publish_time_nanos: message.publish_time_nanos,
+            sequence: message.sequence,
+            data_bytes: message.data.len() as u32,
+            ..IndexEntry::default()
+        };
+        if own_chunk {
+            self.close_open(&mut state);
+            let extent = OwnedExtent::new(self.channel_id, entry, message.data);
+            state.ready.push_back(Queued::Own(extent));
+            return Ok(());
+        }
+        if state.open.records.is_empty() {
+            state.open.records.resize(CHUNK_HEADER_BYTES, 0);
+            state.open.opened_nanos = self.clock.monotonic_nanos();
+        }
+        let batch = &mut state.open;
+        entry.inner = batch.records_bytes() as u32;
+        batch.records.extend_from_slice(&message_header(
+            self.channel_id,
+            entry.sequence,
+            log_time_nanos,
+            entry.publish_time_nanos,
+            message.data.len() as u64,
+        ));
+        batch.records.extend_from_slice(message.data);
+        batch.entries.push(entry);
+        if batch.records.len() >= self.budget.chunk_bytes() {
+            self.close_open(&mut state);
+        }
+        Ok(())
+    }
+
+    fn take_room(&self, bytes: u64) -> Result<MutexGuard<'_, State>, WriteError> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return Err(WriteError::Closed { topic: self.topic.clone() });
+            }
+            if self.budget.take(bytes, state.held_bytes) {
+                state.held_bytes += bytes;
+                return Ok(state);
+            }
+            match self.overflow {
+                Overflow::DropNewest => {
+                    self.dropped.fetch_add(1, Ordering::Relaxed);
+                    return Err(WriteError::Full { topic: self.topic.clone() });
+                }
+                Overflow::Block => {
+                    // The budget is shared, so room may come from another topic's messages, whose
+                    // release wakes only that topic: look again after a while too.
+                    let wait = crate::limits::POLL_MAX;
+                    let (again, _) = self
+                        .room
+                        .wait_timeout(state, wait)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state = again;
+                }
+            }
+        }
+    }
+
+    fn close_open(&self, state: &mut State) {
+        if state.open.entries.is_empty() {
+            return;
+        }
+        let fresh = state.spare.pop().unwrap_or_default();
+        let batch = std::mem::replace(&mut state.open, fresh);
+        state.ready.push_back(Queued::Batch(batch));
+    }
+
+    /// Takes what is ready, and the open batch too if it was opened before `opened_before_nanos`
+    /// (monotonic).
+    pub fn drain(&self, opened_before_nanos: u64, out: &mut Vec<Queued>) {
+        let mut state = self.lock();
+        if !state.open.entries.is_empty() && state.open.opened_nanos <= opened_before_nanos {
+            self.close_open(&mut state);
+        }
+        out.extend(state.ready.drain(..));
+    }
+
+    /// Gives back the room of messages that have been written, and a batch to be used again.
+    pub fn release(&self, bytes: u64, spare: Option<Batch>) {
+        self.budget.give(bytes);
+        let mut state = self.lock();
+        state.held_bytes -= bytes;
+        if let Some(mut batch) = spare
+            && state.spare.len() < 2
+        {
+            batch.clear();
+            state.spare.push(batch);
+        }
+        drop(state);
+        self.room.notify_all();
+    }
+
+    /// Takes no more messages.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.room.notify_all();
+    }
+}
+
+impl Block {
+    /// A batch's memory as a part of a write through the page cache.
+    pub fn from_batch(records: Vec<u8>) -> Self {
+        Self::unaligned(records)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! Memory that begins on a block boundary.
+
+use crate::limits::BLOCK_BYTES;
+
+/// Owned bytes, aligned for direct I/O.
+pub struct Block {
+    memory: Vec<u8>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Block {
+    /// `bytes` zeros.
+    pub fn zeroed(bytes: usize) -> Self {
+        // Over-allocating keeps this free of `unsafe`; the surplus is never touched, so it costs
+        // address space only.
+        let memory = vec![0; bytes + BLOCK_BYTES];
+        let start = memory.as_ptr().align_offset(BLOCK_BYTES);
+        Self { memory, start, bytes }
+    }
+
+    /// Plain bytes that need no alignment, because they go through the page cache.
+    pub fn unaligned(memory: Vec<u8>) -> Self {
+        let bytes = memory.len();
+        Self { memory, start: 0, bytes }
+    }
+
+    /// Gives the memory back, to be used again.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.memory
+    }
+
+    /// Forgets all but the first `bytes`.
+    pub fn truncate(&mut self, bytes: usize) {
+        self.bytes = self.bytes.min(bytes);
+    }
+}
+
+impl std::ops::Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.bytes]
+    }
+}
+
+impl std::ops::DerefMut for Block {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.bytes]
+    }
+}

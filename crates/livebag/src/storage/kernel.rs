@@ -1,0 +1,325 @@
+//! Files of a real filesystem.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+
+use super::io_uring::IoUringQueue;
+use super::pwrite::PwriteQueue;
+use super::{Access, Disk, DiskFile, Lock, WriteQueue};
+
+/// How writes reach the kernel, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// io_uring past the page cache.
+    IoUringDirect,
+    /// io_uring through the page cache.
+    IoUringBuffered,
+    /// `pwritev` past the page cache, one at a time.
+    PwriteDirect,
+    /// `pwritev` through the page cache.
+    PwriteBuffered,
+}
+
+impl std::fmt::Display for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::IoUringDirect => "io_uring, direct I/O",
+            Self::IoUringBuffered => "io_uring, buffered",
+            Self::PwriteDirect => "pwrite, direct I/O",
+            Self::PwriteBuffered => "pwrite, buffered",
+        })
+    }
+}
+
+/// What was chosen for a directory, and why it is not the best if it is not.
+#[derive(Clone, Debug)]
+pub struct MethodChoice {
+    /// The method.
+    pub method: Method,
+    /// For each better one that was passed over: cause and cure.
+    pub reasons: Vec<String>,
+}
+
+/// Name of the environment variable that forces a method: `io_uring`, `pwrite`, and `,buffered`
+/// behind either.
+pub const METHOD_VARIABLE: &str = "LIVEBAG_STORAGE";
+
+/// A real filesystem.
+#[derive(Clone, Debug)]
+pub struct KernelDisk {
+    choice: MethodChoice,
+}
+
+impl KernelDisk {
+    /// Finds out what the filesystem of `directory` (which must exist) and the kernel allow.
+    ///
+    /// # Errors
+    /// If a probe file cannot be made in `directory`.
+    pub fn probe(directory: &Path) -> io::Result<Self> {
+        let forced = std::env::var(METHOD_VARIABLE).unwrap_or_default();
+        let mut reasons = Vec::new();
+        let ring = if forced.contains("pwrite") {
+            reasons.push(format!("io_uring is switched off by {METHOD_VARIABLE}"));
+            false
+        } else {
+            match IoUringQueue::new() {
+                Ok(_) => true,
+                Err(error) => {
+                    reasons.push(io_uring_reason(&error));
+                    false
+                }
+            }
+        };
+        let direct = if forced.contains("buffered") {
+            reasons.push(format!("direct I/O is switched off by {METHOD_VARIABLE}"));
+            false
+        } else {
+            match probe_direct(directory)? {
+                Ok(()) => true,
+                Err(reason) => {
+                    reasons.push(reason);
+                    false
+                }
+            }
+        };
+        let method = match (ring, direct) {
+            (true, true) => Method::IoUringDirect,
+            (true, false) => Method::IoUringBuffered,
+            (false, true) => Method::PwriteDirect,
+            (false, false) => Method::PwriteBuffered,
+        };
+        Ok(Self { choice: MethodChoice { method, reasons } })
+    }
+
+    /// For reading only: nothing is probed.
+    pub fn for_reading() -> Self {
+        Self { choice: MethodChoice { method: Method::PwriteBuffered, reasons: Vec::new() } }
+    }
+
+    /// How this disk is written, and why.
+    pub fn choice(&self) -> &MethodChoice {
+        &self.choice
+    }
+}
+
+fn io_uring_reason(error: &io::Error) -> String {
+    #[expect(clippy::disallowed_methods, reason = "a kernel setting, not a recording")]
+    let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    match setting.as_deref().map(str::trim) {
+        Ok(value @ ("1" | "2")) => format!(
+            "io_uring is disabled by kernel.io_uring_disabled={value}: `sysctl \
+             kernel.io_uring_disabled=0` allows it"
+        ),
+        _ => format!(
+            "io_uring is not available ({error}): it needs Linux 5.11 and a container runtime that \
+             permits it"
+        ),
+    }
+}
+
+/// Whether files in `directory` take direct writes in blocks of ours.
+fn probe_direct(directory: &Path) -> io::Result<Result<(), String>> {
+    let path = directory.join(format!(".livebag-probe-{}", std::process::id()));
+    let outcome = probe_direct_with(&path);
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    let _ = std::fs::remove_file(&path);
+    outcome
+}
+
+fn probe_direct_with(path: &Path) -> io::Result<Result<(), String>> {
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    let plain = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    drop(plain);
+    let file = match open_direct(OpenOptions::new().write(true), path) {
+        Ok(file) => file,
+        Err(error) => {
+            return Ok(Err(format!("this filesystem has no direct I/O ({error})")));
+        }
+    };
+    let alignment = direct_alignment(&file);
+    if alignment.is_some_and(|bytes| bytes as usize > super::Block::ALIGNMENT) {
+        return Ok(Err(format!(
+            "direct I/O on this filesystem wants blocks of {} B, livebag writes {} B",
+            alignment.unwrap_or_default(),
+            super::Block::ALIGNMENT
+        )));
+    }
+    let block = super::Block::zeroed(super::Block::ALIGNMENT);
+    match file.write_all_at(&block, 0) {
+        Ok(()) => Ok(Ok(())),
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(error),
+        Err(error) => Ok(Err(format!("direct writes fail on this filesystem ({error})"))),
+    }
+}
+
+/// The offset alignment that the kernel states for direct I/O (`STATX_DIOALIGN`, Linux 6.1);
+/// `None` where it does not say.
+pub fn direct_alignment(file: &File) -> Option<u32> {
+    let wanted = rustix::fs::StatxFlags::from_bits_retain(0x2000);
+    let answer = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, wanted).ok()?;
+    if answer.stx_mask & 0x2000 == 0 || answer.stx_dio_offset_align == 0 {
+        return None;
+    }
+    Some(answer.stx_dio_offset_align.max(answer.stx_dio_mem_align))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the seam")]
+fn open_direct(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.custom_flags(OFlags::DIRECT.bits() as i32).open(path)
+}
+
+impl super::Block {
+    /// Alignment of every [`super::Block`].
+    pub const ALIGNMENT: usize = crate::limits::BLOCK_BYTES;
+}
+
+struct KernelLock {
+    _file: File,
+}
+
+impl Lock for KernelLock {}
+
+impl Disk for KernelDisk {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::create_dir(path)
+    }
+
+    fn create(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let direct = access == Access::Direct
+            && matches!(self.choice.method, Method::IoUringDirect | Method::PwriteDirect);
+        #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+        let file = if direct { open_direct(&mut options, path)? } else { options.open(path)? };
+        Ok(Arc::new(KernelFile { file }))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(KernelFile { file: File::open(path)? }))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Arc::new(KernelFile { file }))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let new = PathBuf::from(name);
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync_data()?;
+        std::fs::rename(&new, path)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>> {
+        let file = if shared {
+            File::open(path)?
+        } else {
+            OpenOptions::new().write(true).create(true).truncate(false).open(path)?
+        };
+        let operation = if shared {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        match rustix::fs::flock(&file, operation) {
+            Ok(()) => Ok(Some(Box::new(KernelLock { _file: file }))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let answer = rustix::fs::statvfs(path)?;
+        Ok(answer.f_bavail * answer.f_frsize)
+    }
+
+    fn queue(&self) -> Box<dyn WriteQueue> {
+        if matches!(self.choice.method, Method::IoUringDirect | Method::IoUringBuffered)
+            && let Ok(queue) = IoUringQueue::new()
+        {
+            return Box::new(queue);
+        }
+        Box::new(PwriteQueue::default())
+    }
+}
+
+struct KernelFile {
+    file: File,
+}
+
+impl DiskFile for KernelFile {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut count = 0;
+        while count < bytes.len() {
+            match self.file.read_at(&mut bytes[count..], offset + count as u64) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes) {
+            // Filesystems without it lose the early warning only.
+            Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn will_need(&self, offset: u64, bytes: u64) {
+        if let Some(bytes) = std::num::NonZeroU64::new(bytes) {
+            // A hint: its failure changes nothing.
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(bytes), Advice::WillNeed);
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}

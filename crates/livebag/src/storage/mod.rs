@@ -1,0 +1,179 @@
+//! The only way to a disk.
+//!
+//! [`Disk`] names files, [`DiskFile`] reads and writes one at once, [`WriteQueue`] writes many
+//! while the caller goes on. Every implementation promises:
+//!
+//! - A file's length grows only after the bytes below it can be read by others (the time index
+//!   relies on it).
+//! - A [`Write`]'s parts live until its [`Completion`], which hands them back. A completion without
+//!   an error means that every byte was accepted; short counts are continued inside.
+//! - Completions come in any order.
+//! - An error is returned, never swallowed: `ENOSPC` can come from any write, from
+//!   [`DiskFile::reserve`] and from [`DiskFile::sync`].
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use livebag_shm::FrameRef;
+
+mod block;
+mod io_uring;
+mod kernel;
+mod pwrite;
+mod simulated;
+
+pub use block::Block;
+pub use kernel::{KernelDisk, Method, MethodChoice};
+pub use simulated::{Fault, SimulatedDisk};
+
+/// How a file is going to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Through the page cache, at any offset.
+    Buffered,
+    /// Past the page cache where the filesystem allows it, in whole blocks.
+    Direct,
+}
+
+/// Keeps a lock until it is dropped; the kernel drops it when the process dies.
+pub trait Lock: Send + Sync {}
+
+/// A place where files are.
+pub trait Disk: Send + Sync {
+    /// Makes a directory; an error if it exists.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes a file for reading and writing; an error if it exists.
+    fn create(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens a file for reading.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens a file for reading and buffered writing.
+    fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+    /// Replaces a file's contents so that a crash leaves the old or the new, never a mixture.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Names of the files in a directory.
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Takes the lock that `path` stands for, making the file if need be; `None` if another process
+    /// holds it. A shared lock can be held by many, and does not make the file.
+    fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>>;
+    /// Bytes that can still be written where `path` is.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// A queue of writes to this disk's files.
+    fn queue(&self) -> Box<dyn WriteQueue>;
+
+    /// Reads a whole small file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = self.open(path)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        let count = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync {
+    /// Reads until `bytes` is full or the file ends; gives the count.
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all of `bytes`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Sets space aside without changing the file's length.
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()>;
+    /// The file's length.
+    fn len(&self) -> io::Result<u64>;
+    /// Cuts or extends the file, and frees what was reserved behind its end.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// Makes data and length durable.
+    fn sync(&self) -> io::Result<()>;
+    /// Hints that a range will be read soon.
+    fn will_need(&self, _offset: u64, _bytes: u64) {}
+    /// The file's descriptor, if the kernel knows it.
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+    /// The file's bytes, if it is a simulated one.
+    fn simulated(&self) -> Option<Arc<Mutex<Vec<u8>>>> {
+        None
+    }
+}
+
+/// Memory that a write takes its bytes from.
+pub enum Part {
+    /// Memory of ours.
+    Block(Block),
+    /// The first `usize` bytes of a stream's slot, which its writer may refill meanwhile.
+    Slot(FrameRef, usize),
+}
+
+impl Part {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Block(block) => block.len(),
+            Self::Slot(_, bytes) => *bytes,
+        }
+    }
+
+    /// Where the bytes are. Only the kernel may follow this pointer for a slot.
+    fn as_ptr(&self) -> *const u8 {
+        match self {
+            Self::Block(block) => block.as_ptr(),
+            Self::Slot(frame, _) => frame.payload_ptr(),
+        }
+    }
+}
+
+/// One vectored write.
+pub struct Write {
+    /// The caller's name for it.
+    pub token: u64,
+    /// Where to.
+    pub file: Arc<dyn DiskFile>,
+    /// File offset of the first byte.
+    pub offset: u64,
+    /// The bytes, in this order.
+    pub parts: Vec<Part>,
+}
+
+impl Write {
+    /// Length of all parts.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(Part::len).sum()
+    }
+}
+
+/// A write that has ended.
+pub struct Completion {
+    /// The caller's name for it.
+    pub token: u64,
+    /// Whether every byte was accepted.
+    pub result: io::Result<()>,
+    /// The memory, back.
+    pub parts: Vec<Part>,
+}
+
+/// Writes that go on while the caller does other things.
+pub trait WriteQueue: Send {
+    /// Takes a write over; it may wait inside for room.
+    fn submit(&mut self, write: Write);
+    /// Hands over what has been submitted, waits up to `wait` for at least one completion, and
+    /// appends all there are to `done`.
+    fn reap(&mut self, wait: Duration, done: &mut Vec<Completion>);
+    /// Writes submitted and not reaped.
+    fn in_flight(&self) -> usize;
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
-//! ROS 1's serialisation of `sensor_msgs/Image` and `sensor_msgs/PointCloud2`.
+//! ROS 1: its serialisation of `sensor_msgs/Image` and `sensor_msgs/PointCloud2`, and its bags.
 
+pub mod bag;
 #[cfg(test)]
 mod tests;
 

@@ -16,33 +16,35 @@ check=(cargo check --locked --workspace --all-targets --target-dir "$TARGET/aarc
 
 has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$triple/lib" ]; }
 
-# Prints the address of the Debian mirror that this machine's apt uses.
-debian_mirror() {
+# Prints the addresses that this machine's apt uses and that may be a Debian mirror: those known to
+# be one, or, before any package list was fetched, all.
+debian_mirrors() {
     apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-        awk '$1 == "Debian" && $2 !~ /security/ { print $2; exit }'
+        awk '/security/ { next } $1 == "Debian" { known[$2] } { all[$NF] }
+            END { n = 0; for (u in known) { print u; n++ }; if (!n) for (u in all) print u }'
 }
 
 # Unpacks the library sources of this very rustc into $1, from whichever Debian suite has them.
 fetch_library() {
     local into=$1 version mirror suite found
     version=$(rustc --version | cut -d' ' -f2)
-    mirror=$(debian_mirror)
-    [ -n "$mirror" ] || { note "this machine's apt knows no Debian mirror"; return 1; }
     mkdir -p "$BUILD/apt" "$BUILD/archives"
-    for suite in trixie-backports sid forky forky-backports; do
-        printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' \
-            "$mirror" "$suite" > "$BUILD/apt/$suite.list"
-        export APT_NAME=$suite LIST=$BUILD/apt/$suite.list
-        private_apt apt-get update >"$BUILD/apt.log" 2>&1 || continue
-        found=$(private_apt apt-cache madison rust-src 2>/dev/null |
-            awk -v v="$version" '$3 ~ "^" v "[+-]" { print $3; exit }')
-        [ -n "$found" ] || continue
-        say "unpacking the standard library's sources (Debian's rust-src $found, $suite) into build/rust-src"
-        ( cd "$BUILD/archives" && private_apt apt-get download "rust-src=$found" >"$BUILD/apt.log" 2>&1 ) || continue
-        rm -rf "$into"; mkdir -p "$into"
-        dpkg-deb --fsys-tarfile "$BUILD"/archives/rust-src_*.deb |
-            tar -x -C "$into" --strip-components=4 "./usr/src/rustc-$version/library" &&
-            rm -f "$BUILD"/archives/rust-src_*.deb && [ -e "$into/library/std/Cargo.toml" ] && return 0
+    for mirror in $(debian_mirrors); do
+        for suite in trixie-backports sid forky forky-backports; do
+            printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' \
+                "$mirror" "$suite" > "$BUILD/apt/$suite.list"
+            export APT_NAME=$suite LIST=$BUILD/apt/$suite.list
+            private_apt apt-get update >"$BUILD/apt.log" 2>&1 || continue
+            found=$(private_apt apt-cache madison rust-src 2>/dev/null |
+                awk -v v="$version" '$3 ~ "^" v "[+-]" { print $3; exit }')
+            [ -n "$found" ] || continue
+            say "unpacking the standard library's sources (Debian's rust-src $found, $suite) into build/rust-src"
+            ( cd "$BUILD/archives" && private_apt apt-get download "rust-src=$found" >"$BUILD/apt.log" 2>&1 ) || continue
+            rm -rf "$into"; mkdir -p "$into"
+            dpkg-deb --fsys-tarfile "$BUILD"/archives/rust-src_*.deb |
+                tar -x -C "$into" --strip-components=4 "./usr/src/rustc-$version/library" &&
+                rm -f "$BUILD"/archives/rust-src_*.deb && [ -e "$into/library/std/Cargo.toml" ] && return 0
+        done
     done
     return 1
 }

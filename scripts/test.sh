@@ -6,6 +6,7 @@ set -uo pipefail
 choose_target_dir
 mkdir -p "$BUILD"
 cd "$ROOT"
+[ "${CI:-}" != true ] || export CARGO_INCREMENTAL=0
 
 step_fmt()     { cargo fmt --all --check; }
 step_clippy()  { cargo clippy --locked --workspace --all-targets -- -D warnings; }
@@ -20,7 +21,7 @@ step_loom()    {
 step_deny()    { bash scripts/deny.sh; }
 step_aarch64() { bash scripts/aarch64.sh; }
 step_cpp()     { bash scripts/setup.sh cpp && bash scripts/cpp.sh; }
-step_interop() { bash tests/interop/run.sh; }
+step_interop() { LIVEBAG_PACKAGES=--workspace bash tests/interop/run.sh; }
 
 declare -A title=(
     [fmt]="cargo fmt --check" [clippy]="clippy, all targets, warnings denied"

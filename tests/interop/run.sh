@@ -11,10 +11,12 @@ tests=(tests/interop/test_checkers.py)
 export LIVEBAG_FRAMES=$BUILD/interop/frames
 if [ "${1:-}" != checkers ]; then
     say "building the command and the containers to check"
-    cargo build --locked -p livebag-cli
+    # Within `make test` the packages are those it has built already (features unify over them).
+    read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli -p livebag}"
+    cargo build --locked "${packages[@]}" --bins --examples
     export LIVEBAG=$TARGET/debug/livebag
     rm -rf "$LIVEBAG_FRAMES"; mkdir -p "$LIVEBAG_FRAMES"
-    cargo run --locked --quiet -p livebag --example make_frames -- "$LIVEBAG_FRAMES"
+    "$TARGET/debug/examples/make_frames" "$LIVEBAG_FRAMES"
     tests+=(tests/interop/test_livebag.py)
 fi
 exec "$VENV/bin/python" -m pytest -q -p no:cacheprovider --import-mode=importlib \

@@ -42,7 +42,7 @@ for step in "$@"; do
     took=$((SECONDS - began))
     case $code in
         0)  passed=$((passed + 1)); report+=("$(printf '%-8s passed   %4d s' "$step" "$took")") ;;
-        77) skipped=$((skipped + 1)); report+=("$(printf '%-8s SKIPPED  %4d s' "$step" "$took")") ;;
+        77) skipped=$((skipped + 1)); report+=("$(printf '%-8s SKIPPED  %4d s   (its last line above says why)' "$step" "$took")") ;;
         *)  report+=("$(printf '%-8s FAILED   %4d s   (exit code %d; alone: scripts/test.sh %s)' "$step" "$took" "$code" "$step")")
             printf '\n'; printf '    %s\n' "${report[@]}"
             printf '%d passed, 1 failed, %d skipped\n' "$passed" "$skipped"

@@ -1,1 +1,21 @@
 //! Record every sensor of a robot at full rate, and read any moment back while it is being written.
+//!
+//! A message visits the modules in this order: a [`source`] or a [`TopicWriter`] gives it, its
+//! [`queue`] holds it, the [`recorder`] lays it out and hands it to the [`storage`], and a
+//! [`query`] finds it again.
+
+mod clock;
+pub mod limits;
+mod query;
+mod queue;
+mod recorder;
+mod source;
+pub mod storage;
+
+pub use clock::Clock;
+pub use livebag_format::{Message, Topic};
+pub use query::{Bag, BagError, BagState, BagTopic, Cursor, IndexEntry, Query, Span};
+pub use recorder::{
+    Overflow, RecordError, Recorder, RecorderOptions, Status, TopicStatus, TopicWriter, WriteError,
+};
+pub use source::{Selector, SelectorError, stream_topic};

@@ -31,7 +31,7 @@ pub const TOPIC_BYTES_MIN: u64 = 256 << 10;
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 
 /// Longest and shortest pause between two looks at the streams.
-pub const POLL_MAX: Duration = Duration::from_millis(5);
+pub const POLL_MAX: Duration = Duration::from_millis(2);
 /// See [`POLL_MAX`].
 pub const POLL_MIN: Duration = Duration::from_micros(500);
 /// Pause between two looks for streams that have appeared.

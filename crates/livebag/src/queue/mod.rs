@@ -16,7 +16,6 @@ use crate::clock::Clock;
 use crate::limits::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, TOPIC_BYTES_MIN,
 };
-use crate::storage::Block;
 
 mod extent;
 
@@ -113,6 +112,7 @@ struct State {
     /// Bytes taken from the budget and not given back.
     held_bytes: u64,
     last_log_time_nanos: u64,
+    last_sequence: u64,
     closed: bool,
 }
 
@@ -151,9 +151,11 @@ pub struct TopicQueue {
     overflow: Overflow,
     budget: Arc<Budget>,
     clock: Clock,
+    count_gaps: bool,
     state: Mutex<State>,
     room: Condvar,
     dropped: AtomicU64,
+    gaps: AtomicU64,
 }
 
 impl TopicQueue {
@@ -164,6 +166,7 @@ impl TopicQueue {
         overflow: Overflow,
         budget: Arc<Budget>,
         clock: Clock,
+        count_gaps: bool,
     ) -> Self {
         budget.topics.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -172,9 +175,11 @@ impl TopicQueue {
             overflow,
             budget,
             clock,
+            count_gaps,
             state: Mutex::default(),
             room: Condvar::new(),
             dropped: AtomicU64::new(0),
+            gaps: AtomicU64::new(0),
         }
     }
 
@@ -182,9 +187,37 @@ impl TopicQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Messages lost because the queue was full.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+    /// Messages lost because the queue was full, and messages missing in the source's sequence.
+    pub fn losses(&self) -> (u64, u64) {
+        (self.dropped.load(Ordering::Relaxed), self.gaps.load(Ordering::Relaxed))
+    }
+
+    /// Log time for a message that does not pass through this queue; never smaller than that of
+    /// the message before.
+    pub fn stamp(&self) -> u64 {
+        let mut state = self.lock();
+        let log_time_nanos = self.clock.wall_nanos().max(state.last_log_time_nanos);
+        state.last_log_time_nanos = log_time_nanos;
+        log_time_nanos
+    }
+
+    /// Takes room for a copy made outside; [`TopicQueue::release`] gives it back.
+    pub fn take(&self, bytes: u64) -> bool {
+        let mut state = self.lock();
+        let fits = self.budget.take(bytes, state.held_bytes);
+        state.held_bytes += if fits { bytes } else { 0 };
+        fits
+    }
+
+    /// A source that counts says by a gap what was lost on the way here.
+    fn count_gap(&self, state: &mut State, sequence: u64) {
+        if !self.count_gaps || sequence == 0 {
+            return;
+        }
+        if state.last_sequence != 0 && sequence > state.last_sequence + 1 {
+            self.gaps.fetch_add(sequence - state.last_sequence - 1, Ordering::Relaxed);
+        }
+        state.last_sequence = sequence;
     }
 
     /// Copies a message in. A log time of 0 means now; log times never decrease within a topic, an
@@ -206,7 +239,7 @@ impl TopicQueue {
         } else {
             (MESSAGE_HEADER_BYTES + message.data.len()) as u64
         };
-        let mut state = self.take_room(bytes)?;
+        let mut state = self.take_room(bytes, message.sequence)?;
         let now = if message.log_time_nanos == 0 {
             self.clock.wall_nanos()
         } else {
@@ -248,8 +281,9 @@ impl TopicQueue {
         Ok(())
     }
 
-    fn take_room(&self, bytes: u64) -> Result<MutexGuard<'_, State>, WriteError> {
+    fn take_room(&self, bytes: u64, sequence: u64) -> Result<MutexGuard<'_, State>, WriteError> {
         let mut state = self.lock();
+        self.count_gap(&mut state, sequence);
         loop {
             if state.closed {
                 return Err(WriteError::Closed { topic: self.topic.clone() });
@@ -267,10 +301,8 @@ impl TopicQueue {
                     // The budget is shared, so room may come from another topic's messages, whose
                     // release wakes only that topic: look again after a while too.
                     let wait = crate::limits::POLL_MAX;
-                    let (again, _) = self
-                        .room
-                        .wait_timeout(state, wait)
-                        .unwrap_or_else(PoisonError::into_inner);
+                    let (again, _) =
+                        self.room.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
                     state = again;
                 }
             }
@@ -315,13 +347,6 @@ impl TopicQueue {
     pub fn close(&self) {
         self.lock().closed = true;
         self.room.notify_all();
-    }
-}
-
-impl Block {
-    /// A batch's memory as a part of a write through the page cache.
-    pub fn from_batch(records: Vec<u8>) -> Self {
-        Self::unaligned(records)
     }
 }
 

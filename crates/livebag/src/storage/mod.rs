@@ -51,14 +51,19 @@ pub trait Disk: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens a file for reading and buffered writing.
     fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
-    /// Replaces a file's contents so that a crash leaves the old or the new, never a mixture.
-    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+    /// Replaces a file's contents so that a crash of this process leaves the old or the new, never
+    /// a mixture; with `durable` a crash of the kernel too.
+    fn replace(&self, path: &Path, bytes: &[u8], durable: bool) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Names of the files in a directory.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes the contents and lengths of `files` durable.
+    fn sync_files(&self, files: &[&Arc<dyn DiskFile>]) -> io::Result<()> {
+        files.iter().try_for_each(|file| file.sync())
+    }
     /// Takes the lock that `path` stands for, making the file if need be; `None` if another process
     /// holds it. A shared lock can be held by many, and does not make the file.
     fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>>;

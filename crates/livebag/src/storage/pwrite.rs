@@ -60,7 +60,10 @@ pub(super) fn write_parts(write: &Write) -> io::Result<()> {
     while written < total {
         let vectors = vectors(&write.parts, written);
         let offset = (write.offset + written as u64) as libc::off_t;
-        #[expect(unsafe_code, reason = "a slot's bytes may change under us: only a raw pointer fits")]
+        #[expect(
+            unsafe_code,
+            reason = "a slot's bytes may change under us: only a raw pointer fits"
+        )]
         // SAFETY: every vector points into a part that `write` keeps alive, within its length; the
         // kernel only reads from there. `vectors` outlives the call.
         let count = unsafe {

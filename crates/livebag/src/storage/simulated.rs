@@ -182,7 +182,7 @@ impl Disk for SimulatedDisk {
         self.find(path)
     }
 
-    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fn replace(&self, path: &Path, bytes: &[u8], _durable: bool) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.admit()?;
         state.files.insert(path.to_owned(), Arc::new(Mutex::new(bytes.to_vec())));

@@ -1,0 +1,492 @@
+//! MCAP files, by their summary; by a scan if they have none, are cut, or are not in chunks.
+//!
+//! A scan holds the place of each chunk, and of each run of about a mebibyte of messages outside of
+//! chunks. Messages come out in order of time all the same: see [`super::merge`].
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use livebag_format::Topic;
+use livebag_format::mcap::{MAGIC, RECORD_HEADER_BYTES, RecordHeader, opcode};
+use livebag_format::rosbag2::BagMetadata;
+use mcap::Summary;
+use mcap::records::Record;
+use mcap::sans_io::{SummaryReadEvent, SummaryReader, SummaryReaderOptions};
+
+use super::file::{ForeignFile, Window};
+use super::mcap_records::{RawRecord, attachment, message, unpack, walk};
+use super::merge::{BlockPlace, Blocks, TimeMerge};
+use super::{
+    Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SourceMessage,
+    Warnings,
+};
+
+/// Longest schema, channel or metadata record that is read.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
+/// Messages outside of chunks are read in runs of about this length.
+const RUN_BYTES: u64 = 1 << 20;
+/// The footer record and the magic after it.
+const FOOTER_BYTES: usize = RECORD_HEADER_BYTES + 8 + 8 + 4 + MAGIC.len();
+/// rosbag2's own metadata record and the key that holds its YAML.
+const ROSBAG2_RECORD: (&str, &str) = ("rosbag2", "serialized_metadata");
+
+/// An MCAP file.
+pub(super) struct McapFile {
+    contents: Contents,
+    merge: TimeMerge,
+}
+
+/// What the file is known to hold.
+struct Contents {
+    file: ForeignFile,
+    profile: String,
+    topics: Vec<Topic>,
+    /// Topic by MCAP's channel.
+    channels: HashMap<u16, usize>,
+    blocks: Vec<Block>,
+    message_count: Option<u64>,
+    metadata_records: Vec<MetadataRecord>,
+    bag_metadata: Option<BagMetadata>,
+    attachments: VecDeque<(u64, u64)>,
+    warnings: Warnings,
+}
+
+/// A part of the file that holds messages.
+struct Block {
+    offset: u64,
+    bytes: u64,
+    kind: BlockKind,
+}
+
+enum BlockKind {
+    Chunk,
+    /// The file ends before this chunk does.
+    CutChunk,
+    /// Records of the data section, messages among them.
+    Run,
+}
+
+impl McapFile {
+    pub(super) fn open(file: ForeignFile) -> Result<Self, ConvertError> {
+        let mut contents = Contents {
+            file,
+            profile: String::new(),
+            topics: Vec::new(),
+            channels: HashMap::new(),
+            blocks: Vec::new(),
+            message_count: None,
+            metadata_records: Vec::new(),
+            bag_metadata: None,
+            attachments: VecDeque::new(),
+            warnings: Warnings::default(),
+        };
+        let places = match contents.summary()? {
+            Some(summary) => contents.take_summary(&summary)?,
+            None => Scan::new(&mut contents).run()?,
+        };
+        Ok(McapFile { contents, merge: TimeMerge::new(places) })
+    }
+}
+
+impl MessageSource for McapFile {
+    fn topics(&self) -> &[Topic] {
+        &self.contents.topics
+    }
+
+    fn profile(&self) -> &str {
+        &self.contents.profile
+    }
+
+    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
+        self.merge.next(&mut self.contents)
+    }
+
+    fn start_time_nanos(&self) -> Option<u64> {
+        self.merge.start_time_nanos()
+    }
+
+    fn message_count(&self) -> Option<u64> {
+        self.contents.message_count
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.contents.warnings.all()
+    }
+
+    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
+        let contents = &mut self.contents;
+        while let Some((offset, bytes)) = contents.attachments.pop_front() {
+            let record = contents.file.read(offset, bytes as usize)?;
+            match attachment(record.get(RECORD_HEADER_BYTES..).unwrap_or_default()) {
+                Some(attachment) => return Ok(Some(attachment)),
+                None => contents
+                    .warnings
+                    .say(format!("the attachment at offset {offset} is damaged and left out")),
+            }
+        }
+        Ok(None)
+    }
+
+    fn metadata_records(&self) -> &[MetadataRecord] {
+        &self.contents.metadata_records
+    }
+
+    fn bag_metadata(&self) -> Option<&BagMetadata> {
+        self.contents.bag_metadata.as_ref()
+    }
+}
+
+impl Contents {
+    /// The summary, if it is there and tells where everything is.
+    fn summary(&mut self) -> Result<Option<Summary>, ConvertError> {
+        let length = self.file.length_bytes();
+        let tail_at = length.saturating_sub(FOOTER_BYTES as u64);
+        let tail = self.file.read_up_to(tail_at, FOOTER_BYTES)?;
+        if tail.len() < FOOTER_BYTES || !tail.ends_with(&MAGIC) {
+            self.warnings.say(
+                "the file was not closed or is cut (it has no end mark): what is there was found \
+                 by reading all of it",
+            );
+            return Ok(None);
+        }
+        let options = SummaryReaderOptions::default()
+            .with_file_size(length)
+            .with_record_length_limit(RECORD_BYTES_MAX as usize);
+        let mut reader = SummaryReader::new_with_options(options);
+        let mut at = 0;
+        while let Some(event) = reader.next_event() {
+            match event {
+                Ok(SummaryReadEvent::ReadRequest(wanted)) => {
+                    let bytes = self.file.read_up_to(at, wanted)?;
+                    reader.insert(bytes.len()).copy_from_slice(&bytes);
+                    reader.notify_read(bytes.len());
+                    at += bytes.len() as u64;
+                }
+                Ok(SummaryReadEvent::SeekRequest(to)) => {
+                    at = seek(at, length, to);
+                    reader.notify_seeked(at);
+                }
+                Err(error) => {
+                    self.warnings.say(format!(
+                        "the summary is damaged ({error}): the messages were found by reading the \
+                         whole file"
+                    ));
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(reader.finish().filter(is_complete))
+    }
+
+    fn take_summary(&mut self, summary: &Summary) -> Result<Vec<BlockPlace>, ConvertError> {
+        self.read_header()?;
+        let channels: BTreeMap<_, _> = summary.channels.iter().collect();
+        for (id, channel) in channels {
+            self.channels.insert(*id, self.topics.len());
+            self.topics.push(topic(channel));
+        }
+        let mut chunks: Vec<_> = summary.chunk_indexes.iter().collect();
+        chunks.sort_by_key(|chunk| chunk.chunk_start_offset);
+        let mut places = Vec::new();
+        for chunk in chunks {
+            places.push(BlockPlace {
+                start_time_nanos: chunk.message_start_time,
+                number: self.blocks.len(),
+            });
+            let (offset, bytes) = (chunk.chunk_start_offset, chunk.chunk_length);
+            self.blocks.push(Block { offset, bytes, kind: BlockKind::Chunk });
+        }
+        self.message_count = summary.stats.as_ref().map(|statistics| statistics.message_count);
+        for index in &summary.metadata_indexes {
+            let bytes = index.length.min(RECORD_BYTES_MAX) as usize;
+            let record = self.file.read_up_to(index.offset, bytes)?;
+            self.take_metadata(record.get(RECORD_HEADER_BYTES..).unwrap_or_default());
+        }
+        self.attachments =
+            summary.attachment_indexes.iter().map(|index| (index.offset, index.length)).collect();
+        Ok(places)
+    }
+
+    /// The profile, from the first record.
+    fn read_header(&mut self) -> Result<(), ConvertError> {
+        let at = MAGIC.len() as u64;
+        let head = self.file.read_up_to(at, RECORD_HEADER_BYTES)?;
+        if let Some(header) = RecordHeader::parse(&head)
+            && header.opcode == opcode::HEADER
+            && header.body_bytes <= RECORD_BYTES_MAX
+        {
+            let body =
+                self.file.read_up_to(at + RECORD_HEADER_BYTES as u64, header.body_bytes as usize)?;
+            self.take_header(&body);
+        }
+        Ok(())
+    }
+
+    fn take_header(&mut self, body: &[u8]) {
+        if let Ok(Record::Header(header)) = mcap::parse_record(opcode::HEADER, body) {
+            self.profile = header.profile;
+        }
+    }
+
+    fn take_metadata(&mut self, body: &[u8]) {
+        let Ok(Record::Metadata(record)) = mcap::parse_record(opcode::METADATA, body) else {
+            self.warnings.say("a metadata record is damaged and left out");
+            return;
+        };
+        if record.name == ROSBAG2_RECORD.0
+            && let Some(yaml) = record.metadata.get(ROSBAG2_RECORD.1)
+        {
+            match BagMetadata::parse_mcap_record(yaml) {
+                Ok(metadata) => self.bag_metadata = Some(metadata),
+                Err(error) => self.warnings.say(format!("rosbag2's record is left out: {error}")),
+            }
+            return;
+        }
+        self.metadata_records.push(MetadataRecord { name: record.name, values: record.metadata });
+    }
+
+    /// The messages of a block; with what could be read before the damage, the damage.
+    fn messages(&self, record: &[u8], kind: &BlockKind) -> (Vec<SourceMessage>, Vec<String>) {
+        let mut messages = Vec::new();
+        let mut damage = Vec::new();
+        let mut each = |record: RawRecord<'_>| {
+            if record.opcode != opcode::MESSAGE {
+                return;
+            }
+            let Some((header, data)) = message(&record) else {
+                damage.push("a message record is too short and left out".to_owned());
+                return;
+            };
+            let Some(topic) = self.channels.get(&header.channel_id) else {
+                let id = header.channel_id;
+                damage.push(format!("messages of the unknown channel {id} are left out"));
+                return;
+            };
+            messages.push(SourceMessage {
+                topic: *topic,
+                log_time_nanos: header.log_time_nanos,
+                publish_time_nanos: header.publish_time_nanos,
+                sequence: u64::from(header.sequence),
+                data: data.to_vec(),
+            });
+        };
+        let outcome = match kind {
+            BlockKind::Chunk => unpack(record, true, &mut each),
+            BlockKind::CutChunk => unpack(record, false, &mut each),
+            BlockKind::Run => walk(record, &mut each),
+        };
+        // That a cut chunk is cut has been said.
+        if let (Err(reason), BlockKind::Chunk | BlockKind::Run) = (outcome, kind) {
+            damage.push(reason);
+        }
+        (messages, damage)
+    }
+}
+
+impl Blocks for Contents {
+    fn load(&mut self, number: usize) -> Result<Vec<SourceMessage>, ConvertError> {
+        let Block { offset, bytes, ref kind } = self.blocks[number];
+        let limit = CHUNK_BYTES_MAX + RECORD_BYTES_MAX;
+        if bytes > limit {
+            self.warnings.say(format!(
+                "the part at offset {offset} is left out: its {bytes} bytes are more than {limit}"
+            ));
+            return Ok(Vec::new());
+        }
+        let record = self.file.read_up_to(offset, bytes as usize)?;
+        let (messages, damage) = self.messages(&record, kind);
+        for damage in damage {
+            self.warnings.say(format!("the part at offset {offset} is damaged: {damage}"));
+        }
+        Ok(messages)
+    }
+}
+
+/// Whether a summary names every chunk and channel, so that no message is missed by trusting it.
+fn is_complete(summary: &Summary) -> bool {
+    let Some(statistics) = &summary.stats else { return !summary.chunk_indexes.is_empty() };
+    statistics.chunk_count as usize == summary.chunk_indexes.len()
+        && statistics.channel_count as usize == summary.channels.len()
+        && statistics.metadata_count as usize == summary.metadata_indexes.len()
+        && statistics.attachment_count as usize == summary.attachment_indexes.len()
+        && (statistics.message_count == 0 || statistics.chunk_count > 0)
+}
+
+fn seek(at: u64, length: u64, to: std::io::SeekFrom) -> u64 {
+    match to {
+        std::io::SeekFrom::Start(to) => to,
+        std::io::SeekFrom::End(by) => length.saturating_add_signed(by),
+        std::io::SeekFrom::Current(by) => at.saturating_add_signed(by),
+    }
+}
+
+fn topic(channel: &mcap::Channel<'_>) -> Topic {
+    let schema = channel.schema.as_ref();
+    Topic {
+        name: channel.topic.clone(),
+        type_name: schema.map(|schema| schema.name.clone()).unwrap_or_default(),
+        message_encoding: channel.message_encoding.clone(),
+        schema_encoding: schema.map(|schema| schema.encoding.clone()).unwrap_or_default(),
+        schema: schema.map(|schema| schema.data.to_vec()).unwrap_or_default(),
+        metadata: channel.metadata.clone(),
+    }
+}
+
+/// One pass over a file without a usable summary.
+struct Scan<'a> {
+    contents: &'a mut Contents,
+    schemas: mcap::read::ChannelAccumulator<'static>,
+    places: Vec<BlockPlace>,
+    message_count: u64,
+}
+
+impl<'a> Scan<'a> {
+    fn new(contents: &'a mut Contents) -> Self {
+        Scan { contents, schemas: Default::default(), places: Vec::new(), message_count: 0 }
+    }
+
+    fn run(mut self) -> Result<Vec<BlockPlace>, ConvertError> {
+        // The window borrows the file while the rest of `contents` is filled.
+        let file = ForeignFile::open(self.contents.file.path())?;
+        let length = self.contents.file.length_bytes();
+        let mut window = Window::new(&file);
+        let mut at = MAGIC.len() as u64;
+        while at < length {
+            let header = RecordHeader::parse(window.up_to(at, RECORD_HEADER_BYTES)?);
+            let end = header.and_then(|header| at.checked_add(header.total_bytes()?));
+            let (Some(header), Some(end)) = (header, end) else {
+                self.cut(length - at);
+                break;
+            };
+            if matches!(header.opcode, 0 | opcode::DATA_END | opcode::FOOTER) {
+                if header.opcode == 0 {
+                    self.cut(length - at);
+                }
+                break;
+            }
+            if end > length {
+                self.cut(length - at);
+                if header.opcode == opcode::CHUNK {
+                    self.chunk(at, length - at, BlockKind::CutChunk)?;
+                }
+                break;
+            }
+            self.record(&mut window, header, at)?;
+            at = end;
+        }
+        self.contents.message_count = Some(self.message_count);
+        Ok(self.places)
+    }
+
+    fn cut(&mut self, bytes: u64) {
+        self.contents
+            .warnings
+            .say(format!("the file is cut: its last {bytes} bytes are no whole record"));
+    }
+
+    fn record(
+        &mut self,
+        window: &mut Window<'_>,
+        header: RecordHeader,
+        at: u64,
+    ) -> Result<(), ConvertError> {
+        let body_at = at + RECORD_HEADER_BYTES as u64;
+        let total_bytes = RECORD_HEADER_BYTES as u64 + header.body_bytes;
+        match header.opcode {
+            opcode::CHUNK => self.chunk(at, total_bytes, BlockKind::Chunk)?,
+            opcode::MESSAGE => {
+                let start = window.up_to(at, livebag_format::mcap::MESSAGE_HEADER_BYTES)?;
+                match livebag_format::mcap::MessageHeader::parse(start) {
+                    Some(message) => self.loose_message(at, total_bytes, message.log_time_nanos),
+                    None => self.contents.warnings.say("a message record is too short, left out"),
+                }
+            }
+            // MCAP's attachment.
+            0x09 => self.contents.attachments.push_back((at, total_bytes)),
+            opcode::HEADER | opcode::SCHEMA | opcode::CHANNEL | opcode::METADATA
+                if header.body_bytes <= RECORD_BYTES_MAX =>
+            {
+                let body = window.up_to(body_at, header.body_bytes as usize)?;
+                match header.opcode {
+                    opcode::HEADER => self.contents.take_header(body),
+                    opcode::METADATA => self.contents.take_metadata(body),
+                    opcode => self.definition(opcode, body),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A schema or a channel.
+    fn definition(&mut self, opcode: u8, body: &[u8]) {
+        let outcome = match mcap::parse_record(opcode, body) {
+            Ok(Record::Schema { header, data }) => {
+                self.schemas.add_schema(header, data.into_owned().into())
+            }
+            Ok(Record::Channel(channel)) => {
+                let id = channel.id;
+                self.schemas.add_channel(channel).inspect(|()| {
+                    if let Some(channel) = self.schemas.get(id)
+                        && !self.contents.channels.contains_key(&id)
+                    {
+                        self.contents.channels.insert(id, self.contents.topics.len());
+                        self.contents.topics.push(topic(&channel));
+                    }
+                })
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            self.contents.warnings.say(format!("a schema or channel is left out: {error}"));
+        }
+    }
+
+    fn chunk(&mut self, offset: u64, bytes: u64, kind: BlockKind) -> Result<(), ConvertError> {
+        if bytes > CHUNK_BYTES_MAX + RECORD_BYTES_MAX {
+            self.contents.warnings.say(format!("the chunk at offset {offset} is too long: left out"));
+            return Ok(());
+        }
+        let record = self.contents.file.read_up_to(offset, bytes as usize)?;
+        let mut definitions = Vec::new();
+        let mut start: Option<u64> = None;
+        let mut count = 0;
+        let outcome = unpack(&record, matches!(kind, BlockKind::Chunk), |record| {
+            if let (opcode::MESSAGE, Some((header, _))) = (record.opcode, message(&record)) {
+                let time = header.log_time_nanos;
+                start = Some(start.map_or(time, |start| start.min(time)));
+                count += 1;
+            } else if matches!(record.opcode, opcode::SCHEMA | opcode::CHANNEL) {
+                definitions.push((record.opcode, record.body.to_vec()));
+            }
+        });
+        if let (Err(reason), BlockKind::Chunk) = (outcome, &kind) {
+            self.contents.warnings.say(format!("the chunk at offset {offset} is damaged: {reason}"));
+        }
+        for (opcode, body) in definitions {
+            self.definition(opcode, &body);
+        }
+        if let Some(start_time_nanos) = start {
+            self.message_count += count;
+            self.places.push(BlockPlace { start_time_nanos, number: self.contents.blocks.len() });
+            self.contents.blocks.push(Block { offset, bytes, kind });
+        }
+        Ok(())
+    }
+
+    /// Lengthens the last run, or begins one.
+    fn loose_message(&mut self, at: u64, bytes: u64, time_nanos: u64) {
+        self.message_count += 1;
+        if let (Some(block), Some(place)) = (self.contents.blocks.last_mut(), self.places.last_mut())
+            && matches!(block.kind, BlockKind::Run)
+            && at + bytes - block.offset <= RUN_BYTES
+        {
+            block.bytes = at + bytes - block.offset;
+            place.start_time_nanos = place.start_time_nanos.min(time_nanos);
+            return;
+        }
+        let number = self.contents.blocks.len();
+        self.places.push(BlockPlace { start_time_nanos: time_nanos, number });
+        self.contents.blocks.push(Block { offset: at, bytes, kind: BlockKind::Run });
+    }
+}

@@ -1,0 +1,374 @@
+//! Writes a rosbag2 bag: a directory with one MCAP and `metadata.yaml`.
+//!
+//! What rosbag2 and the common readers demand is kept: every channel has a schema (an empty one if
+//! need be), every message is in a chunk, no chunk is without a message, the summary has
+//! statistics, and rosbag2's own metadata record stands at the beginning and at the end.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, QosProfile, QosStyle, TopicEntry};
+use livebag_format::{Message, Topic, definitions};
+use mcap::records::MessageHeader;
+use mcap::{Compression, WriteOptions, Writer};
+
+use super::file::ForeignFile;
+use super::{Attachment, ConvertError, MetadataRecord};
+
+/// What a chunk holds before it is closed.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// What is gathered before it goes to the file.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// How chunks are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SinkCompression {
+    /// Not at all.
+    #[default]
+    None,
+    /// Fast.
+    Lz4,
+    /// Small.
+    Zstd,
+}
+
+/// How a bag is written.
+#[derive(Clone, Debug, Default)]
+pub struct SinkOptions {
+    /// `ros1`, `ros2`, or empty.
+    pub profile: String,
+    /// Version of `metadata.yaml`.
+    pub metadata_version: MetadataVersion,
+    /// Compression of chunks.
+    pub compression: SinkCompression,
+    /// `custom_data` of the bag (from metadata version 6 on).
+    pub custom_data: BTreeMap<String, String>,
+    /// `ros_distro` of the bag (from metadata version 8 on).
+    pub ros_distro: String,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SinkSummary {
+    /// The MCAP file.
+    pub mcap_path: PathBuf,
+    /// Messages in it.
+    pub message_count: u64,
+    /// Its length.
+    pub file_bytes: u64,
+}
+
+/// Something beside the messages.
+enum Extra {
+    Attachment(Attachment),
+    Metadata(MetadataRecord),
+}
+
+type McapWriter = Writer<BufWriter<File>>;
+
+/// A rosbag2 bag being written. [`finish`](McapSink::finish) makes it whole; a sink that is only
+/// dropped leaves an MCAP without `metadata.yaml`.
+pub struct McapSink {
+    directory: PathBuf,
+    path: PathBuf,
+    options: SinkOptions,
+    topics: Vec<Topic>,
+    /// MCAP's channel by topic, once it was written.
+    channels: Vec<Option<u16>>,
+    message_counts: Vec<u64>,
+    /// First and last log time.
+    span: Option<(u64, u64)>,
+    /// Whether the last thing written was a message, whose chunk is still open.
+    chunk_is_open: bool,
+    /// What was added before the first message, in case none comes.
+    extras: Vec<Extra>,
+    /// `None` after a failure: nothing more is written then.
+    writer: Option<McapWriter>,
+}
+
+impl McapSink {
+    /// Makes the directory, which must not exist, and begins the MCAP in it.
+    pub fn create(
+        directory: &Path,
+        topics: &[Topic],
+        options: SinkOptions,
+    ) -> Result<Self, ConvertError> {
+        std::fs::create_dir(directory)
+            .map_err(|source| ConvertError::io("create the directory", directory, source))?;
+        let stem = directory.file_name().unwrap_or("bag".as_ref()).to_string_lossy();
+        let path = directory.join(format!("{stem}_0.mcap"));
+        let file = BufWriter::with_capacity(BUFFER_BYTES, ForeignFile::create(&path)?);
+        let mut sink = McapSink {
+            directory: directory.to_owned(),
+            path,
+            options,
+            topics: topics.to_vec(),
+            channels: vec![None; topics.len()],
+            message_counts: vec![0; topics.len()],
+            span: None,
+            chunk_is_open: false,
+            extras: Vec::new(),
+            writer: None,
+        };
+        sink.begin(file, true)?;
+        Ok(sink)
+    }
+
+    /// The file with its header and rosbag2's record.
+    fn begin(&mut self, file: BufWriter<File>, chunked: bool) -> Result<(), ConvertError> {
+        let options = WriteOptions::new()
+            .profile(&self.options.profile)
+            .library(concat!("livebag ", env!("CARGO_PKG_VERSION")))
+            .compression(match self.options.compression {
+                SinkCompression::None => None,
+                SinkCompression::Lz4 => Some(Compression::Lz4),
+                SinkCompression::Zstd => Some(Compression::Zstd),
+            })
+            .use_chunks(chunked)
+            .chunk_size(Some(CHUNK_BYTES));
+        let writer = options.create(file).map_err(|error| self.refused(error))?;
+        self.writer = Some(writer);
+        let metadata = self.metadata();
+        self.with_writer(|sink, writer| sink.write_bag_record(writer, &metadata))
+    }
+
+    /// Writes the next message of the topic with this index. Messages of a topic must come in order
+    /// of log time for readers that rely on it.
+    pub fn write(&mut self, topic: usize, message: &Message<'_>) -> Result<(), ConvertError> {
+        let Some(known) = self.channels.get(topic).copied() else {
+            let reason = format!("topic {topic} of {} was given", self.channels.len());
+            return Err(ConvertError::Write { path: self.path.clone(), reason });
+        };
+        self.with_writer(|sink, writer| {
+            let channel_id = match known {
+                Some(id) => id,
+                None => sink.add_channel(writer, topic)?,
+            };
+            sink.channels[topic] = Some(channel_id);
+            let header = MessageHeader {
+                channel_id,
+                sequence: message.sequence as u32,
+                log_time: message.log_time_nanos,
+                publish_time: message.publish_time_nanos,
+            };
+            writer.write_to_known_channel(&header, message.data)
+        })?;
+        self.chunk_is_open = true;
+        self.extras.clear();
+        self.message_counts[topic] += 1;
+        let time = message.log_time_nanos;
+        let (first, last) = self.span.unwrap_or((time, time));
+        self.span = Some((first.min(time), last.max(time)));
+        Ok(())
+    }
+
+    /// Adds an attachment.
+    pub fn attach(&mut self, attachment: Attachment) -> Result<(), ConvertError> {
+        self.add_extra(Extra::Attachment(attachment))
+    }
+
+    /// Adds a metadata record.
+    pub fn add_metadata(&mut self, record: MetadataRecord) -> Result<(), ConvertError> {
+        self.add_extra(Extra::Metadata(record))
+    }
+
+    fn add_extra(&mut self, extra: Extra) -> Result<(), ConvertError> {
+        self.with_writer(|sink, writer| {
+            // It closes the chunk, and a new one must not be opened for channels alone.
+            if sink.chunk_is_open {
+                sink.add_remaining_channels(writer)?;
+            }
+            write_extra(writer, &extra)
+        })?;
+        self.chunk_is_open = false;
+        if self.span.is_none() {
+            self.extras.push(extra);
+        }
+        Ok(())
+    }
+
+    /// Closes the MCAP, makes it durable, and writes `metadata.yaml`.
+    pub fn finish(mut self) -> Result<SinkSummary, ConvertError> {
+        if self.span.is_none() {
+            self.begin_again_unchunked()?;
+        }
+        let metadata = self.metadata();
+        self.with_writer(|sink, writer| {
+            sink.add_remaining_channels(writer)?;
+            sink.write_bag_record(writer, &metadata)?;
+            writer.finish().map(|_| ())
+        })?;
+        let Some(writer) = self.writer.take() else { return Err(self.given_up()) };
+        let io = |source| ConvertError::io("write", &self.path, source);
+        let file = writer.into_inner().into_inner().map_err(|error| io(error.into_error()))?;
+        file.sync_all().map_err(io)?;
+        let file_bytes = file.metadata().map_err(io)?.len();
+        self.write_metadata_file(&metadata)?;
+        let message_count = self.message_counts.iter().sum();
+        Ok(SinkSummary { mcap_path: self.path, message_count, file_bytes })
+    }
+
+    /// A bag without messages: its channels cannot be in a chunk, which must hold a message.
+    fn begin_again_unchunked(&mut self) -> Result<(), ConvertError> {
+        let Some(writer) = self.writer.take() else { return Err(self.given_up()) };
+        let io = |source| ConvertError::io("write", &self.path, source);
+        let mut file = writer.into_inner();
+        file.seek(SeekFrom::Start(0)).map_err(io)?;
+        file.get_ref().set_len(0).map_err(io)?;
+        self.begin(file, false)?;
+        let extras = std::mem::take(&mut self.extras);
+        self.with_writer(|_, writer| extras.iter().try_for_each(|extra| write_extra(writer, extra)))
+    }
+
+    fn write_metadata_file(&self, metadata: &BagMetadata) -> Result<(), ConvertError> {
+        let path = self.directory.join("metadata.yaml");
+        let mut file = ForeignFile::create(&path)?;
+        file.write_all(metadata.to_yaml(self.options.metadata_version).as_bytes())
+            .and_then(|()| file.sync_all())
+            .map_err(|source| ConvertError::io("write", &path, source))
+    }
+
+    /// Runs `write`; after its first failure nothing is written any more.
+    fn with_writer(
+        &mut self,
+        write: impl FnOnce(&mut Self, &mut McapWriter) -> mcap::McapResult<()>,
+    ) -> Result<(), ConvertError> {
+        let Some(mut writer) = self.writer.take() else { return Err(self.given_up()) };
+        match write(self, &mut writer) {
+            Ok(()) => {
+                self.writer = Some(writer);
+                Ok(())
+            }
+            Err(error) => {
+                // Dropped, the writer would write its summary to a disk that has just failed.
+                let _ = writer.into_inner().into_parts();
+                Err(self.refused(error))
+            }
+        }
+    }
+
+    fn refused(&self, error: mcap::McapError) -> ConvertError {
+        match error {
+            mcap::McapError::Io(source) => ConvertError::io("write", &self.path, source),
+            error => ConvertError::Write { path: self.path.clone(), reason: error.to_string() },
+        }
+    }
+
+    fn given_up(&self) -> ConvertError {
+        ConvertError::GivenUp { path: self.path.clone() }
+    }
+
+    /// The channels of topics without messages, into the open chunk.
+    fn add_remaining_channels(&mut self, writer: &mut McapWriter) -> mcap::McapResult<()> {
+        for topic in 0..self.topics.len() {
+            if self.channels[topic].is_none() {
+                self.channels[topic] = Some(self.add_channel(writer, topic)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_channel(&self, writer: &mut McapWriter, topic: usize) -> mcap::McapResult<u16> {
+        let topic = &self.topics[topic];
+        let bundled = (topic.schema.is_empty() && topic.message_encoding == "cdr")
+            .then(|| definitions::schema(&topic.type_name))
+            .flatten();
+        let schema_id = match &bundled {
+            Some(text) => writer.add_schema(&topic.type_name, "ros2msg", text.as_bytes())?,
+            None => writer.add_schema(&topic.type_name, &topic.schema_encoding, &topic.schema)?,
+        };
+        writer.add_channel(schema_id, &topic.name, &topic.message_encoding, &topic.metadata)
+    }
+
+    fn write_bag_record(
+        &self,
+        writer: &mut McapWriter,
+        metadata: &BagMetadata,
+    ) -> mcap::McapResult<()> {
+        let yaml = metadata.to_mcap_record(self.options.metadata_version);
+        writer.write_metadata(&mcap::records::Metadata {
+            name: "rosbag2".to_owned(),
+            metadata: [("serialized_metadata".to_owned(), yaml)].into(),
+        })
+    }
+
+    /// What is known so far, as rosbag2 tells it.
+    fn metadata(&self) -> BagMetadata {
+        let (first, last) = self.span.unwrap_or((0, 0));
+        let message_count = self.message_counts.iter().sum();
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        BagMetadata {
+            version: self.options.metadata_version.number(),
+            storage_identifier: "mcap".to_owned(),
+            starting_time_nanos: first,
+            duration_nanos: last - first,
+            message_count,
+            topics: self.topic_entries(),
+            relative_file_paths: vec![name.clone()],
+            files: vec![FileEntry {
+                path: name,
+                starting_time_nanos: first,
+                duration_nanos: last - first,
+                message_count,
+            }],
+            custom_data: self.options.custom_data.clone(),
+            ros_distro: self.options.ros_distro.clone(),
+            ..Default::default()
+        }
+    }
+
+    /// One entry by name: rosbag2 knows no two topics of the same name. Counts are added up, QoS
+    /// profiles joined.
+    fn topic_entries(&self) -> Vec<TopicEntry> {
+        let mut entries: Vec<TopicEntry> = Vec::new();
+        for (topic, count) in self.topics.iter().zip(&self.message_counts) {
+            let value = |key| topic.metadata.get(key).cloned().unwrap_or_default();
+            let qos = value("offered_qos_profiles");
+            match entries.iter_mut().find(|entry| entry.name == topic.name) {
+                Some(entry) => {
+                    entry.message_count += count;
+                    entry.offered_qos_profiles = joined(&entry.offered_qos_profiles, qos);
+                }
+                None => entries.push(TopicEntry {
+                    name: topic.name.clone(),
+                    type_name: topic.type_name.clone(),
+                    serialization_format: topic.message_encoding.clone(),
+                    offered_qos_profiles: qos,
+                    type_description_hash: value("topic_type_hash"),
+                    message_count: *count,
+                }),
+            }
+        }
+        entries
+    }
+}
+
+fn write_extra(writer: &mut McapWriter, extra: &Extra) -> mcap::McapResult<()> {
+    match extra {
+        Extra::Attachment(attachment) => writer.attach(&mcap::Attachment {
+            log_time: attachment.log_time_nanos,
+            create_time: attachment.create_time_nanos,
+            name: attachment.name.clone(),
+            media_type: attachment.media_type.clone(),
+            data: attachment.data.as_slice().into(),
+        }),
+        Extra::Metadata(record) => writer.write_metadata(&mcap::records::Metadata {
+            name: record.name.clone(),
+            metadata: record.values.clone(),
+        }),
+    }
+}
+
+/// Both lists of profiles in one; the first alone if they cannot be joined.
+fn joined(first: &str, second: String) -> String {
+    match (QosProfile::parse_list(first), QosProfile::parse_list(&second)) {
+        (Ok(profiles), Ok(_)) if profiles.is_empty() => second,
+        (Ok(mut profiles), Ok(more)) if !more.is_empty() && more != profiles => {
+            profiles.extend(more);
+            QosProfile::write_list(&profiles, QosStyle::Numbers)
+        }
+        _ => first.to_owned(),
+    }
+}

@@ -1,0 +1,84 @@
+//! Messages of a file in order of time, holding only the blocks whose times overlap.
+//!
+//! A block is what a file is read by: a chunk, or a run of messages outside of chunks. Memory is
+//! bounded by the blocks that overlap at one instant. Messages of equal time keep the file's order.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::{ConvertError, SourceMessage};
+
+/// Where a block begins in time. Its number is its place in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct BlockPlace {
+    pub(super) start_time_nanos: u64,
+    pub(super) number: usize,
+}
+
+/// Something that can read its blocks by number.
+pub(super) trait Blocks {
+    fn load(&mut self, number: usize) -> Result<Vec<SourceMessage>, ConvertError>;
+}
+
+/// A message waiting for its turn. The place in the file decides among equal times.
+struct Waiting {
+    place: (u64, usize, usize),
+    message: SourceMessage,
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+}
+impl Eq for Waiting {}
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.place.cmp(&other.place)
+    }
+}
+
+/// The blocks of one file, merged by time.
+pub(super) struct TimeMerge {
+    blocks: VecDeque<BlockPlace>,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+}
+
+impl TimeMerge {
+    pub(super) fn new(mut blocks: Vec<BlockPlace>) -> Self {
+        blocks.sort_unstable();
+        TimeMerge { blocks: blocks.into(), waiting: BinaryHeap::new() }
+    }
+
+    /// Earliest time of any block not yet read or message not yet given.
+    pub(super) fn start_time_nanos(&self) -> Option<u64> {
+        let block = self.blocks.front().map(|block| block.start_time_nanos);
+        let message = self.waiting.peek().map(|Reverse(waiting)| waiting.place.0);
+        block.into_iter().chain(message).min()
+    }
+
+    /// The next message.
+    pub(super) fn next(
+        &mut self,
+        from: &mut impl Blocks,
+    ) -> Result<Option<SourceMessage>, ConvertError> {
+        while let Some(block) = self.blocks.front() {
+            let first = self.waiting.peek().map(|Reverse(waiting)| waiting.place.0);
+            if first.is_some_and(|first| first < block.start_time_nanos) {
+                break;
+            }
+            let number = block.number;
+            self.blocks.pop_front();
+            let messages = from.load(number)?.into_iter().enumerate();
+            self.waiting.extend(messages.map(|(index, message)| {
+                Reverse(Waiting { place: (message.log_time_nanos, number, index), message })
+            }));
+        }
+        Ok(self.waiting.pop().map(|Reverse(waiting)| waiting.message))
+    }
+}

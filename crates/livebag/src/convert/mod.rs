@@ -1,0 +1,183 @@
+//! Recordings of other makes: read as one stream of messages, and written as a rosbag2 bag.
+//!
+//! [`open_foreign`] tells the kinds apart by their contents. Every [`MessageSource`] promises:
+//!
+//! - Topics are known when it is open. One name may stand for several topics where the recording
+//!   tells publishers apart (ROS 1 connections, MCAP channels): they differ in metadata or schema.
+//! - Messages come in order of `log_time`; those of equal time in the order of the recording.
+//! - Memory is bounded by the chunks that overlap at one instant, not by the recording.
+//! - Bytes, schemas, both times, sequences and metadata are those of the recording.
+//! - What cannot be read of a damaged recording is said in [`MessageSource::warnings`], which is
+//!   complete once the last message was given.
+
+mod error;
+mod file;
+mod mcap_file;
+mod mcap_records;
+mod mcap_sink;
+mod merge;
+mod ros1_bag;
+mod rosbag2_dir;
+mod sqlite;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use livebag_format::rosbag2::BagMetadata;
+use livebag_format::{Message, Topic, mcap, ros1};
+
+pub use error::ConvertError;
+pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
+
+use file::ForeignFile;
+
+/// Longest chunk, compressed or not, that is read into memory from a foreign file.
+const CHUNK_BYTES_MAX: u64 = 1 << 30;
+/// Longest `metadata.yaml` that is read.
+const YAML_BYTES_MAX: usize = 64 << 20;
+
+/// One message of a [`MessageSource`]. Times are nanoseconds since the Unix epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceMessage {
+    /// Index into [`MessageSource::topics`].
+    pub topic: usize,
+    /// When the recorder took it.
+    pub log_time_nanos: u64,
+    /// When the source stamped it; `log_time_nanos` where the recording does not say.
+    pub publish_time_nanos: u64,
+    /// The source's count; 0 where there is none.
+    pub sequence: u64,
+    /// The encoded message.
+    pub data: Vec<u8>,
+}
+
+impl SourceMessage {
+    /// The same, as formats take it.
+    pub fn as_message(&self) -> Message<'_> {
+        Message {
+            log_time_nanos: self.log_time_nanos,
+            publish_time_nanos: self.publish_time_nanos,
+            sequence: self.sequence,
+            data: &self.data,
+        }
+    }
+}
+
+/// A file that a recording carries along (MCAP attachment).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attachment {
+    /// When it was recorded, nanoseconds since the Unix epoch.
+    pub log_time_nanos: u64,
+    /// When it was made, nanoseconds since the Unix epoch; 0 if unknown.
+    pub create_time_nanos: u64,
+    /// File name.
+    pub name: String,
+    /// Media type.
+    pub media_type: String,
+    /// Contents.
+    pub data: Vec<u8>,
+}
+
+/// Named keys and values that a recording carries along (MCAP metadata).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetadataRecord {
+    /// What they are about.
+    pub name: String,
+    /// The keys and values.
+    pub values: BTreeMap<String, String>,
+}
+
+/// A recording, read front to back.
+pub trait MessageSource {
+    /// The topics, also those without messages.
+    fn topics(&self) -> &[Topic];
+    /// `ros1`, `ros2`, or empty.
+    fn profile(&self) -> &str;
+    /// The next message in order of `log_time`; `None` after the last.
+    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError>;
+    /// Log time of the first message not yet given, as far as the recording's index says.
+    fn start_time_nanos(&self) -> Option<u64>;
+    /// Messages in the recording, if it says.
+    fn message_count(&self) -> Option<u64> {
+        None
+    }
+    /// What was not as it should be, in sentences.
+    fn warnings(&self) -> &[String];
+    /// The next attachment; `None` after the last.
+    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
+        Ok(None)
+    }
+    /// Metadata records, rosbag2's own left out.
+    fn metadata_records(&self) -> &[MetadataRecord] {
+        &[]
+    }
+    /// What rosbag2 says of the bag, where it does (custom data, ROS distribution).
+    fn bag_metadata(&self) -> Option<&BagMetadata> {
+        None
+    }
+}
+
+/// What a source has to say about damage, each sentence once and not without end.
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl Warnings {
+    const MAX: usize = 100;
+
+    fn say(&mut self, warning: impl Into<String>) {
+        let warning = warning.into();
+        if self.0.len() < Self::MAX && !self.0.contains(&warning) {
+            self.0.push(warning);
+        } else if self.0.len() == Self::MAX {
+            self.0.push("there is more damage, which is not listed".to_owned());
+        }
+    }
+
+    fn all(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// Opens a ROS 1 bag, an MCAP file, a rosbag2 database or a rosbag2 directory, told apart by
+/// contents.
+pub fn open_foreign(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
+    if path.is_dir() {
+        return Ok(Box::new(rosbag2_dir::Rosbag2Dir::open(path)?));
+    }
+    open_file(path)
+}
+
+/// Opens a single file.
+fn open_file(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
+    let file = ForeignFile::open(path)?;
+    let head = file.read_up_to(0, 16)?;
+    if head.starts_with(ros1::bag::MAGIC_ANY_VERSION) {
+        Ok(Box::new(ros1_bag::Ros1Bag::open(file)?))
+    } else if head.starts_with(&mcap::MAGIC) {
+        Ok(Box::new(mcap_file::McapFile::open(file)?))
+    } else if head.starts_with(b"SQLite format 3\0") {
+        Ok(Box::new(sqlite::SqliteBag::open(path)?))
+    } else {
+        Err(ConvertError::Foreign { path: path.to_owned(), found: describe(&head) })
+    }
+}
+
+/// What a file begins with, in words.
+fn describe(head: &[u8]) -> String {
+    match head {
+        [] => "an empty file".to_owned(),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            "a zstd-compressed file (decompress it first: zstd -d)".to_owned()
+        }
+        _ if head.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) => {
+            format!("text that begins {:?}", String::from_utf8_lossy(head))
+        }
+        _ => {
+            let hex: Vec<_> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            format!("a file that begins with the bytes {}", hex.join(" "))
+        }
+    }
+}

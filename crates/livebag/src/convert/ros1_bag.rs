@@ -1,0 +1,301 @@
+//! ROS 1 bags, format 2.0, by their index; by a scan of their chunks if they were not closed.
+
+use std::collections::HashMap;
+
+use livebag_format::Topic;
+use livebag_format::ros1::bag::{
+    self, BagError, HeadRead, Record, RecordHead, chunk_records, connection_topic, record_head,
+};
+
+use super::file::{ForeignFile, Window};
+use super::merge::{BlockPlace, Blocks, TimeMerge};
+use super::{CHUNK_BYTES_MAX, ConvertError, MessageSource, SourceMessage, Warnings};
+
+/// A ROS 1 bag.
+pub(super) struct Ros1Bag {
+    chunks: Chunks,
+    merge: TimeMerge,
+}
+
+struct Chunks {
+    file: ForeignFile,
+    offsets: Vec<u64>,
+    topics: Vec<Topic>,
+    /// Topic by connection.
+    connections: HashMap<u32, usize>,
+    warnings: Warnings,
+}
+
+impl Ros1Bag {
+    pub(super) fn open(file: ForeignFile) -> Result<Self, ConvertError> {
+        let head = file.read_up_to(0, bag::MAGIC.len())?;
+        if head != bag::MAGIC {
+            let version = String::from_utf8_lossy(&head[1..]).trim().to_owned();
+            let reason = format!(
+                "it has the format {version}; format ROSBAG V2.0 is read (rosbag reindex or rosbag fix \
+                 bring older bags there)"
+            );
+            return Err(ConvertError::unsupported(file.path(), reason));
+        }
+        let mut chunks = Chunks {
+            file,
+            offsets: Vec::new(),
+            topics: Vec::new(),
+            connections: HashMap::new(),
+            warnings: Warnings::default(),
+        };
+        let places = chunks.index_or_scan()?;
+        Ok(Ros1Bag { chunks, merge: TimeMerge::new(places) })
+    }
+}
+
+impl MessageSource for Ros1Bag {
+    fn topics(&self) -> &[Topic] {
+        &self.chunks.topics
+    }
+
+    fn profile(&self) -> &str {
+        "ros1"
+    }
+
+    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
+        self.merge.next(&mut self.chunks)
+    }
+
+    fn start_time_nanos(&self) -> Option<u64> {
+        self.merge.start_time_nanos()
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.chunks.warnings.all()
+    }
+}
+
+/// A record's header as it stands in the file, `None` where the file ends or is damaged.
+fn head_at(window: &mut Window<'_>, offset: u64) -> Result<Option<RecordHead>, ConvertError> {
+    let mut wanted = 4;
+    loop {
+        let bytes = window.up_to(offset, wanted)?;
+        let short = bytes.len() < wanted;
+        match record_head(bytes) {
+            Ok(HeadRead::Head(head)) => return Ok(Some(head)),
+            Ok(HeadRead::NeedBytes(_)) if short => return Ok(None),
+            Ok(HeadRead::NeedBytes(bytes)) => wanted = bytes,
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
+impl Chunks {
+    fn damaged(&self, error: BagError) -> ConvertError {
+        ConvertError::damaged(self.file.path(), error)
+    }
+
+    fn index_or_scan(&mut self) -> Result<Vec<BlockPlace>, ConvertError> {
+        let start = bag::MAGIC.len() as u64;
+        let head = head_at(&mut Window::new(&self.file), start)?;
+        let Some(RecordHead {
+            record: Record::BagHeader { index_offset, connection_count, chunk_count, encryptor },
+            data_offset,
+            data_bytes,
+        }) = head
+        else {
+            let reason = "expected a bag header after the first line, found something else";
+            return Err(ConvertError::damaged(self.file.path(), reason));
+        };
+        if !encryptor.is_empty() {
+            let reason = format!("it is encrypted with {encryptor}; decrypt it with rosbag first");
+            return Err(ConvertError::unsupported(self.file.path(), reason));
+        }
+        if index_offset != 0
+            && let Some(places) = self.read_index(index_offset, connection_count, chunk_count)?
+        {
+            return Ok(places);
+        }
+        self.warnings.say(
+            "the bag has no complete index (it was not closed, or is cut): all its chunks were \
+             read to find the messages"
+        );
+        self.topics.clear();
+        self.connections.clear();
+        self.offsets.clear();
+        self.scan(start + data_offset as u64 + u64::from(data_bytes))
+    }
+
+    /// The index section at the end; `None` if it is not whole.
+    fn read_index(
+        &mut self,
+        index_offset: u64,
+        connection_count: u32,
+        chunk_count: u32,
+    ) -> Result<Option<Vec<BlockPlace>>, ConvertError> {
+        let mut chunks = Vec::new();
+        let mut connections = Vec::new();
+        let mut window = Window::new(&self.file);
+        let mut at = index_offset;
+        while at < self.file.length_bytes() {
+            let Some(head) = head_at(&mut window, at)? else { return Ok(None) };
+            let data_at = at + head.data_offset as u64;
+            match head.record {
+                Record::Connection { id, topic } => {
+                    let data = window.up_to(data_at, head.data_bytes as usize)?;
+                    connections.push((id, topic, data.to_vec()));
+                }
+                Record::ChunkInfo { chunk_offset, start_time_nanos, .. } => {
+                    chunks.push((chunk_offset, start_time_nanos));
+                }
+                _ => {}
+            }
+            at = data_at + u64::from(head.data_bytes);
+        }
+        let whole = at == self.file.length_bytes()
+            && connections.len() >= connection_count as usize
+            && chunks.len() >= chunk_count as usize;
+        if !whole {
+            return Ok(None);
+        }
+        for (id, topic, data) in connections {
+            self.add_connection(id, &topic, &data).map_err(|error| self.damaged(error))?;
+        }
+        chunks.sort_unstable();
+        self.offsets = chunks.iter().map(|(offset, _)| *offset).collect();
+        let places = chunks.iter().enumerate();
+        Ok(Some(
+            places
+                .map(|(number, (_, start_time_nanos))| BlockPlace {
+                    start_time_nanos: *start_time_nanos,
+                    number,
+                })
+                .collect(),
+        ))
+    }
+
+    /// Every chunk from `at` on, as far as the file is whole.
+    fn scan(&mut self, mut at: u64) -> Result<Vec<BlockPlace>, ConvertError> {
+        let mut places = Vec::new();
+        while at < self.file.length_bytes() {
+            let head = head_at(&mut Window::new(&self.file), at)?;
+            let end = head.as_ref().map(|head| {
+                at + head.data_offset as u64 + u64::from(head.data_bytes)
+            });
+            let (Some(head), Some(end)) = (head, end.filter(|end| *end <= self.file.length_bytes()))
+            else {
+                let lost = self.file.length_bytes() - at;
+                self.warnings.say(format!("the bag is cut: its last {lost} bytes are no record"));
+                break;
+            };
+            match head.record {
+                Record::Chunk { .. } => {
+                    if let Some(start_time_nanos) = self.scan_chunk(at)? {
+                        places.push(BlockPlace { start_time_nanos, number: self.offsets.len() });
+                        self.offsets.push(at);
+                    }
+                }
+                Record::Connection { id, ref topic } => {
+                    let data_at = at + head.data_offset as u64;
+                    let data = self.file.read(data_at, head.data_bytes as usize)?;
+                    self.add_connection(id, topic, &data).map_err(|error| self.damaged(error))?;
+                }
+                _ => {}
+            }
+            at = end;
+        }
+        Ok(places)
+    }
+
+    /// Takes the connections of a chunk; gives its earliest time, `None` if it has no message.
+    fn scan_chunk(&mut self, offset: u64) -> Result<Option<u64>, ConvertError> {
+        let mut start: Option<u64> = None;
+        let chunk = match self.read_chunk(offset)? {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                self.warnings.say(format!("the chunk at offset {offset} is left out: {error}"));
+                return Ok(None);
+            }
+        };
+        for record in chunk_records(&chunk) {
+            match record {
+                Ok((Record::Connection { id, topic }, data)) => {
+                    self.add_connection(id, &topic, data).map_err(|error| self.damaged(error))?;
+                }
+                Ok((Record::Message { time_nanos, .. }, _)) => {
+                    start = Some(start.map_or(time_nanos, |start| start.min(time_nanos)));
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        Ok(start)
+    }
+
+    fn add_connection(&mut self, id: u32, topic: &str, data: &[u8]) -> Result<(), BagError> {
+        if !self.connections.contains_key(&id) {
+            self.connections.insert(id, self.topics.len());
+            self.topics.push(connection_topic(topic, data)?);
+        }
+        Ok(())
+    }
+
+    /// A chunk's records, decompressed. The inner error is damage to this chunk alone.
+    fn read_chunk(&self, offset: u64) -> Result<Result<Vec<u8>, BagError>, ConvertError> {
+        let head = head_at(&mut Window::new(&self.file), offset)?;
+        let Some(RecordHead {
+            record: Record::Chunk { compression, decompressed_bytes },
+            data_offset,
+            data_bytes,
+        }) = head
+        else {
+            return Ok(Err(BagError::Record { reason: "the index says that a chunk is here" }));
+        };
+        if u64::from(decompressed_bytes.max(data_bytes)) > CHUNK_BYTES_MAX {
+            return Ok(Err(BagError::Record { reason: "it is longer than 1 GiB" }));
+        }
+        let data = self.file.read_up_to(offset + data_offset as u64, data_bytes as usize)?;
+        if data.len() < data_bytes as usize {
+            return Ok(Err(BagError::Record { reason: "it ends after its file" }));
+        }
+        if compression == "none" {
+            return Ok(Ok(data));
+        }
+        Ok(bag::decompress(&compression, &data, decompressed_bytes).map(|data| data.into_owned()))
+    }
+}
+
+impl Blocks for Chunks {
+    fn load(&mut self, number: usize) -> Result<Vec<SourceMessage>, ConvertError> {
+        let offset = self.offsets[number];
+        let mut messages = Vec::new();
+        let chunk = match self.read_chunk(offset)? {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                self.warnings.say(format!("the chunk at offset {offset} is left out: {error}"));
+                return Ok(messages);
+            }
+        };
+        for record in chunk_records(&chunk) {
+            match record {
+                Ok((Record::Message { connection, time_nanos }, data)) => {
+                    let Some(topic) = self.connections.get(&connection) else {
+                        self.warnings.say(format!(
+                            "a message of the unknown connection {connection} is left out"
+                        ));
+                        continue;
+                    };
+                    messages.push(SourceMessage {
+                        topic: *topic,
+                        log_time_nanos: time_nanos,
+                        publish_time_nanos: time_nanos,
+                        sequence: 0,
+                        data: data.to_vec(),
+                    });
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.warnings.say(format!("the chunk at offset {offset} is cut: {error}"));
+                    break;
+                }
+            }
+        }
+        Ok(messages)
+    }
+}

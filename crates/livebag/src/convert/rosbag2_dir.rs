@@ -1,0 +1,313 @@
+//! rosbag2 directories: `metadata.yaml` and the files that it names, in either storage; or the
+//! files alone, where a crash left no `metadata.yaml`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use livebag_format::rosbag2::{BagMetadata, TopicEntry};
+use livebag_format::{Topic, definitions};
+
+use super::file::ForeignFile;
+use super::{
+    Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings,
+    YAML_BYTES_MAX, open_file,
+};
+
+const METADATA_FILE: &str = "metadata.yaml";
+
+/// A rosbag2 directory.
+pub(super) struct Rosbag2Dir {
+    profile: String,
+    topics: Vec<Topic>,
+    metadata: Option<BagMetadata>,
+    metadata_records: Vec<MetadataRecord>,
+    message_count: Option<u64>,
+    /// Files not yet begun, by their first message. Only those whose times overlap are open.
+    parts: VecDeque<Part>,
+    open: Vec<OpenPart>,
+    /// Files that may have attachments not yet given.
+    attachment_files: VecDeque<PathBuf>,
+    attachments_of: Option<Box<dyn MessageSource>>,
+    warnings: Warnings,
+}
+
+struct Part {
+    /// Its place in the bag: decides among equal times.
+    number: usize,
+    path: PathBuf,
+    start_time_nanos: u64,
+    /// Topic of the bag by topic of the file.
+    topics: Arc<[usize]>,
+}
+
+struct OpenPart {
+    part: Part,
+    source: Box<dyn MessageSource>,
+    next: SourceMessage,
+}
+
+impl Rosbag2Dir {
+    pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
+        let metadata = read_metadata(path)?;
+        let files = match &metadata {
+            Some(metadata) if !metadata.relative_file_paths.is_empty() => {
+                metadata.relative_file_paths.iter().map(|file| path.join(file)).collect()
+            }
+            _ => files_in(path)?,
+        };
+        let mut bag = Rosbag2Dir {
+            profile: String::new(),
+            topics: Vec::new(),
+            metadata,
+            metadata_records: Vec::new(),
+            message_count: Some(0),
+            parts: VecDeque::new(),
+            open: Vec::new(),
+            attachment_files: VecDeque::new(),
+            attachments_of: None,
+            warnings: Warnings::default(),
+        };
+        if bag.metadata.is_none() {
+            bag.warnings.say("there is no metadata.yaml: the bag was read from its files");
+        }
+        bag.add_files(path, &files)?;
+        bag.add_topics_without_messages();
+        bag.parts.make_contiguous().sort_by_key(|part| (part.start_time_nanos, part.number));
+        Ok(bag)
+    }
+
+    /// Looks into each file for its topics and first message, and lets go of it again: a bag may
+    /// have more files than a process may have open.
+    fn add_files(&mut self, path: &Path, files: &[PathBuf]) -> Result<(), ConvertError> {
+        for (number, file) in files.iter().enumerate() {
+            if !file.exists() && files.len() > 1 {
+                self.warnings.say(format!("{} is missing", file.display()));
+                continue;
+            }
+            let source = open_file(file)?;
+            if self.profile.is_empty() {
+                self.profile = source.profile().to_owned();
+            }
+            let topics = source.topics().iter().map(|topic| self.add_topic(topic)).collect();
+            for record in source.metadata_records() {
+                if !self.metadata_records.contains(record) {
+                    self.metadata_records.push(record.clone());
+                }
+            }
+            if self.metadata.is_none() {
+                self.metadata = source.bag_metadata().cloned();
+            }
+            let count = source.message_count();
+            self.message_count = self.message_count.and_then(|sum| Some(sum + count?));
+            for warning in source.warnings() {
+                self.warnings.say(format!("{}: {warning}", file.display()));
+            }
+            self.attachment_files.push_back(file.clone());
+            if let Some(start_time_nanos) = source.start_time_nanos() {
+                self.parts.push_back(Part { number, path: file.clone(), start_time_nanos, topics });
+            }
+        }
+        if self.attachment_files.is_empty() {
+            let reason = "none of the files that its metadata.yaml names is there";
+            return Err(ConvertError::damaged(path, reason));
+        }
+        Ok(())
+    }
+
+    /// The bag's topic that equals a file's topic, QoS and hash filled in from `metadata.yaml`
+    /// where the file has none.
+    fn add_topic(&mut self, topic: &Topic) -> usize {
+        let mut topic = topic.clone();
+        let entry = self
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.topics.iter().find(|entry| entry.name == topic.name));
+        if let Some(entry) = entry {
+            fill_in(&mut topic, entry);
+        }
+        match self.topics.iter().position(|known| *known == topic) {
+            Some(index) => index,
+            None => {
+                self.topics.push(topic);
+                self.topics.len() - 1
+            }
+        }
+    }
+
+    fn add_topics_without_messages(&mut self) {
+        let Some(metadata) = &self.metadata else { return };
+        for entry in &metadata.topics {
+            if self.topics.iter().any(|topic| topic.name == entry.name) {
+                continue;
+            }
+            let mut topic = Topic {
+                name: entry.name.clone(),
+                message_encoding: entry.serialization_format.clone(),
+                ..Default::default()
+            };
+            if let Some(schema) = definitions::schema(&entry.type_name) {
+                topic.schema_encoding = "ros2msg".to_owned();
+                topic.schema = schema.into_bytes();
+            }
+            fill_in(&mut topic, entry);
+            self.topics.push(topic);
+        }
+    }
+
+    /// Opens the files that begin before the next message of those that are open.
+    fn open_parts(&mut self) -> Result<(), ConvertError> {
+        while let Some(part) = self.parts.front() {
+            let first = self.open.iter().map(|open| open.next.log_time_nanos).min();
+            if first.is_some_and(|first| first < part.start_time_nanos) {
+                break;
+            }
+            let Some(part) = self.parts.pop_front() else { break };
+            let mut source = open_file(&part.path)?;
+            match source.next_message()? {
+                Some(next) => self.open.push(OpenPart { part, source, next }),
+                None => self.take_warnings(&part.path, source.as_ref()),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_warnings(&mut self, path: &Path, source: &dyn MessageSource) {
+        for warning in source.warnings() {
+            self.warnings.say(format!("{}: {warning}", path.display()));
+        }
+    }
+}
+
+impl MessageSource for Rosbag2Dir {
+    fn topics(&self) -> &[Topic] {
+        &self.topics
+    }
+
+    fn profile(&self) -> &str {
+        &self.profile
+    }
+
+    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
+        self.open_parts()?;
+        let earliest = (0..self.open.len()).min_by_key(|index| {
+            let open = &self.open[*index];
+            (open.next.log_time_nanos, open.part.number)
+        });
+        let Some(index) = earliest else { return Ok(None) };
+        let open = &mut self.open[index];
+        let topics = Arc::clone(&open.part.topics);
+        let mut message = match open.source.next_message()? {
+            Some(next) => std::mem::replace(&mut open.next, next),
+            None => {
+                let open = self.open.swap_remove(index);
+                self.take_warnings(&open.part.path, open.source.as_ref());
+                open.next
+            }
+        };
+        message.topic = topics[message.topic];
+        Ok(Some(message))
+    }
+
+    fn start_time_nanos(&self) -> Option<u64> {
+        let open = self.open.iter().map(|open| open.next.log_time_nanos).min();
+        let part = self.parts.front().map(|part| part.start_time_nanos);
+        open.into_iter().chain(part).min()
+    }
+
+    fn message_count(&self) -> Option<u64> {
+        self.message_count
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.warnings.all()
+    }
+
+    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
+        loop {
+            if self.attachments_of.is_none() {
+                let Some(path) = self.attachment_files.pop_front() else { return Ok(None) };
+                self.attachments_of = Some(open_file(&path)?);
+            }
+            let source = self.attachments_of.as_mut();
+            match source.map(|source| source.next_attachment()).transpose()?.flatten() {
+                Some(attachment) => return Ok(Some(attachment)),
+                None => self.attachments_of = None,
+            }
+        }
+    }
+
+    fn metadata_records(&self) -> &[MetadataRecord] {
+        &self.metadata_records
+    }
+
+    fn bag_metadata(&self) -> Option<&BagMetadata> {
+        self.metadata.as_ref()
+    }
+}
+
+fn fill_in(topic: &mut Topic, entry: &TopicEntry) {
+    if topic.type_name.is_empty() {
+        topic.type_name = entry.type_name.clone();
+    }
+    let known = [
+        ("offered_qos_profiles", &entry.offered_qos_profiles),
+        ("topic_type_hash", &entry.type_description_hash),
+    ];
+    for (key, value) in known {
+        if !value.is_empty() && !topic.metadata.contains_key(key) {
+            topic.metadata.insert(key.to_owned(), value.clone());
+        }
+    }
+}
+
+fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, ConvertError> {
+    let file = path.join(METADATA_FILE);
+    if !file.exists() {
+        return Ok(None);
+    }
+    let text = String::from_utf8(ForeignFile::open(&file)?.read_all(YAML_BYTES_MAX)?)
+        .map_err(|_| ConvertError::damaged(&file, "expected YAML, found bytes that are not UTF-8"))?;
+    let metadata =
+        BagMetadata::parse(&text).map_err(|error| ConvertError::damaged(&file, error))?;
+    let mode = metadata.compression_mode.to_ascii_uppercase();
+    if !matches!(&*mode, "" | "NONE") {
+        let reason = format!(
+            "it is compressed by rosbag2 (compression mode {mode}, format {:?}), which is not read; \
+             write it uncompressed with ros2 bag convert first",
+            metadata.compression_format
+        );
+        return Err(ConvertError::unsupported(path, reason));
+    }
+    if !matches!(&*metadata.storage_identifier, "mcap" | "sqlite3" | "") {
+        let reason = format!(
+            "its storage is {:?}; mcap and sqlite3 are read",
+            metadata.storage_identifier
+        );
+        return Err(ConvertError::unsupported(path, reason));
+    }
+    Ok(Some(metadata))
+}
+
+/// The MCAP files and databases of a directory, `bag_2` before `bag_10`.
+fn files_in(path: &Path) -> Result<Vec<PathBuf>, ConvertError> {
+    let list = || -> io::Result<Vec<PathBuf>> {
+        path.read_dir()?.map(|entry| Ok(entry?.path())).collect()
+    };
+    let mut files = list().map_err(|source| ConvertError::io("list", path, source))?;
+    files.retain(|file| {
+        file.extension().is_some_and(|extension| extension == "mcap" || extension == "db3")
+    });
+    if files.is_empty() {
+        let found = "a directory without metadata.yaml, .mcap and .db3".to_owned();
+        return Err(ConvertError::Foreign { path: path.to_owned(), found });
+    }
+    files.sort_by_cached_key(|file| {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number: Option<u64> = name[prefix.len()..].parse().ok();
+        (prefix.to_owned(), number, name)
+    });
+    Ok(files)
+}

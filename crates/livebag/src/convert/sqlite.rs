@@ -1,0 +1,251 @@
+//! rosbag2's SQLite databases (`.db3`), every version of their schema.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+use livebag_format::{Topic, definitions};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use super::{ConvertError, MessageSource, SourceMessage, Warnings};
+
+/// Keys fetched at once; the messages themselves are fetched one by one.
+const KEYS_AT_ONCE: i64 = 1024;
+
+/// A rosbag2 database.
+pub(super) struct SqliteBag {
+    path: PathBuf,
+    database: Connection,
+    topics: Vec<Topic>,
+    /// Topic by its id in the database.
+    ids: HashMap<i64, usize>,
+    /// Time and id of messages to come.
+    keys: VecDeque<(i64, i64)>,
+    /// The last key fetched.
+    fetched: (i64, i64),
+    message_count: u64,
+    warnings: Warnings,
+}
+
+impl SqliteBag {
+    pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
+        let database = open_database(path).map_err(|error| damaged(path, &error))?;
+        let mut bag = SqliteBag {
+            path: path.to_owned(),
+            database,
+            topics: Vec::new(),
+            ids: HashMap::new(),
+            keys: VecDeque::new(),
+            fetched: (i64::MIN, i64::MIN),
+            message_count: 0,
+            warnings: Warnings::default(),
+        };
+        bag.read_topics()?;
+        let count = bag
+            .database
+            .query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0))
+            .map_err(|error| damaged(path, &error))?;
+        bag.message_count = count.unsigned_abs();
+        bag.fetch_keys()?;
+        Ok(bag)
+    }
+
+    fn read_topics(&mut self) -> Result<(), ConvertError> {
+        let definitions = self.definitions()?;
+        let rows = self.topic_rows().map_err(|error| damaged(&self.path, &error))?;
+        for row in rows {
+            let (schema_encoding, schema) = match definitions.get(&row.type_name) {
+                Some((encoding, text)) => (encoding.clone(), text.clone()),
+                None => self.bundled_definition(&row),
+            };
+            let named = [("offered_qos_profiles", row.qos), ("topic_type_hash", row.type_hash)];
+            let filled = named.into_iter().filter(|(_, value)| !value.is_empty());
+            self.ids.insert(row.id, self.topics.len());
+            self.topics.push(Topic {
+                name: row.name,
+                type_name: row.type_name,
+                message_encoding: row.format,
+                schema_encoding,
+                schema,
+                metadata: filled.map(|(name, value)| (name.to_owned(), value)).collect(),
+            });
+        }
+        Ok(())
+    }
+
+    fn bundled_definition(&mut self, row: &TopicRow) -> (String, Vec<u8>) {
+        match definitions::schema(&row.type_name) {
+            Some(text) if row.format == "cdr" => ("ros2msg".to_owned(), text.into_bytes()),
+            _ => {
+                self.warnings.say(format!(
+                    "the bag has no definition of {}, and none is bundled: its messages are kept \
+                     but cannot be decoded",
+                    row.type_name
+                ));
+                (String::new(), Vec::new())
+            }
+        }
+    }
+
+    fn topic_rows(&self) -> rusqlite::Result<Vec<TopicRow>> {
+        // Foxy has neither QoS nor hashes, Humble no hashes.
+        let column = |name| {
+            let known = columns(&self.database, "topics")?.iter().any(|column| column == name);
+            Ok::<_, rusqlite::Error>(if known { name } else { "''" })
+        };
+        let sql = format!(
+            "SELECT id, name, type, serialization_format, {}, {} FROM topics ORDER BY id",
+            column("offered_qos_profiles")?,
+            column("type_description_hash")?,
+        );
+        let mut statement = self.database.prepare(&sql)?;
+        let rows = statement.query_map([], |row| {
+            Ok(TopicRow {
+                id: row.get(0)?,
+                name: row.get(1)?,
+                type_name: row.get(2)?,
+                format: row.get(3)?,
+                qos: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
+                type_hash: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
+            })
+        })?;
+        rows.collect()
+    }
+
+    /// Encoding and text by type; empty before Iron, which has no such table.
+    fn definitions(&self) -> Result<BTreeMap<String, (String, Vec<u8>)>, ConvertError> {
+        let read = || {
+            if columns(&self.database, "message_definitions")?.is_empty() {
+                return Ok(BTreeMap::new());
+            }
+            let mut statement = self.database.prepare(
+                "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions",
+            )?;
+            let rows = statement.query_map([], |row| {
+                let text: String = row.get(2)?;
+                Ok((row.get(0)?, (row.get(1)?, text.into_bytes())))
+            })?;
+            let mut found: BTreeMap<String, (String, Vec<u8>)> =
+                rows.collect::<rusqlite::Result<_>>()?;
+            // rosbag2 writes `unknown` and no text where it found no definition.
+            found.retain(|_, (_, text)| !text.is_empty());
+            Ok(found)
+        };
+        read().map_err(|error: rusqlite::Error| damaged(&self.path, &error))
+    }
+
+    fn fetch_keys(&mut self) -> Result<(), ConvertError> {
+        let fetch = || {
+            let mut statement = self.database.prepare_cached(
+                "SELECT timestamp, id FROM messages WHERE (timestamp, id) > (?1, ?2) \
+                 ORDER BY timestamp, id LIMIT ?3",
+            )?;
+            let keys = statement
+                .query_map((self.fetched.0, self.fetched.1, KEYS_AT_ONCE), |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?;
+            keys.collect::<rusqlite::Result<VecDeque<_>>>()
+        };
+        self.keys = fetch().map_err(|error| damaged(&self.path, &error))?;
+        if let Some(last) = self.keys.back() {
+            self.fetched = *last;
+        }
+        Ok(())
+    }
+
+    fn message(&self, id: i64) -> rusqlite::Result<Option<(i64, Vec<u8>)>> {
+        let mut statement =
+            self.database.prepare_cached("SELECT topic_id, data FROM messages WHERE id = ?1")?;
+        statement.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+    }
+}
+
+struct TopicRow {
+    id: i64,
+    name: String,
+    type_name: String,
+    format: String,
+    qos: String,
+    type_hash: String,
+}
+
+impl MessageSource for SqliteBag {
+    fn topics(&self) -> &[Topic] {
+        &self.topics
+    }
+
+    fn profile(&self) -> &str {
+        "ros2"
+    }
+
+    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
+        loop {
+            let Some((timestamp, id)) = self.keys.pop_front() else { return Ok(None) };
+            let row = self.message(id);
+            if self.keys.is_empty() {
+                self.fetch_keys()?;
+            }
+            let Some((topic_id, data)) = row.map_err(|error| damaged(&self.path, &error))? else {
+                continue;
+            };
+            let Some(topic) = self.ids.get(&topic_id) else {
+                self.warnings.say(format!("messages of the unknown topic {topic_id} are left out"));
+                continue;
+            };
+            let log_time_nanos = u64::try_from(timestamp).unwrap_or(0);
+            return Ok(Some(SourceMessage {
+                topic: *topic,
+                log_time_nanos,
+                publish_time_nanos: log_time_nanos,
+                sequence: 0,
+                data,
+            }));
+        }
+    }
+
+    fn start_time_nanos(&self) -> Option<u64> {
+        self.keys.front().map(|(timestamp, _)| u64::try_from(*timestamp).unwrap_or(0))
+    }
+
+    fn message_count(&self) -> Option<u64> {
+        Some(self.message_count)
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.warnings.all()
+    }
+}
+
+/// Opens for reading only. A database with a write-ahead log in a directory that cannot be written
+/// opens only as one that nobody else changes.
+fn open_database(path: &Path) -> rusqlite::Result<Connection> {
+    let probe = |database: Connection| {
+        database.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
+        Ok(database)
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let plain = Connection::open_with_flags(path, flags).and_then(probe);
+    plain.or_else(|error| {
+        let mut uri = "file:".to_owned();
+        for byte in path.as_os_str().as_encoded_bytes() {
+            match byte {
+                b'/' | b'.' | b'-' | b'_' => uri.push(*byte as char),
+                byte if byte.is_ascii_alphanumeric() => uri.push(*byte as char),
+                byte => uri += &format!("%{byte:02x}"),
+            }
+        }
+        uri += "?immutable=1";
+        let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(uri, flags).and_then(probe).map_err(|_| error)
+    })
+}
+
+/// Names of a table's columns; none if there is no such table.
+fn columns(database: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
+    let mut statement = database.prepare("SELECT name FROM pragma_table_info(?1)")?;
+    let names = statement.query_map([table], |row| row.get(0))?;
+    names.collect()
+}
+
+fn damaged(path: &Path, error: &rusqlite::Error) -> ConvertError {
+    ConvertError::damaged(path, format!("expected a database of rosbag2: {error}"))
+}

@@ -1,0 +1,203 @@
+//! Reads the planned ranges of several topics, merged by log time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use livebag_format::Message;
+use livebag_format::index::IndexEntry;
+
+use super::{Bag, BagError, BagTopic};
+use crate::limits::{READ_AHEAD_BYTES, READ_WINDOW_BYTES};
+
+/// Index entries read at once.
+const ENTRIES_AT_ONCE: usize = 512;
+
+/// The messages of a query, oldest first.
+pub struct Cursor<'bag> {
+    topics: Vec<TopicCursor<'bag>>,
+    /// (log time, place in `topics`), earliest first.
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+    remaining: u64,
+}
+
+/// One topic's part of a query.
+struct TopicCursor<'bag> {
+    topic: &'bag BagTopic,
+    /// Place in the bag's list.
+    number: usize,
+    /// Entries not yet in `entries`.
+    range: std::ops::Range<u64>,
+    entries: Vec<IndexEntry>,
+    at: usize,
+    window: Window,
+}
+
+/// Bytes of a brick that have been read.
+struct Window {
+    bytes: Vec<u8>,
+    start: u64,
+    filled: usize,
+    brick: u16,
+    /// Brick and file offset up to which messages are wanted.
+    end: (u16, u64),
+    /// File offset up to which the kernel has been asked to read.
+    asked: u64,
+}
+
+impl<'bag> Cursor<'bag> {
+    pub(super) fn plan(
+        bag: &'bag Bag,
+        chosen: &[usize],
+        from: u64,
+        to: u64,
+    ) -> Result<Self, BagError> {
+        let mut this = Self { topics: Vec::new(), heap: BinaryHeap::new(), remaining: 0 };
+        for &number in chosen {
+            let topic = &bag.topics[number];
+            let count = topic.index.count()?;
+            let first = topic.index.lower_bound(count, from)?;
+            let end = match to.checked_add(1) {
+                Some(after) => topic.index.lower_bound(count, after)?.max(first),
+                None => count,
+            };
+            if first == end {
+                continue;
+            }
+            this.remaining += end - first;
+            let mut cursor = TopicCursor::new(topic, number, first..end)?;
+            cursor.feed()?;
+            this.heap.push(Reverse((cursor.entries[0].log_time_nanos, this.topics.len())));
+            this.topics.push(cursor);
+        }
+        Ok(this)
+    }
+
+    /// Messages not yet given.
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    fn step(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+        let Some(Reverse((_, at))) = self.heap.pop() else { return Ok(None) };
+        let cursor = &mut self.topics[at];
+        let entry = cursor.entries[cursor.at];
+        cursor.at += 1;
+        if cursor.at == cursor.entries.len() {
+            cursor.feed()?;
+        }
+        if let Some(next) = cursor.entries.get(cursor.at) {
+            self.heap.push(Reverse((next.log_time_nanos, at)));
+        }
+        self.remaining -= 1;
+        Ok(Some((at, entry)))
+    }
+
+    /// The next message's topic (its place in [`Bag::topics`]) and index entry, without reading the
+    /// message.
+    ///
+    /// # Errors
+    /// If the index cannot be read or is damaged.
+    pub fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+        Ok(self.step()?.map(|(at, entry)| (self.topics[at].number, entry)))
+    }
+
+    /// The next message and its topic's place in [`Bag::topics`].
+    ///
+    /// # Errors
+    /// If index or brick cannot be read or are damaged.
+    #[expect(clippy::should_implement_trait, reason = "the message borrows from the cursor")]
+    pub fn next(&mut self) -> Result<Option<(usize, Message<'_>)>, BagError> {
+        let Some((at, entry)) = self.step()? else { return Ok(None) };
+        let cursor = &mut self.topics[at];
+        let number = cursor.number;
+        let data = cursor.read(&entry)?;
+        let message = Message {
+            log_time_nanos: entry.log_time_nanos,
+            publish_time_nanos: entry.publish_time_nanos,
+            sequence: entry.sequence,
+            data,
+        };
+        Ok(Some((number, message)))
+    }
+}
+
+impl<'bag> TopicCursor<'bag> {
+    fn new(
+        topic: &'bag BagTopic,
+        number: usize,
+        range: std::ops::Range<u64>,
+    ) -> Result<Self, BagError> {
+        let last = topic.index.entry(range.end - 1)?;
+        let window = Window {
+            bytes: Vec::new(),
+            start: 0,
+            filled: 0,
+            brick: u16::MAX,
+            end: (last.brick, last.offset + u64::from(last.data_bytes)),
+            asked: 0,
+        };
+        Ok(Self { topic, number, range, entries: Vec::new(), at: 0, window })
+    }
+
+    fn feed(&mut self) -> Result<(), BagError> {
+        self.at = 0;
+        self.entries.clear();
+        if !self.range.is_empty() {
+            let range = self.range.clone();
+            self.topic.index.entries(range, ENTRIES_AT_ONCE, &mut self.entries)?;
+            self.range.start += self.entries.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
+        let Some((path, file)) = self.topic.bricks.get(usize::from(entry.brick)) else {
+            return Err(BagError::Damaged {
+                path: self.topic.brick_names.join(",").into(),
+                offset: entry.offset,
+                what: "the time index names a brick that the container does not have",
+            });
+        };
+        let bytes = entry.data_bytes as usize;
+        let window = &mut self.window;
+        if entry.brick != window.brick {
+            (window.brick, window.start, window.filled, window.asked) = (entry.brick, 0, 0, 0);
+        }
+        let end = if entry.brick == window.end.0 { window.end.1 } else { u64::MAX };
+        let inside = entry.offset >= window.start
+            && entry.offset + bytes as u64 <= window.start + window.filled as u64;
+        if !inside {
+            window.ask(&**file, entry.offset, end);
+            let wanted =
+                READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
+            if window.bytes.len() < wanted {
+                window.bytes.resize(wanted, 0);
+            }
+            let read = file.read_at(&mut window.bytes[..wanted], entry.offset);
+            window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
+            window.start = entry.offset;
+            if window.filled < bytes {
+                return Err(BagError::Damaged {
+                    path: path.clone(),
+                    offset: entry.offset,
+                    what: "the brick ends before a message that its index promises",
+                });
+            }
+        }
+        let start = (entry.offset - self.window.start) as usize;
+        Ok(&self.window.bytes[start..start + bytes])
+    }
+}
+
+impl Window {
+    /// Keeps the kernel reading ahead of a range longer than one window.
+    fn ask(&mut self, file: &dyn crate::storage::DiskFile, from: u64, end: u64) {
+        let until = end.min(from.saturating_add(READ_AHEAD_BYTES));
+        let start = self.asked.max(from);
+        let worth = until.saturating_sub(start) >= READ_AHEAD_BYTES / 4 || until == end;
+        if end - from > READ_WINDOW_BYTES as u64 && worth && until > start {
+            file.will_need(start, until - start);
+            self.asked = until;
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Reading a time index, which may be growing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, is_index_header};
+
+use super::BagError;
+use crate::storage::DiskFile;
+
+/// A topic's time index. Read with `pread` and not mapped: a file that is cut while it is mapped
+/// kills its reader, and a binary search costs some thirty calls at most.
+pub(super) struct IndexReader {
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    /// Entries behind this are not whole: the recorder died, and nobody may recover the file.
+    limit: u64,
+}
+
+impl IndexReader {
+    pub fn open(
+        path: PathBuf,
+        file: Arc<dyn DiskFile>,
+        may_be_torn: bool,
+    ) -> Result<Self, BagError> {
+        let mut this = Self { path, file, limit: u64::MAX };
+        let mut header = [0; ENTRY_BYTES];
+        this.read(0, &mut header)?;
+        if !is_index_header(&header) {
+            return Err(this.damaged(0, "not a time index of a version that this livebag reads"));
+        }
+        if may_be_torn {
+            this.limit = this.whole_entries()?;
+        }
+        Ok(this)
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), BagError> {
+        let read = self.file.read_at(bytes, offset);
+        match read {
+            Ok(count) if count == bytes.len() => Ok(()),
+            Ok(_) => Err(self.damaged(offset, "the file ends inside an entry")),
+            Err(source) => Err(BagError::Io { path: self.path.clone(), source }),
+        }
+    }
+
+    fn damaged(&self, offset: u64, what: &'static str) -> BagError {
+        BagError::Damaged { path: self.path.clone(), offset, what }
+    }
+
+    /// Entries committed by now.
+    pub fn count(&self) -> Result<u64, BagError> {
+        let bytes = self.file.len();
+        let bytes = bytes.map_err(|source| BagError::Io { path: self.path.clone(), source })?;
+        Ok(entry_count(bytes).min(self.limit))
+    }
+
+    /// Entries up to the last whole one. A crash tears the end only.
+    pub fn whole_entries(&self) -> Result<u64, BagError> {
+        let mut count = self.count()?;
+        while count > 0 && matches!(self.entry(count - 1), Err(BagError::Damaged { .. })) {
+            count -= 1;
+        }
+        Ok(count)
+    }
+
+    /// Entry `number`, counted from 0.
+    pub fn entry(&self, number: u64) -> Result<IndexEntry, BagError> {
+        let mut bytes = [0; ENTRY_BYTES];
+        let offset = entry_offset(number);
+        self.read(offset, &mut bytes)?;
+        IndexEntry::decode(&bytes)
+            .ok_or_else(|| self.damaged(offset, "the entry's checksum does not fit"))
+    }
+
+    /// Entries `range`, at most `most`, into `out`.
+    pub fn entries(
+        &self,
+        range: std::ops::Range<u64>,
+        most: usize,
+        out: &mut Vec<IndexEntry>,
+    ) -> Result<(), BagError> {
+        let count = (range.end - range.start).min(most as u64) as usize;
+        let mut bytes = vec![0; count * ENTRY_BYTES];
+        let start = entry_offset(range.start);
+        self.read(start, &mut bytes)?;
+        out.clear();
+        for (number, entry) in bytes.as_chunks().0.iter().enumerate() {
+            let entry = IndexEntry::decode(entry).ok_or_else(|| {
+                let offset = start + (number * ENTRY_BYTES) as u64;
+                self.damaged(offset, "the entry's checksum does not fit")
+            })?;
+            out.push(entry);
+        }
+        Ok(())
+    }
+
+    /// The first of `count` entries whose log time is not before `nanos`.
+    pub fn lower_bound(&self, count: u64, nanos: u64) -> Result<u64, BagError> {
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.entry(middle)?.log_time_nanos < nanos {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+}

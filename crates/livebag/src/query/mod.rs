@@ -1,0 +1,364 @@
+//! Any moment of a recording, finished or running.
+//!
+//! A query is planned per topic (two binary searches in its time index), read by one cursor per
+//! topic, and merged by log time. Nothing is scanned, and opening costs the same for a recording of
+//! a gigabyte and of a terabyte.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use livebag_format::Topic;
+use livebag_format::container::{
+    CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, State,
+};
+
+use crate::storage::{Disk, DiskFile, KernelDisk};
+
+mod cursor;
+mod index;
+mod recover;
+
+pub use cursor::Cursor;
+pub use livebag_format::index::IndexEntry;
+
+use index::IndexReader;
+
+/// What a container is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BagState {
+    /// A recorder is writing it.
+    Live,
+    /// Closed in order.
+    Closed,
+    /// Its recorder died; what was committed has been kept and closed.
+    Recovered,
+    /// Its recorder died, and this user may not write here: read as it is.
+    Unrecovered,
+}
+
+impl std::fmt::Display for BagState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Live => "live",
+            Self::Closed => "closed",
+            Self::Recovered => "recovered",
+            Self::Unrecovered => "unrecovered",
+        })
+    }
+}
+
+/// Why a container cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BagError {
+    /// Nothing there.
+    #[error("{} does not exist", .0.display())]
+    NotFound(PathBuf),
+    /// Something else.
+    #[error(
+        "{} is not a livebag container (a directory with {CONTAINER_FILE}): `livebag convert` makes \
+         one of ROS 1 bags, rosbag2 directories and MCAP files", .0.display()
+    )]
+    NotAContainer(PathBuf),
+    /// `container.yaml` cannot be used.
+    #[error("{}: {source}", path.display())]
+    Manifest {
+        /// The container.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ContainerError,
+    },
+    /// A topic that the container does not have.
+    #[error("the container has no topic {topic}; it has: {}", known.join(", "))]
+    NoTopic {
+        /// The name asked for.
+        topic: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// An index entry or the message it points to is damaged.
+    #[error("{} is damaged at byte {offset}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What was found.
+        what: &'static str,
+    },
+    /// The disk refused.
+    #[error("reading {} failed: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Which messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// Topic names; empty for all.
+    pub topics: Vec<String>,
+    /// Which time.
+    pub span: Span,
+}
+
+/// Which time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Span {
+    /// Everything.
+    #[default]
+    All,
+    /// The last so much before the newest message of the topics asked for.
+    Latest(Duration),
+    /// From the first to the second log time, both included; nanoseconds since the Unix epoch.
+    History(u64, u64),
+}
+
+/// One topic of a container.
+pub struct BagTopic {
+    topic: Topic,
+    index: IndexReader,
+    bricks: Vec<(PathBuf, Arc<dyn DiskFile>)>,
+    brick_names: Vec<String>,
+    lost: Losses,
+    message_bytes: u64,
+}
+
+impl BagTopic {
+    /// Name, type, encodings, schema, metadata.
+    pub fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
+    /// Messages readable now.
+    ///
+    /// # Errors
+    /// If the index cannot be looked at.
+    pub fn message_count(&self) -> Result<u64, BagError> {
+        self.index.count()
+    }
+
+    /// First and last log time; `None` without messages.
+    ///
+    /// # Errors
+    /// If the index cannot be read or is damaged.
+    pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
+        let count = self.index.count()?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let first = self.index.entry(0)?.log_time_nanos;
+        Ok(Some((first, self.index.entry(count - 1)?.log_time_nanos)))
+    }
+
+    /// Messages lost, by cause, as last written by the recorder.
+    pub fn lost(&self) -> &Losses {
+        &self.lost
+    }
+
+    /// Bytes of encoded messages; of a live container as last written by the recorder.
+    pub fn message_bytes(&self) -> u64 {
+        self.message_bytes
+    }
+
+    /// File names of its bricks.
+    pub fn bricks(&self) -> &[String] {
+        &self.brick_names
+    }
+}
+
+/// A container, open for reading.
+pub struct Bag {
+    path: PathBuf,
+    state: BagState,
+    manifest: Manifest,
+    topics: Vec<BagTopic>,
+}
+
+impl Bag {
+    /// Opens a container, whether a recorder is writing it or not. One whose recorder died is
+    /// recovered first.
+    ///
+    /// # Errors
+    /// See [`BagError`].
+    pub fn open(path: &Path) -> Result<Self, BagError> {
+        Self::open_on(&KernelDisk::for_reading(), path)
+    }
+
+    /// The same on any disk.
+    ///
+    /// # Errors
+    /// See [`BagError`].
+    pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
+        let mut manifest = read_manifest(disk, path)?;
+        let mut state = match manifest.state {
+            State::Closed => BagState::Closed,
+            State::Recovered => BagState::Recovered,
+            State::Recording => BagState::Live,
+        };
+        if state == BagState::Live {
+            state = recover::settle(disk, path, &mut manifest)?;
+        }
+        let topics = open_topics(disk, path, &manifest, state)?;
+        Ok(Self { path: path.to_owned(), state, manifest, topics })
+    }
+
+    /// The container's directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Live, closed, recovered.
+    pub fn state(&self) -> BagState {
+        self.state
+    }
+
+    /// MCAP's profile of the messages.
+    pub fn profile(&self) -> &str {
+        &self.manifest.profile
+    }
+
+    /// Program and version that wrote it.
+    pub fn library(&self) -> &str {
+        &self.manifest.library
+    }
+
+    /// When recording began; nanoseconds since the Unix epoch.
+    pub fn started_nanos(&self) -> u64 {
+        self.manifest.started_nanos
+    }
+
+    /// What ended the recording early, if anything.
+    pub fn failure(&self) -> Option<&str> {
+        Some(self.manifest.failure.as_str()).filter(|failure| !failure.is_empty())
+    }
+
+    /// The topics, in the order of appearance.
+    pub fn topics(&self) -> &[BagTopic] {
+        &self.topics
+    }
+
+    /// Losses of all topics.
+    pub fn lost(&self) -> Losses {
+        let mut lost = Losses::default();
+        self.topics.iter().for_each(|topic| lost.add(&topic.lost));
+        lost
+    }
+
+    /// First and last log time over all topics; `None` without messages.
+    ///
+    /// # Errors
+    /// If an index cannot be read.
+    pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
+        self.range_of(&(0..self.topics.len()).collect::<Vec<_>>())
+    }
+
+    fn range_of(&self, chosen: &[usize]) -> Result<Option<(u64, u64)>, BagError> {
+        let mut range: Option<(u64, u64)> = None;
+        for &topic in chosen {
+            if let Some((first, last)) = self.topics[topic].time_range()? {
+                let (a, b) = range.unwrap_or((first, last));
+                range = Some((a.min(first), b.max(last)));
+            }
+        }
+        Ok(range)
+    }
+
+    fn choose(&self, names: &[String]) -> Result<Vec<usize>, BagError> {
+        if names.is_empty() {
+            return Ok((0..self.topics.len()).collect());
+        }
+        let mut chosen = Vec::new();
+        for name in names {
+            let before = chosen.len();
+            let all = self.topics.iter().enumerate();
+            chosen.extend(all.filter(|(_, t)| t.topic.name == *name).map(|(at, _)| at));
+            if chosen.len() == before {
+                let known = self.topics.iter().map(|topic| topic.topic.name.clone()).collect();
+                return Err(BagError::NoTopic { topic: name.clone(), known });
+            }
+        }
+        chosen.sort_unstable();
+        chosen.dedup();
+        Ok(chosen)
+    }
+
+    /// Plans a query. What a live recording commits afterwards is not part of the answer.
+    ///
+    /// # Errors
+    /// If a topic is not there, or an index cannot be read.
+    pub fn query(&self, query: &Query) -> Result<Cursor<'_>, BagError> {
+        let chosen = self.choose(&query.topics)?;
+        let (from, to) = match query.span {
+            Span::All => (0, u64::MAX),
+            Span::History(from, to) => (from, to),
+            Span::Latest(last) => match self.range_of(&chosen)? {
+                Some((_, newest)) => (newest.saturating_sub(last.as_nanos() as u64), newest),
+                None => (0, u64::MAX),
+            },
+        };
+        Cursor::plan(self, &chosen, from, to)
+    }
+}
+
+fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
+    let file = path.join(CONTAINER_FILE);
+    let bytes = disk.read(&file).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound if !path.exists() => BagError::NotFound(path.to_owned()),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            BagError::NotAContainer(path.to_owned())
+        }
+        _ => BagError::Io { path: file.clone(), source },
+    })?;
+    let text = String::from_utf8_lossy(&bytes);
+    Manifest::parse(&text).map_err(|source| BagError::Manifest { path: path.to_owned(), source })
+}
+
+fn open_topics(
+    disk: &dyn Disk,
+    path: &Path,
+    manifest: &Manifest,
+    state: BagState,
+) -> Result<Vec<BagTopic>, BagError> {
+    let open = |name: &String| {
+        let path = path.join(name);
+        match disk.open(&path) {
+            Ok(file) => Ok((path, file)),
+            Err(source) => Err(BagError::Io { path, source }),
+        }
+    };
+    let mut topics = Vec::with_capacity(manifest.topics.len());
+    for described in &manifest.topics {
+        let (index_path, index_file) = open(&described.index)?;
+        let bricks = described.bricks.iter().map(open).collect::<Result<_, _>>()?;
+        let topic = described
+            .topic()
+            .map_err(|source| BagError::Manifest { path: path.to_owned(), source })?;
+        topics.push(BagTopic {
+            topic,
+            index: IndexReader::open(index_path, index_file, state == BagState::Unrecovered)?,
+            bricks,
+            brick_names: described.bricks.clone(),
+            lost: described.lost,
+            message_bytes: described.message_bytes,
+        });
+    }
+    Ok(topics)
+}
+
+/// Whether a recorder holds the container's lock.
+fn is_being_written(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+    match disk.lock(&path.join(LOCK_FILE), true) {
+        Ok(lock) => Ok(lock.is_none()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! A container whose recorder died: keep what was committed, end its files.
+//!
+//! What counts as committed is what has an index entry, or lies behind the last one in a chunk
+//! whose checksum fits. A header that merely looks right is not enough: a frame's extent may have
+//! been torn by its slot's writer.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest, State};
+use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_offset};
+use livebag_format::mcap::{
+    CHUNK_HEADER_BYTES, ChunkHeader, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
+    MESSAGE_INDEX_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
+    padding_header, put_message_index,
+};
+
+use super::index::IndexReader;
+use super::{BagError, BagState, is_being_written, read_manifest};
+use crate::recorder::{ChunkWalk, write_summary};
+use crate::storage::{Disk, DiskFile};
+
+/// Decides what a container without a clean-close mark is, and recovers it if its recorder is gone
+/// and this user may write.
+pub(super) fn settle(
+    disk: &dyn Disk,
+    path: &Path,
+    manifest: &mut Manifest,
+) -> Result<BagState, BagError> {
+    let io_error = |source| BagError::Io { path: path.to_owned(), source };
+    if is_being_written(disk, path).map_err(io_error)? {
+        return Ok(BagState::Live);
+    }
+    // Exclusive: against another reader that recovers too.
+    let lock = match disk.lock(&path.join(LOCK_FILE), false) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Ok(BagState::Live),
+        Err(error) if is_no_right(&error) => return Ok(BagState::Unrecovered),
+        Err(error) => return Err(io_error(error)),
+    };
+    // Another process may have closed or recovered it before the lock was ours.
+    *manifest = read_manifest(disk, path)?;
+    let state = match manifest.state {
+        State::Closed => BagState::Closed,
+        State::Recovered => BagState::Recovered,
+        State::Recording => match recover(disk, path, manifest) {
+            Ok(()) => BagState::Recovered,
+            Err(BagError::Io { source, .. }) if is_no_right(&source) => BagState::Unrecovered,
+            Err(error) => return Err(error),
+        },
+    };
+    drop(lock);
+    Ok(state)
+}
+
+fn is_no_right(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// An index open for repair, with what is known of its end.
+struct Index {
+    topic: usize,
+    channel_id: u16,
+    brick: u16,
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    count: u64,
+    last_log_time_nanos: u64,
+}
+
+impl Index {
+    fn append(&mut self, entries: &[IndexEntry]) -> Result<(), BagError> {
+        let mut bytes = Vec::with_capacity(entries.len() * ENTRY_BYTES);
+        for entry in entries {
+            bytes.extend_from_slice(&entry.encode());
+            self.last_log_time_nanos = entry.log_time_nanos;
+        }
+        let written = self.file.write_at(&bytes, entry_offset(self.count));
+        written.map_err(|source| BagError::Io { path: self.path.clone(), source })?;
+        self.count += entries.len() as u64;
+        Ok(())
+    }
+}
+
+fn recover(disk: &dyn Disk, directory: &Path, manifest: &mut Manifest) -> Result<(), BagError> {
+    let mut bricks: HashMap<String, Vec<Index>> = HashMap::new();
+    for (topic, described) in manifest.topics.iter().enumerate() {
+        let path = directory.join(&described.index);
+        // The manifest may have been written before the index: then there is nothing in it.
+        let file = match disk.open_for_repair(&path) {
+            Ok(file) => file,
+            Err(source) => return Err(BagError::Io { path, source }),
+        };
+        let index = mend_index(path, file, topic, described.channel_id)?;
+        if let Some((brick, name)) = described.bricks.iter().enumerate().next_back() {
+            let index = Index { brick: brick as u16, ..index };
+            bricks.entry(name.clone()).or_default().push(index);
+        }
+    }
+    for (name, indexes) in &mut bricks {
+        let path = directory.join(name);
+        let mended = Brick::open(disk, &path).and_then(|mut brick| brick.mend(manifest, indexes));
+        mended.map_err(|error| match error {
+            BrickError::Bag(error) => error,
+            BrickError::Io(source) => BagError::Io { path, source },
+        })?;
+    }
+    for index in bricks.values().flatten() {
+        let described = &mut manifest.topics[index.topic];
+        described.message_count = index.count;
+        described.message_bytes = sum_bytes(index)?;
+    }
+    manifest.state = State::Recovered;
+    manifest.ended_nanos =
+        bricks.values().flatten().map(|index| index.last_log_time_nanos).max().unwrap_or_default();
+    let path = directory.join(CONTAINER_FILE);
+    let text =
+        manifest.to_yaml().map_err(|source| BagError::Manifest { path: path.clone(), source })?;
+    let replaced = disk.replace(&path, text.as_bytes(), true);
+    replaced.map_err(|source| BagError::Io { path: path.clone(), source })?;
+    // Left over from the recorder; gone already is as good.
+    let _ = disk.remove(&directory.join("container.reserve"));
+    Ok(())
+}
+
+/// Cuts what is not a whole entry off an index.
+fn mend_index(
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    topic: usize,
+    channel_id: u16,
+) -> Result<Index, BagError> {
+    let reader = IndexReader::open(path.clone(), file.clone(), true)?;
+    let count = reader.count()?;
+    let last_log_time_nanos = if count == 0 { 0 } else { reader.entry(count - 1)?.log_time_nanos };
+    let cut = file.set_len(entry_offset(count));
+    cut.map_err(|source| BagError::Io { path: path.clone(), source })?;
+    Ok(Index { topic, channel_id, brick: 0, path, file, count, last_log_time_nanos })
+}
+
+fn sum_bytes(index: &Index) -> Result<u64, BagError> {
+    let reader = IndexReader::open(index.path.clone(), index.file.clone(), false)?;
+    let mut entries = Vec::new();
+    let (mut at, mut bytes) = (0, 0);
+    while at < index.count {
+        reader.entries(at..index.count, 4096, &mut entries)?;
+        at += entries.len() as u64;
+        bytes += entries.iter().map(|entry| u64::from(entry.data_bytes)).sum::<u64>();
+    }
+    Ok(bytes)
+}
+
+enum BrickError {
+    Bag(BagError),
+    Io(io::Error),
+}
+
+impl From<io::Error> for BrickError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+struct Brick {
+    file: Arc<dyn DiskFile>,
+    bytes: u64,
+}
+
+impl Brick {
+    fn open(disk: &dyn Disk, path: &Path) -> Result<Self, BrickError> {
+        let file = disk.open_for_repair(path)?;
+        let bytes = file.len()?;
+        Ok(Self { file, bytes })
+    }
+
+    fn record_at(&self, offset: u64) -> io::Result<Option<RecordHeader>> {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        let count = self.file.read_at(&mut bytes, offset)?;
+        Ok(RecordHeader::parse(&bytes[..count]))
+    }
+
+    /// Makes the brick a finished MCAP of its committed messages.
+    fn mend(&mut self, manifest: &Manifest, indexes: &mut [Index]) -> Result<(), BrickError> {
+        let mut position = livebag_format::mcap::MAGIC.len() as u64;
+        let mut walk = chunk_walk(indexes)?;
+        // With one topic everything unfinished lies behind the last commit; with several, chunks
+        // without an entry may lie between others.
+        let shared = indexes.len() > 1;
+        while let Some(chunk) = walk.next()? {
+            if shared {
+                self.mend_gap(position, chunk.offset)?;
+            }
+            let indexes: u64 = chunk.counts.iter().map(|(_, count)| index_bytes(*count)).sum();
+            let end = chunk.offset + CHUNK_HEADER_BYTES as u64 + chunk.records_bytes + indexes;
+            position = position.max(end);
+        }
+        let tail = self.mend_tail(position, indexes)?;
+        let topics: Vec<_> = indexes
+            .iter()
+            .map(|index| {
+                let topic = manifest.topics[index.topic].topic();
+                topic.map(|topic| (index.channel_id, topic)).map_err(|source| {
+                    BrickError::Bag(BagError::Manifest { path: index.path.clone(), source })
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        write_summary(&*self.file, tail, &topics, chunk_walk(indexes)?)?;
+        self.file.sync()?;
+        for index in indexes {
+            index.file.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Leaves only records that are whole and not a chunk between two committed chunks.
+    fn mend_gap(&self, start: u64, end: u64) -> io::Result<()> {
+        let mut position = start;
+        while position < end {
+            let record = self.record_at(position)?;
+            let next = record.and_then(|record| position.checked_add(record.total_bytes()?));
+            let known = record.is_some_and(|record| {
+                matches!(
+                    record.opcode,
+                    opcode::PADDING
+                        | opcode::HEADER
+                        | opcode::SCHEMA
+                        | opcode::CHANNEL
+                        | opcode::MESSAGE_INDEX
+                )
+            });
+            match next {
+                Some(next) if known && next <= end => position = next,
+                _ => {
+                    // Nothing that begins here can be trusted up to the next commit.
+                    self.file.write_at(&padding_header(end - position), position)?;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks the records behind the last commit; gives the end of what is kept.
+    fn mend_tail(&mut self, start: u64, indexes: &mut [Index]) -> Result<u64, BrickError> {
+        let mut position = start;
+        loop {
+            let Some(record) = self.record_at(position)? else { return Ok(position) };
+            let next = record.total_bytes().and_then(|bytes| position.checked_add(bytes));
+            let Some(next) = next.filter(|next| *next <= self.bytes) else { return Ok(position) };
+            match record.opcode {
+                opcode::PADDING | opcode::HEADER | opcode::SCHEMA | opcode::CHANNEL => {}
+                opcode::MESSAGE_INDEX => {}
+                opcode::CHUNK => {
+                    if self.adopt(position, next, indexes)? {
+                        self.bytes = self.bytes.max(self.file.len()?);
+                    } else {
+                        self.file.write_at(&padding_header(next - position), position)?;
+                    }
+                }
+                // DataEnd: the recorder died while it wrote the summary. Anything else: not ours.
+                _ => return Ok(position),
+            }
+            position = next;
+        }
+    }
+
+    /// Indexes the messages of a chunk behind the last commit, if its checksum fits.
+    fn adopt(&self, start: u64, end: u64, indexes: &mut [Index]) -> Result<bool, BrickError> {
+        let mut bytes = vec![0; (end - start) as usize];
+        self.file.read_at(&mut bytes, start)?;
+        let Some(header) = ChunkHeader::parse(&bytes) else { return Ok(false) };
+        let records = &bytes[CHUNK_HEADER_BYTES..];
+        if header.crc == 0 || crc32fast::hash(records) != header.crc {
+            return Ok(false);
+        }
+        let mut found: Vec<Vec<IndexEntry>> = vec![Vec::new(); indexes.len()];
+        let mut at = 0;
+        while at < records.len() {
+            let Some(message) = MessageHeader::parse(&records[at..]) else { return Ok(false) };
+            let Some(place) = indexes.iter().position(|i| i.channel_id == message.channel_id)
+            else {
+                return Ok(false);
+            };
+            found[place].push(IndexEntry {
+                log_time_nanos: message.log_time_nanos,
+                publish_time_nanos: message.publish_time_nanos,
+                sequence: u64::from(message.sequence),
+                offset: start + (CHUNK_HEADER_BYTES + at + MESSAGE_HEADER_BYTES) as u64,
+                data_bytes: message.data_bytes as u32,
+                inner: at as u32,
+                brick: indexes[place].brick,
+            });
+            at += MESSAGE_HEADER_BYTES + message.data_bytes as usize;
+        }
+        let in_order = found.iter().zip(indexes.iter()).all(|(entries, index)| {
+            entries.first().is_none_or(|e| e.log_time_nanos >= index.last_log_time_nanos)
+        });
+        if !in_order {
+            return Ok(false);
+        }
+        self.write_message_indexes(end, &found, indexes)?;
+        for (entries, index) in found.iter().zip(indexes) {
+            index.append(entries).map_err(BrickError::Bag)?;
+        }
+        Ok(true)
+    }
+}
+
+impl Brick {
+    /// Writes the message indexes that belong behind an adopted chunk: the crash may have cost
+    /// them. Whatever was there has the same length, or was the end of the file.
+    fn write_message_indexes(
+        &self,
+        end: u64,
+        found: &[Vec<IndexEntry>],
+        indexes: &[Index],
+    ) -> io::Result<()> {
+        let mut order: Vec<usize> = (0..found.len()).filter(|at| !found[*at].is_empty()).collect();
+        order.sort_by_key(|at| found[*at][0].inner);
+        let mut bytes = Vec::new();
+        for at in order {
+            let entries = found[at].iter();
+            let places = entries.map(|entry| (entry.log_time_nanos, u64::from(entry.inner)));
+            put_message_index(&mut bytes, indexes[at].channel_id, places);
+        }
+        self.file.write_at(&bytes, end)
+    }
+}
+
+fn index_bytes(count: u64) -> u64 {
+    MESSAGE_INDEX_HEADER_BYTES as u64 + count * MESSAGE_INDEX_ENTRY_BYTES as u64
+}
+
+fn chunk_walk(indexes: &[Index]) -> io::Result<ChunkWalk> {
+    let files = indexes.iter().map(|i| (i.channel_id, i.brick, i.file.clone())).collect();
+    ChunkWalk::new(files)
+}

@@ -1,0 +1,195 @@
+//! The end of a recording: summaries, exact lengths, everything on the device.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use livebag_format::Topic;
+use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset};
+use livebag_format::mcap::{ChunkExtent, SummaryBuilder};
+
+use super::RecordError;
+use super::engine::Engine;
+use crate::storage::DiskFile;
+
+/// Entries read from an index at once.
+const ENTRIES_AT_ONCE: usize = 1024;
+/// Bytes of a summary kept in memory before they are written.
+const SUMMARY_PIECE_BYTES: usize = 1 << 20;
+
+/// Reads an index from front to back, a piece at a time.
+struct EntryReader {
+    file: Arc<dyn DiskFile>,
+    next: u64,
+    count: u64,
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+impl EntryReader {
+    fn new(file: Arc<dyn DiskFile>) -> io::Result<Self> {
+        let count = entry_count(file.len()?);
+        Ok(Self { file, next: 0, count, buffer: Vec::new(), at: 0 })
+    }
+
+    fn next(&mut self) -> io::Result<Option<IndexEntry>> {
+        if self.at == self.buffer.len() {
+            let wanted = (self.count - self.next).min(ENTRIES_AT_ONCE as u64) as usize;
+            if wanted == 0 {
+                return Ok(None);
+            }
+            self.buffer.resize(wanted * ENTRY_BYTES, 0);
+            self.file.read_at(&mut self.buffer, entry_offset(self.next))?;
+            self.next += wanted as u64;
+            self.at = 0;
+        }
+        let bytes = self.buffer[self.at..self.at + ENTRY_BYTES].try_into().expect("one entry");
+        self.at += ENTRY_BYTES;
+        Ok(IndexEntry::decode(bytes))
+    }
+}
+
+/// The chunks of a brick in file order, told from the indexes of its topics alone: whatever has no
+/// entry is not in the summary.
+pub(crate) struct ChunkWalk {
+    readers: Vec<(u16, u16, EntryReader)>,
+    /// (chunk's offset, offset within it, reader, entry), earliest in the file first.
+    heap: BinaryHeap<Reverse<(u64, u32, usize, HeapEntry)>>,
+}
+
+/// Compared only after a place in the file, which no two entries share.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct HeapEntry(IndexEntry);
+
+impl PartialOrd for HeapEntry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for HeapEntry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.offset.cmp(&other.0.offset)
+    }
+}
+
+impl ChunkWalk {
+    /// `indexes`: MCAP's channel, the brick's number in that topic's entries, the index.
+    pub(crate) fn new(indexes: Vec<(u16, u16, Arc<dyn DiskFile>)>) -> io::Result<Self> {
+        let mut this = Self { readers: Vec::new(), heap: BinaryHeap::new() };
+        for (channel_id, brick, file) in indexes {
+            this.readers.push((channel_id, brick, EntryReader::new(file)?));
+            this.feed(this.readers.len() - 1)?;
+        }
+        Ok(this)
+    }
+
+    fn feed(&mut self, at: usize) -> io::Result<()> {
+        let (_, brick, reader) = &mut self.readers[at];
+        while let Some(entry) = reader.next()? {
+            if entry.brick == *brick {
+                let place = (entry.chunk_offset(), entry.inner, at, HeapEntry(entry));
+                self.heap.push(Reverse(place));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next chunk.
+    pub(crate) fn next(&mut self) -> io::Result<Option<ChunkExtent>> {
+        let Some(Reverse((offset, ..))) = self.heap.peek() else { return Ok(None) };
+        let mut chunk =
+            ChunkExtent { offset: *offset, start_nanos: u64::MAX, ..ChunkExtent::default() };
+        while let Some(Reverse((offset, ..))) = self.heap.peek()
+            && *offset == chunk.offset
+        {
+            let Some(Reverse((_, _, at, HeapEntry(entry)))) = self.heap.pop() else { break };
+            chunk.records_bytes = chunk.records_bytes.max(entry.inner_end());
+            chunk.start_nanos = chunk.start_nanos.min(entry.log_time_nanos);
+            chunk.end_nanos = chunk.end_nanos.max(entry.log_time_nanos);
+            let channel_id = self.readers[at].0;
+            match chunk.counts.iter_mut().find(|(id, _)| *id == channel_id) {
+                Some((_, count)) => *count += 1,
+                None => chunk.counts.push((channel_id, 1)),
+            }
+            self.feed(at)?;
+        }
+        Ok(Some(chunk))
+    }
+}
+
+/// Ends a brick at `tail` with its summary, and gives the file's length.
+pub(crate) fn write_summary(
+    file: &dyn DiskFile,
+    tail: u64,
+    topics: &[(u16, Topic)],
+    mut chunks: ChunkWalk,
+) -> io::Result<u64> {
+    // Cut first: what was reserved or half written behind the tail must not follow the footer.
+    file.set_len(tail)?;
+    let mut summary = SummaryBuilder::new(tail, topics.iter().map(|(id, topic)| (*id, topic)));
+    while let Some(chunk) = chunks.next()? {
+        summary.chunk(&chunk);
+        if summary.pending_bytes() >= SUMMARY_PIECE_BYTES {
+            let (at, bytes) = summary.take();
+            file.write_at(&bytes, at)?;
+        }
+    }
+    let (at, bytes) = summary.finish(&[]);
+    file.write_at(&bytes, at)?;
+    let end = at + bytes.len() as u64;
+    file.set_len(end)?;
+    Ok(end)
+}
+
+impl Engine {
+    /// Ends every brick and every index, and makes them durable. Goes on after a failure, so that
+    /// one bad file does not cost the others; gives the first.
+    pub fn close_files(&mut self) -> Result<(), RecordError> {
+        let mut outcome = Ok(());
+        let mut note = |path: PathBuf, result: io::Result<()>| {
+            if let Err(source) = result
+                && outcome.is_ok()
+            {
+                outcome = Err(RecordError::Io { doing: "closing", path, source });
+            }
+        };
+        for at in 0..self.bricks.len() {
+            let path = self.bricks[at].path.clone();
+            let result = self.close_brick(at);
+            note(path, result);
+        }
+        for topic in &self.topics {
+            let path = self.shared.directory.join(format!("{}.idx", topic.file_name));
+            let file = topic.index_file();
+            // Frees what was reserved behind the end.
+            let result = file.len().and_then(|bytes| file.set_len(bytes));
+            note(path, result);
+        }
+        let result = self.sync_files();
+        note(self.shared.directory.clone(), result);
+        outcome
+    }
+
+    fn close_brick(&mut self, at: usize) -> io::Result<()> {
+        let repair = self.shared.disk.open_for_repair(&self.bricks[at].path)?;
+        self.bricks[at].mend(&*repair)?;
+        let brick = &self.bricks[at];
+        let topics = brick.topics.iter().map(|topic| &self.topics[*topic]);
+        let indexes = topics.clone().map(|t| (t.channel_id, 0, t.index_file().clone())).collect();
+        let described: Vec<_> = topics.map(|t| (t.channel_id, t.topic.clone())).collect();
+        write_summary(&*repair, brick.tail, &described, ChunkWalk::new(indexes)?)?;
+        Ok(())
+    }
+
+    fn sync_files(&self) -> io::Result<()> {
+        let disk = &self.shared.disk;
+        let mut files: Vec<&Arc<dyn DiskFile>> = self.bricks.iter().map(|b| &b.file).collect();
+        files.extend(self.topics.iter().map(|topic| topic.index_file()));
+        disk.sync_files(&files)?;
+        disk.sync_dir(&self.shared.directory)
+    }
+}

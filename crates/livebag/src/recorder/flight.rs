@@ -1,0 +1,364 @@
+//! Extents on their way to the disk, from submission to commitment.
+
+use livebag_format::index::IndexEntry;
+use livebag_format::mcap::{
+    CHUNK_HEADER_BYTES, RECORD_HEADER_BYTES, chunk_header, put_message_index, put_padding_to,
+};
+use livebag_shm::FrameRef;
+
+use super::engine::Engine;
+use super::topic::{Cause, Outcome, Ticket};
+use crate::limits::BLOCK_BYTES;
+use crate::queue::{Batch, Extent, OwnedExtent, Queued};
+use crate::source::StreamSource;
+use crate::storage::{Access, Block, Completion, Part, Write};
+
+/// One topic's messages in an extent.
+pub(super) struct Piece {
+    topic: usize,
+    ticket: Ticket,
+    entries: Vec<IndexEntry>,
+    /// Bytes of the topic's queue that the extent holds.
+    held_bytes: u64,
+}
+
+/// What a write carries.
+pub(super) enum Content {
+    /// A chunk of gathered messages, of one topic or of several.
+    Chunk { pieces: Vec<Piece> },
+    /// A frame fetched from its slot.
+    Slot {
+        piece: Piece,
+        frame: FrameRef,
+        lead: [u8; RECORD_HEADER_BYTES],
+        rescue: Option<OwnedExtent>,
+    },
+    /// The header that commits a frame fetched from its slot.
+    Commit { piece: Piece },
+}
+
+/// A write in flight.
+pub(super) struct Flight {
+    brick: usize,
+    offset: u64,
+    bytes: u64,
+    content: Content,
+}
+
+impl Engine {
+    fn launch(
+        &mut self,
+        brick: usize,
+        offset: u64,
+        bytes: u64,
+        parts: Vec<Part>,
+        content: Content,
+    ) {
+        let token = self.next_token;
+        self.next_token += 1;
+        let file = self.bricks[brick].file.clone();
+        self.flights.insert(token, Flight { brick, offset, bytes, content });
+        self.queue.submit(Write { token, file, offset, parts });
+    }
+
+    /// Starts the zero-copy write of a large frame.
+    pub fn write_from_slot(&mut self, topic: usize, stream: &StreamSource, frame: FrameRef) {
+        self.take_queue(topic);
+        let brick = match self.brick_of(topic, Access::Direct) {
+            Ok(brick) => brick,
+            Err(error) => return self.lose_for_disk(topic, 1, error),
+        };
+        let entry = IndexEntry {
+            log_time_nanos: self.topics[topic].queue.stamp(),
+            publish_time_nanos: frame.header().publish_time_nanos,
+            sequence: frame.sequence(),
+            ..IndexEntry::default()
+        };
+        let (prefix, suffix) = stream.wrapping(&frame);
+        let channel_id = self.topics[topic].channel_id;
+        let payload_bytes = frame.payload_bytes();
+        let mut extent = Extent::new(channel_id, entry, &prefix, payload_bytes, &suffix);
+        let rest = payload_bytes - extent.slot_bytes;
+        // Torn or not is asked once, after the device has had the whole.
+        frame.copy_range_to(extent.slot_bytes, &mut extent.tail[..rest]);
+
+        let bytes = extent.bytes();
+        let offset = self.bricks[brick].place(bytes);
+        let mut entry = extent.entry;
+        entry.offset += offset;
+        let lead = extent.committed_lead();
+        let ticket = self.topics[topic].issue();
+        let piece = Piece { topic, ticket, entries: vec![entry], held_bytes: 0 };
+        let slot = Part::Slot(frame.clone(), extent.slot_bytes);
+        let parts = vec![Part::Block(extent.head), slot, Part::Block(extent.tail)];
+        let content = Content::Slot { piece, frame, lead, rescue: None };
+        self.launch(brick, offset, bytes, parts, content);
+    }
+
+    /// Copies frames that are about to be overwritten, and that the device has not had yet, into
+    /// memory: one copy when the disk does not keep up, loss only when the cache is full.
+    pub fn rescue(&mut self) {
+        for flight in self.flights.values_mut() {
+            let Content::Slot { piece, frame, rescue, .. } = &mut flight.content else { continue };
+            let state = &self.topics[piece.topic];
+            let endangered = state.stream.as_ref().is_some_and(|stream| stream.endangers(frame));
+            if rescue.is_some() || !endangered {
+                continue;
+            }
+            let Some(stream) = &state.stream else { continue };
+            let data_bytes = piece.entries[0].data_bytes as usize;
+            let held_bytes = OwnedExtent::bytes_for(data_bytes) as u64;
+            if !state.queue.take(held_bytes) {
+                continue;
+            }
+            let copied =
+                OwnedExtent::with(state.channel_id, piece.entries[0], data_bytes, |room| {
+                    stream.encode_into(frame, room)
+                });
+            if copied.is_some() {
+                piece.held_bytes = held_bytes;
+                *rescue = copied;
+            } else {
+                state.queue.release(held_bytes, None);
+            }
+        }
+    }
+
+    /// Writes what came out of a topic's queue; small batches for the shared brick go to `shared`.
+    pub fn write_queued(&mut self, topic: usize, queued: Queued, shared: &mut Vec<(usize, Batch)>) {
+        if self.shared.failure().is_some() {
+            return self.refuse(topic, queued);
+        }
+        let access = match &queued {
+            Queued::Own(_) => Access::Direct,
+            Queued::Batch(_) => Access::Buffered,
+        };
+        let brick = match self.brick_of(topic, access) {
+            Ok(brick) => brick,
+            Err(error) => {
+                self.fail_brick(topic, error);
+                return self.refuse(topic, queued);
+            }
+        };
+        match queued {
+            Queued::Own(extent) => {
+                let held_bytes = extent.block.len() as u64;
+                self.write_owned(topic, brick, extent, held_bytes);
+            }
+            Queued::Batch(batch) if self.bricks[brick].topics.len() > 1 => {
+                shared.push((topic, batch));
+            }
+            Queued::Batch(batch) => self.write_chunk(brick, vec![(topic, batch)]),
+        }
+    }
+
+    /// Writes batches of the shared brick, many small ones as one chunk.
+    pub fn write_shared(&mut self, batches: Vec<(usize, Batch)>) {
+        let mut chunk: Vec<(usize, Batch)> = Vec::new();
+        let mut bytes = 0;
+        let Some(brick) = batches.first().and_then(|(topic, _)| self.topics[*topic].brick) else {
+            return;
+        };
+        for (topic, batch) in batches {
+            // A second batch of one topic needs a chunk of its own: one message index per channel.
+            let again = chunk.iter().any(|(earlier, _)| *earlier == topic);
+            if again || bytes + batch.records_bytes() > crate::limits::CHUNK_BYTES_MAX {
+                self.write_chunk(brick, std::mem::take(&mut chunk));
+                bytes = 0;
+            }
+            bytes += batch.records_bytes();
+            chunk.push((topic, batch));
+        }
+        self.write_chunk(brick, chunk);
+    }
+
+    /// Writes one chunk of one or several batches.
+    fn write_chunk(&mut self, brick: usize, batches: Vec<(usize, Batch)>) {
+        if batches.is_empty() {
+            return;
+        }
+        let (mut bytes, mut pieces) = self.assemble(batches);
+        let announced = self.bricks[brick].take_announcements();
+        if !announced.is_empty() {
+            bytes.splice(0..0, announced.iter().copied());
+        }
+        let chunk_start = announced.len() as u64;
+        let direct = self.bricks[brick].access == Access::Direct;
+        if direct {
+            let position = bytes.len() as u64;
+            put_padding_to(&mut bytes, position, BLOCK_BYTES as u64);
+        }
+        let offset = self.bricks[brick].place(bytes.len() as u64);
+        for entry in pieces.iter_mut().flat_map(|piece| &mut piece.entries) {
+            let data = CHUNK_HEADER_BYTES + livebag_format::mcap::MESSAGE_HEADER_BYTES;
+            entry.offset = offset + chunk_start + data as u64 + u64::from(entry.inner);
+        }
+        let total = bytes.len() as u64;
+        let block = if direct {
+            let mut block = Block::zeroed(bytes.len());
+            block.copy_from_slice(&bytes);
+            block
+        } else {
+            Block::unaligned(bytes)
+        };
+        self.launch(brick, offset, total, vec![Part::Block(block)], Content::Chunk { pieces });
+    }
+
+    /// Joins batches into a chunk record and its message indexes.
+    fn assemble(&mut self, batches: Vec<(usize, Batch)>) -> (Vec<u8>, Vec<Piece>) {
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut pieces = Vec::with_capacity(batches.len());
+        for (topic, mut batch) in batches {
+            let held_bytes = batch.records_bytes() as u64;
+            if bytes.is_empty() {
+                bytes = std::mem::take(&mut batch.records);
+            } else {
+                let shift = (bytes.len() - CHUNK_HEADER_BYTES) as u32;
+                bytes.extend_from_slice(&batch.records[CHUNK_HEADER_BYTES..]);
+                batch.entries.iter_mut().for_each(|entry| entry.inner += shift);
+            }
+            let ticket = self.topics[topic].issue();
+            pieces.push(Piece { topic, ticket, entries: batch.entries, held_bytes });
+        }
+        let times = pieces.iter().flat_map(|piece| {
+            let ends = [piece.entries.first(), piece.entries.last()];
+            ends.into_iter().flatten().map(|entry| entry.log_time_nanos)
+        });
+        let (start, end) = times.fold((u64::MAX, 0), |(a, b), time| (a.min(time), b.max(time)));
+        let records = &bytes[CHUNK_HEADER_BYTES..];
+        let head = chunk_header(start, end, records.len() as u64, crc32fast::hash(records));
+        bytes[..CHUNK_HEADER_BYTES].copy_from_slice(&head);
+        for piece in &pieces {
+            let channel_id = self.topics[piece.topic].channel_id;
+            let entries = piece.entries.iter();
+            let places = entries.map(|entry| (entry.log_time_nanos, u64::from(entry.inner)));
+            put_message_index(&mut bytes, channel_id, places);
+        }
+        (bytes, pieces)
+    }
+
+    fn write_owned(&mut self, topic: usize, brick: usize, extent: OwnedExtent, held_bytes: u64) {
+        let ticket = self.topics[topic].issue();
+        let piece = Piece { topic, ticket, entries: vec![extent.entry], held_bytes };
+        self.write_owned_piece(brick, extent, piece);
+    }
+
+    fn write_owned_piece(&mut self, brick: usize, extent: OwnedExtent, mut piece: Piece) {
+        // Announcements of a shared brick must precede the first message.
+        let announced = self.bricks[brick].take_announcements();
+        if !announced.is_empty() {
+            let offset = self.bricks[brick].place(announced.len() as u64);
+            let bytes = announced.len() as u64;
+            let part = Part::Block(Block::unaligned(announced));
+            self.launch(brick, offset, bytes, vec![part], Content::Chunk { pieces: Vec::new() });
+        }
+        let bytes = extent.block.len() as u64;
+        let offset = self.bricks[brick].place(bytes);
+        piece.entries = vec![IndexEntry { offset: extent.entry.offset + offset, ..extent.entry }];
+        let content = Content::Chunk { pieces: vec![piece] };
+        self.launch(brick, offset, bytes, vec![Part::Block(extent.block)], content);
+    }
+
+    /// Handles a write that has ended.
+    pub fn complete(&mut self, completion: Completion) {
+        let flight = self.flights.remove(&completion.token).expect("a write of ours");
+        let Flight { brick, offset, bytes, content } = flight;
+        if let Err(error) = completion.result {
+            let path = self.bricks[brick].path.clone();
+            self.bricks[brick].damaged.push((offset, bytes));
+            self.fail("writing", &path, error);
+            let pieces = match content {
+                Content::Chunk { pieces } => pieces,
+                Content::Slot { piece, .. } | Content::Commit { piece } => vec![piece],
+            };
+            for piece in pieces {
+                let lost = Outcome::Lost(Cause::Disk, piece.entries.len() as u64);
+                self.settle(piece, lost, None);
+            }
+            return;
+        }
+        match content {
+            Content::Chunk { pieces } => self.commit_chunk(pieces, completion.parts),
+            Content::Commit { mut piece } => {
+                let entries = std::mem::take(&mut piece.entries);
+                self.settle(piece, Outcome::Readable(entries), None);
+            }
+            Content::Slot { piece, frame, lead, rescue } => {
+                if frame.is_intact() {
+                    self.commit_frame(brick, offset, bytes, piece, lead, completion.parts);
+                } else if let Some(extent) = rescue {
+                    self.write_owned_piece(brick, extent, piece);
+                } else {
+                    // The padding record in front already covers the torn extent.
+                    self.settle(piece, Outcome::Lost(Cause::Lapped, 1), None);
+                }
+            }
+        }
+    }
+
+    fn commit_chunk(&mut self, pieces: Vec<Piece>, parts: Vec<Part>) {
+        // The first piece's memory carried the whole chunk; it goes back to where it came from.
+        let mut memory = parts.into_iter().find_map(|part| match part {
+            Part::Block(block) => Some(block.into_vec()),
+            Part::Slot(..) => None,
+        });
+        for mut piece in pieces {
+            let entries = std::mem::take(&mut piece.entries);
+            let spare = memory.take().map(|records| Batch { records, ..Batch::default() });
+            self.settle(piece, Outcome::Readable(entries), spare);
+        }
+    }
+
+    /// The device has had an intact frame: shorten the padding in front of it, which makes its
+    /// chunk part of the file.
+    fn commit_frame(
+        &mut self,
+        brick: usize,
+        offset: u64,
+        bytes: u64,
+        piece: Piece,
+        lead: [u8; RECORD_HEADER_BYTES],
+        parts: Vec<Part>,
+    ) {
+        let head = parts.into_iter().next();
+        let Some(Part::Block(mut head)) = head else { return };
+        head.truncate(BLOCK_BYTES);
+        head[..RECORD_HEADER_BYTES].copy_from_slice(&lead);
+        debug_assert!(bytes >= head.len() as u64);
+        let content = Content::Commit { piece };
+        // `bytes` stays the whole extent's: if this write fails, all of it becomes padding.
+        self.launch(brick, offset, bytes, vec![Part::Block(head)], content);
+    }
+
+    fn settle(&mut self, piece: Piece, outcome: Outcome, spare: Option<Batch>) {
+        let state = &mut self.topics[piece.topic];
+        if piece.held_bytes > 0 {
+            state.queue.release(piece.held_bytes, spare);
+        }
+        if let Err(error) = state.settle(piece.ticket, outcome) {
+            let path = self.shared.directory.join(format!("{}.idx", state.file_name));
+            self.fail("writing", &path, error);
+        }
+    }
+
+    fn lose_for_disk(&mut self, topic: usize, count: u64, error: std::io::Error) {
+        self.fail_brick(topic, error);
+        self.topics[topic].lose(Cause::Disk, count);
+    }
+
+    fn fail_brick(&mut self, topic: usize, error: std::io::Error) {
+        let name = format!("{}.mcap", self.topics[topic].file_name);
+        let path = self.shared.directory.join(name);
+        self.fail("making", &path, error);
+    }
+
+    /// Counts messages that the disk can no longer take.
+    fn refuse(&mut self, topic: usize, queued: Queued) {
+        let (count, held_bytes) = match &queued {
+            Queued::Batch(batch) => (batch.entries.len() as u64, batch.records_bytes() as u64),
+            Queued::Own(extent) => (1, extent.block.len() as u64),
+        };
+        self.topics[topic].lose(Cause::Disk, count);
+        self.topics[topic].queue.release(held_bytes, None);
+    }
+}

@@ -1,0 +1,416 @@
+//! From queues and streams to bricks: the recorder and its handle.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use livebag_format::container::Losses;
+use livebag_format::{Message, Topic};
+
+use crate::clock::Clock;
+use crate::limits::{CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX};
+use crate::queue::{Budget, TopicQueue};
+use crate::source::Selector;
+use crate::storage::{Disk, KernelDisk, MethodChoice};
+
+mod brick;
+mod close;
+mod engine;
+mod flight;
+mod topic;
+
+pub use crate::queue::{Overflow, WriteError};
+pub(crate) use close::{ChunkWalk, write_summary};
+
+/// How to record. `..RecorderOptions::default()` gives the rest.
+#[derive(Clone)]
+pub struct RecorderOptions {
+    /// Bound of everything waiting in memory, in bytes.
+    pub cache_bytes_max: u64,
+    /// What a full queue does with the next message written in this process.
+    pub overflow: Overflow,
+    /// How old a small message may become before it can be read; `None` closes chunks by size only,
+    /// as conversions want it.
+    pub chunk_age_max: Option<Duration>,
+    /// MCAP's profile: `ros2`, `ros1` or empty.
+    pub profile: String,
+    /// Whether gaps in the sequence of messages written in this process are transport losses.
+    pub count_gaps: bool,
+    /// Where time comes from.
+    pub clock: Clock,
+}
+
+impl Default for RecorderOptions {
+    fn default() -> Self {
+        Self {
+            cache_bytes_max: CACHE_BYTES_DEFAULT,
+            overflow: Overflow::DropNewest,
+            chunk_age_max: Some(CHUNK_AGE_MAX),
+            profile: "ros2".into(),
+            count_gaps: true,
+            clock: Clock::system(),
+        }
+    }
+}
+
+/// Why recording could not begin, or did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The container's directory is there already.
+    #[error(
+        "{} exists already: choose another name, or remove it; livebag never overwrites a \
+         recording", .0.display()
+    )]
+    Exists(PathBuf),
+    /// The folder in which the container should be is not there.
+    #[error("the folder {} does not exist: make it first (mkdir -p)", .0.display())]
+    NoParent(PathBuf),
+    /// The disk refused something.
+    #[error("{doing} {} failed: {source}{}", path.display(), hint(source))]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The recording was closed in order, but ended early.
+    #[error("the recording ended early: {0}; everything written before it is kept and readable")]
+    Failed(String),
+    /// MCAP cannot number more topics.
+    #[error("a container holds at most {max} topics: record some of them elsewhere")]
+    TooManyTopics {
+        /// The limit.
+        max: usize,
+    },
+    /// The recorder's thread is gone.
+    #[error("the recorder has stopped")]
+    Stopped,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " (the disk is full: free some space, or record elsewhere)"
+        }
+        io::ErrorKind::PermissionDenied => {
+            " (no right to write there: choose another folder, or change its owner)"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => " (mounted read-only: record elsewhere)",
+        _ => match error.raw_os_error() {
+            Some(libc::EMFILE) => " (too many open files: raise `ulimit -n`)",
+            _ => "",
+        },
+    }
+}
+
+/// Counters of a topic, readable from any thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub messages: AtomicU64,
+    pub bytes: AtomicU64,
+    pub transport: AtomicU64,
+    pub queue: AtomicU64,
+    pub lapped: AtomicU64,
+    pub disk: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn losses(&self) -> Losses {
+        Losses {
+            transport: self.transport.load(Ordering::Relaxed),
+            queue: self.queue.load(Ordering::Relaxed),
+            lapped: self.lapped.load(Ordering::Relaxed),
+            disk: self.disk.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What is known of a topic while it is being recorded.
+#[derive(Clone, Debug)]
+pub struct TopicStatus {
+    /// Topic name.
+    pub name: String,
+    /// Type name.
+    pub type_name: String,
+    /// Messages committed: on the disk and in the time index.
+    pub messages: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Messages lost, by cause.
+    pub lost: Losses,
+}
+
+/// A look at a recorder.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// By topic, in the order of appearance.
+    pub topics: Vec<TopicStatus>,
+    /// Bytes waiting in memory of the recorder's own.
+    pub cache_bytes: u64,
+    /// The first failure, which ended the recording.
+    pub failure: Option<String>,
+}
+
+impl Status {
+    /// Sum over all topics: messages, bytes, losses.
+    pub fn totals(&self) -> (u64, u64, Losses) {
+        let mut lost = Losses::default();
+        let (mut messages, mut bytes) = (0, 0);
+        for topic in &self.topics {
+            messages += topic.messages;
+            bytes += topic.bytes;
+            lost.add(&topic.lost);
+        }
+        (messages, bytes, lost)
+    }
+}
+
+/// What both the handle and the recorder's thread see.
+pub(crate) struct Shared {
+    pub directory: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub options: RecorderOptions,
+    pub budget: Arc<Budget>,
+    pub topics: Mutex<Vec<(Topic, Arc<Counters>)>>,
+    pub failure: Mutex<Option<String>>,
+}
+
+impl Shared {
+    /// Notes a failure; only the first counts.
+    pub fn fail(&self, what: String) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(what);
+    }
+
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+pub(crate) enum Command {
+    AddTopic(Topic, SyncSender<Result<Arc<TopicQueue>, RecordError>>),
+    Follow(Selector),
+    Finish,
+}
+
+/// A recording in progress. Dropping it closes the container too, but only
+/// [`Recorder::finish`] says how that went.
+pub struct Recorder {
+    shared: Arc<Shared>,
+    commands: SyncSender<Command>,
+    thread: Option<JoinHandle<Result<(), RecordError>>>,
+    method: Option<MethodChoice>,
+}
+
+impl Recorder {
+    /// Begins a recording in the new directory `directory`.
+    ///
+    /// # Errors
+    /// If it exists, or cannot be made or written.
+    pub fn create(directory: &Path, options: RecorderOptions) -> Result<Self, RecordError> {
+        let parent = match directory.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        if !parent.is_dir() {
+            return Err(RecordError::NoParent(parent.to_owned()));
+        }
+        if directory.exists() {
+            return Err(RecordError::Exists(directory.to_owned()));
+        }
+        let disk = KernelDisk::probe(parent).map_err(|source| RecordError::Io {
+            doing: "writing a probe file in",
+            path: parent.to_owned(),
+            source,
+        })?;
+        raise_file_limit();
+        let method = disk.choice().clone();
+        let mut this = Self::create_on(Arc::new(disk), directory, options)?;
+        this.method = Some(method);
+        Ok(this)
+    }
+
+    /// The same on any disk, a simulated one for example.
+    ///
+    /// # Errors
+    /// If the directory exists, or cannot be made or written.
+    pub fn create_on(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        options: RecorderOptions,
+    ) -> Result<Self, RecordError> {
+        let budget = Budget::new(options.cache_bytes_max);
+        let shared = Arc::new(Shared {
+            directory: directory.to_owned(),
+            disk,
+            options,
+            budget,
+            topics: Mutex::default(),
+            failure: Mutex::default(),
+        });
+        let engine = engine::Engine::create(shared.clone())?;
+        let (commands, receiver) = sync_channel(64);
+        let thread = std::thread::Builder::new()
+            .name("livebag-recorder".into())
+            .spawn(move || run(engine, &receiver))
+            .map_err(|source| RecordError::Io {
+                doing: "starting a thread to record into",
+                path: directory.to_owned(),
+                source,
+            })?;
+        Ok(Self { shared, commands, thread: Some(thread), method: None })
+    }
+
+    /// How bytes reach the disk, and why not by a better way; `None` on a simulated disk.
+    pub fn method(&self) -> Option<&MethodChoice> {
+        self.method.as_ref()
+    }
+
+    /// Adds a topic that this process writes.
+    ///
+    /// # Errors
+    /// If its files cannot be made.
+    pub fn topic(&self, topic: Topic) -> Result<TopicWriter, RecordError> {
+        let (reply, answer) = sync_channel(1);
+        self.commands.send(Command::AddTopic(topic, reply)).map_err(|_| RecordError::Stopped)?;
+        let queue = answer.recv().map_err(|_| RecordError::Stopped)??;
+        Ok(TopicWriter { queue })
+    }
+
+    /// Follows every stream that `selector` takes, those of now and those to come.
+    ///
+    /// # Errors
+    /// If the recorder has stopped.
+    pub fn follow(&self, selector: Selector) -> Result<(), RecordError> {
+        self.commands.send(Command::Follow(selector)).map_err(|_| RecordError::Stopped)
+    }
+
+    /// How it goes.
+    pub fn status(&self) -> Status {
+        let topics = self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let topics = topics.iter().map(|(topic, counters)| TopicStatus {
+            name: topic.name.clone(),
+            type_name: topic.type_name.clone(),
+            messages: counters.messages.load(Ordering::Acquire),
+            bytes: counters.bytes.load(Ordering::Relaxed),
+            lost: counters.losses(),
+        });
+        Status {
+            topics: topics.collect(),
+            cache_bytes: self.shared.budget.used_bytes(),
+            failure: self.shared.failure(),
+        }
+    }
+
+    /// Takes what has been published until now, closes the container, and tells how it went.
+    ///
+    /// # Errors
+    /// [`RecordError::Failed`] if the recording had ended early; the container is closed and
+    /// readable all the same.
+    pub fn finish(mut self) -> Result<Status, RecordError> {
+        self.stop()?;
+        let status = self.status();
+        match &status.failure {
+            Some(failure) => Err(RecordError::Failed(failure.clone())),
+            None => Ok(status),
+        }
+    }
+
+    fn stop(&mut self) -> Result<(), RecordError> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        // An error here means that the thread has ended; joining tells why.
+        let _ = self.commands.send(Command::Finish);
+        thread.join().map_err(|_| RecordError::Stopped)?
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            eprintln!("livebag: closing {} failed: {error}", self.shared.directory.display());
+        }
+    }
+}
+
+fn run(mut engine: engine::Engine, commands: &Receiver<Command>) -> Result<(), RecordError> {
+    while engine.turn(commands) {}
+    engine.close()
+}
+
+/// Every topic has files of its own; the usual soft limit of 1,024 is soon reached.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // Without the right the soft limit stays, and opening a file will say so.
+    let _ = setrlimit(Resource::Nofile, raised);
+}
+
+/// The way in for messages of this process; from any thread, and cheap to clone.
+#[derive(Clone)]
+pub struct TopicWriter {
+    queue: Arc<TopicQueue>,
+}
+
+impl TopicWriter {
+    /// Records a message, log time now. Copies `data` once, into the memory it is written from.
+    ///
+    /// # Errors
+    /// If the topic's queue is full (counted as loss), or the recorder has stopped.
+    pub fn write(
+        &self,
+        publish_time_nanos: u64,
+        sequence: u64,
+        data: &[u8],
+    ) -> Result<(), WriteError> {
+        self.queue.write(&Message { log_time_nanos: 0, publish_time_nanos, sequence, data })
+    }
+
+    /// Records a message with a log time of its own, as conversions do. Log times never decrease
+    /// within a topic: an earlier one is raised.
+    ///
+    /// # Errors
+    /// As [`TopicWriter::write`].
+    pub fn write_message(&self, message: &Message<'_>) -> Result<(), WriteError> {
+        self.queue.write(message)
+    }
+}
+
+/// Names of bricks already given, so that two topics never share one by accident.
+#[derive(Default)]
+pub(crate) struct FileNames(BTreeMap<String, u32>);
+
+impl FileNames {
+    /// A file name for `topic`, without extension: `/camera/front` becomes `camera.front`.
+    pub fn give(&mut self, topic: &str) -> String {
+        let mut name: String = topic
+            .trim_start_matches('/')
+            .chars()
+            .take(200)
+            .map(|c| if c == '/' { '.' } else { c })
+            .map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' })
+            .collect();
+        if name.is_empty() || name.starts_with('.') {
+            name.insert_str(0, "topic");
+        }
+        loop {
+            let count = self.0.entry(name.clone()).or_insert(0);
+            *count += 1;
+            if *count == 1 {
+                return name;
+            }
+            name = format!("{name}-{count}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use livebag_format::{Message, Topic};
+use proptest::prelude::*;
+
+use super::*;
+use crate::query::{Bag, BagState, Query};
+use crate::storage::{Fault, SimulatedDisk};
+
+const DIRECTORY: &str = "/bag";
+
+fn topic(name: &str) -> Topic {
+    Topic {
+        name: name.into(),
+        type_name: "std_msgs/msg/String".into(),
+        message_encoding: "cdr".into(),
+        schema_encoding: "ros2msg".into(),
+        schema: b"string data".to_vec(),
+        ..Topic::default()
+    }
+}
+
+fn record_on(disk: &SimulatedDisk) -> Recorder {
+    let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
+    Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap()
+}
+
+/// Message `k` of a topic: its bytes say which it is.
+fn bytes_of(topic: usize, k: u64, size: usize) -> Vec<u8> {
+    (0..size).map(|i| (topic as u64 * 31 + k * 7 + i as u64) as u8).collect()
+}
+
+fn message(k: u64, data: &[u8]) -> Message<'_> {
+    Message { log_time_nanos: 1_000 + k, publish_time_nanos: 500 + k, sequence: k + 1, data }
+}
+
+/// (topic, sequence, data) of everything in the bag, in the order of the answer.
+fn read_all(bag: &Bag) -> Vec<(String, u64, Vec<u8>)> {
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut all = Vec::new();
+    let mut before = 0;
+    while let Some((at, message)) = cursor.next().unwrap() {
+        assert!(message.log_time_nanos >= before, "merged by log time");
+        before = message.log_time_nanos;
+        let name = bag.topics()[at].topic().name.clone();
+        all.push((name, message.sequence, message.data.to_vec()));
+    }
+    all
+}
+
+fn write_script(recorder: &Recorder, script: &[(usize, usize)]) -> Vec<(String, u64, Vec<u8>)> {
+    let names: Vec<_> = (0..3).map(|at| format!("/topic_{at}")).collect();
+    let writers: Vec<_> = names.iter().map(|name| recorder.topic(topic(name)).unwrap()).collect();
+    let mut counts = [0u64; 3];
+    let mut model = Vec::new();
+    for (k, &(at, size)) in script.iter().enumerate() {
+        let data = bytes_of(at, counts[at], size);
+        let message = Message { sequence: counts[at] + 1, ..message(k as u64, &data) };
+        writers[at].write_message(&message).unwrap();
+        counts[at] += 1;
+        model.push((names[at].clone(), counts[at], data.clone()));
+    }
+    model
+}
+
+fn scripts() -> impl Strategy<Value = Vec<(usize, usize)>> {
+    let sizes = prop_oneof![0usize..300, 60_000usize..70_000, Just(200_000usize)];
+    prop::collection::vec((0usize..3, sizes), 0..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A closed container gives back what was written, in order, whatever the order in which the
+    /// disk completed the writes; and every brick is an MCAP that the `mcap` crate reads whole.
+    #[test]
+    fn what_goes_in_comes_out(script in scripts(), seed in any::<u64>()) {
+        let disk = SimulatedDisk::new(seed);
+        let recorder = record_on(&disk);
+        let model = write_script(&recorder, &script);
+        let status = recorder.finish().unwrap();
+        prop_assert_eq!(status.totals().0, model.len() as u64);
+        prop_assert_eq!(status.totals().2.total(), 0);
+        let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+        prop_assert_eq!(bag.state(), BagState::Closed);
+        prop_assert_eq!(read_all(&bag), model.clone());
+        check_bricks(&disk, &bag, &model);
+    }
+
+    /// The process dies at some moment: what had been committed is all there, nothing else is, and
+    /// the bricks are whole.
+    #[test]
+    fn a_crash_costs_only_what_was_in_flight(script in scripts(), seed in any::<u64>()) {
+        let disk = SimulatedDisk::new(seed);
+        let recorder = record_on(&disk);
+        let model = write_script(&recorder, &script);
+        let committed = recorder.status();
+        let after = disk.crash();
+        drop(recorder);
+        let bag = Bag::open_on(&after, Path::new(DIRECTORY)).unwrap();
+        prop_assert_eq!(bag.state(), BagState::Recovered);
+        let read = read_all(&bag);
+        for status in &committed.topics {
+            let wanted: Vec<_> = model.iter().filter(|m| m.0 == status.name).collect();
+            let got: Vec<_> = read.iter().filter(|m| m.0 == status.name).collect();
+            prop_assert!(got.len() as u64 >= status.messages, "{} of {}", got.len(), status.messages);
+            prop_assert_eq!(&got[..], &wanted[..got.len()]);
+        }
+        check_bricks(&after, &bag, &read);
+        // Opening again finds it recovered, and the same.
+        let again = Bag::open_on(&after, Path::new(DIRECTORY)).unwrap();
+        prop_assert_eq!(again.state(), BagState::Recovered);
+        prop_assert_eq!(read_all(&again), read);
+    }
+
+    /// The disk is full from some write on: everything is either readable or counted as lost.
+    #[test]
+    fn a_full_disk_loses_nothing_uncounted(script in scripts(), seed in any::<u64>(), from in 5u64..80) {
+        let disk = SimulatedDisk::new(seed);
+        disk.inject(Fault::NoSpaceFrom(from));
+        let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
+        let made = Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options);
+        let Ok(recorder) = made else { return Ok(()) };
+        let writers: Vec<_> =
+            (0..3).filter_map(|at| recorder.topic(topic(&format!("/topic_{at}"))).ok()).collect();
+        let mut written = 0;
+        for (k, &(at, size)) in script.iter().enumerate() {
+            let data = bytes_of(at, k as u64, size);
+            let Some(writer) = writers.get(at) else { continue };
+            written += u64::from(writer.write_message(&message(k as u64, &data)).is_ok());
+        }
+        let shared = recorder.shared.clone();
+        let _ = recorder.finish();
+        let topics = shared.topics.lock().unwrap();
+        let accounted: u64 = topics.iter().map(|(_, counters)| {
+            counters.messages.load(Ordering::Relaxed) + counters.losses().disk
+        }).sum();
+        prop_assert_eq!(accounted, written);
+    }
+}
+
+/// Reads every brick with the `mcap` crate: by its index and front to back.
+fn check_bricks(disk: &SimulatedDisk, bag: &Bag, expected: &[(String, u64, Vec<u8>)]) {
+    let mut names: Vec<_> = bag.topics().iter().flat_map(|topic| topic.bricks()).collect();
+    names.sort();
+    names.dedup();
+    let mut count = 0;
+    for name in names {
+        let file = disk.read(&Path::new(DIRECTORY).join(name)).unwrap();
+        let summary = mcap::Summary::read(&file).unwrap().expect("a summary");
+        let mut indexed = 0;
+        for chunk in &summary.chunk_indexes {
+            let places = summary.read_message_indexes(&file, chunk).unwrap();
+            assert!(!places.is_empty());
+            for message in summary.stream_chunk(&file, chunk).unwrap() {
+                let message = message.unwrap();
+                let found = expected.iter().find(|(topic, sequence, _)| {
+                    *topic == message.channel.topic && *sequence == u64::from(message.sequence)
+                });
+                assert_eq!(found.expect("an expected message").2, message.data.as_ref());
+                indexed += 1;
+            }
+        }
+        let streamed = mcap::MessageStream::new(&file).unwrap().map(|m| m.unwrap()).count();
+        assert_eq!(streamed, indexed, "no reader sees more than the index");
+        assert_eq!(summary.stats.unwrap().message_count, indexed as u64);
+        count += indexed;
+    }
+    assert_eq!(count, expected.len());
+}
+
+#[test]
+fn an_empty_recording_is_a_container_too() {
+    let disk = SimulatedDisk::new(1);
+    record_on(&disk).finish().unwrap();
+    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(bag.time_range().unwrap(), None);
+    assert!(read_all(&bag).is_empty());
+}
+
+#[test]
+fn a_gap_in_the_sequence_is_transport_loss() {
+    let disk = SimulatedDisk::new(2);
+    let recorder = record_on(&disk);
+    let writer = recorder.topic(topic("/t")).unwrap();
+    for sequence in [1, 2, 5, 6, 10] {
+        writer.write(1, sequence, b"x").unwrap();
+    }
+    let status = recorder.finish().unwrap();
+    assert_eq!(status.topics[0].lost.transport, 2 + 3);
+    assert_eq!(status.topics[0].messages, 5);
+    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(bag.lost().transport, 5);
+}
+
+#[test]
+fn a_full_queue_drops_and_counts() {
+    let disk = SimulatedDisk::new(3);
+    let options = RecorderOptions { cache_bytes_max: 0, ..RecorderOptions::default() };
+    let recorder =
+        Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap();
+    let writer = recorder.topic(topic("/t")).unwrap();
+    let large = vec![0; 1 << 20];
+    assert!(matches!(writer.write(1, 1, &large), Err(WriteError::Full { .. })));
+    writer.write(1, 2, b"a topic's own share is always there").unwrap();
+    let status = recorder.finish().unwrap();
+    assert_eq!((status.topics[0].messages, status.topics[0].lost.queue), (1, 1));
+    assert_eq!(Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap().lost().queue, 1);
+}
+
+#[test]
+fn many_small_topics_share_a_brick() {
+    let disk = SimulatedDisk::new(4);
+    let recorder = record_on(&disk);
+    let writers: Vec<_> =
+        (0..100).map(|at| recorder.topic(topic(&format!("/t{at}"))).unwrap()).collect();
+    let mut expected = Vec::new();
+    for k in 0..20u64 {
+        for (at, writer) in writers.iter().enumerate() {
+            let data = bytes_of(at, k, 100);
+            writer.write_message(&message(k, &data)).unwrap();
+            expected.push((format!("/t{at}"), k + 1, data));
+        }
+    }
+    recorder.finish().unwrap();
+    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    let mut bricks: Vec<_> = bag.topics().iter().flat_map(|topic| topic.bricks()).collect();
+    bricks.sort();
+    bricks.dedup();
+    assert_eq!(bricks.len(), crate::limits::OWN_GATHERED_BRICKS_MAX + 1);
+    check_bricks(&disk, &bag, &expected);
+    let mut read = read_all(&bag);
+    read.sort();
+    expected.sort();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn file_names_stay_in_the_directory_and_apart() {
+    let mut names = FileNames::default();
+    assert_eq!(names.give("/camera/front"), "camera.front");
+    assert_eq!(names.give("/camera.front"), "camera.front-2");
+    assert_eq!(names.give("/../etc"), "topic...etc");
+    assert_eq!(names.give(""), "topic");
+    assert!(names.give(&"x".repeat(1000)).len() <= 210);
+}

@@ -1,0 +1,8 @@
+//! Where messages come from when they do not come through a [`TopicWriter`](crate::TopicWriter).
+
+mod selector;
+mod stream;
+
+pub use selector::{Selector, SelectorError};
+pub(crate) use stream::StreamSource;
+pub use stream::stream_topic;

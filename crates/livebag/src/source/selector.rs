@@ -1,0 +1,70 @@
+//! Which streams are recorded.
+
+use livebag_format::Topic;
+use regex::Regex;
+
+/// Chooses streams by name, by pattern, or all.
+///
+/// ```
+/// let selector = livebag::Selector::regex("^/camera")?.excluding("depth")?;
+/// # Ok::<(), livebag::SelectorError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Selector {
+    all: bool,
+    names: Vec<String>,
+    include: Option<Regex>,
+    exclude: Option<Regex>,
+}
+
+/// A pattern that is no regular expression.
+#[derive(Debug, thiserror::Error)]
+#[error("`{pattern}` is not a regular expression: {reason}")]
+pub struct SelectorError {
+    pattern: String,
+    reason: String,
+}
+
+fn compile(pattern: &str) -> Result<Regex, SelectorError> {
+    Regex::new(pattern)
+        .map_err(|error| SelectorError { pattern: pattern.to_owned(), reason: error.to_string() })
+}
+
+impl Selector {
+    /// Every stream.
+    pub fn all() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
+    /// Streams with one of these names, or carrying one of these topics.
+    pub fn names(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { names: names.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Streams whose name or topic matches `pattern` somewhere.
+    ///
+    /// # Errors
+    /// If `pattern` is not a regular expression.
+    pub fn regex(pattern: &str) -> Result<Self, SelectorError> {
+        Ok(Self { include: Some(compile(pattern)?), ..Self::default() })
+    }
+
+    /// The same without streams whose name or topic matches `pattern`.
+    ///
+    /// # Errors
+    /// If `pattern` is not a regular expression.
+    pub fn excluding(mut self, pattern: &str) -> Result<Self, SelectorError> {
+        self.exclude = Some(compile(pattern)?);
+        Ok(self)
+    }
+
+    /// Whether the stream `name`, which carries `topic`, is chosen.
+    pub fn takes(&self, name: &str, topic: &Topic) -> bool {
+        let both = [name, topic.name.as_str()];
+        let matches = |pattern: &Option<Regex>| {
+            pattern.as_ref().is_some_and(|p| both.iter().any(|text| p.is_match(text)))
+        };
+        let named = self.names.iter().any(|wanted| both.contains(&wanted.as_str()));
+        (self.all || named || matches(&self.include)) && !matches(&self.exclude)
+    }
+}

@@ -1,0 +1,206 @@
+//! A shared-memory stream as a source of standard ROS 2 messages.
+
+use livebag_format::{Topic, cdr, definitions};
+use livebag_shm::{FrameHeader, FrameLayout, FrameRef, Kind, Reader, StreamInfo};
+
+use crate::clock::Clock;
+
+/// Type that frames of kind `bytes` are recorded as when their stream names none.
+const BYTES_TYPE: &str = "std_msgs/msg/UInt8MultiArray";
+/// Assumed until two frames have been seen: 200 Hz.
+const PERIOD_NANOS_FIRST: u64 = 5_000_000;
+
+/// A stream being followed.
+pub(crate) struct StreamSource {
+    reader: Reader,
+    clock: Clock,
+    wraps_bytes: bool,
+    slots: u64,
+    period_nanos: u64,
+    last_publish_nanos: u64,
+    latest_sequence: u64,
+    latest_seen_nanos: u64,
+}
+
+impl StreamSource {
+    /// Follows `reader` from now on, or from the oldest frame still there.
+    pub(crate) fn new(mut reader: Reader, from_now_on: bool, clock: Clock) -> Self {
+        if from_now_on {
+            reader.seek_latest();
+        } else {
+            reader.seek_oldest();
+        }
+        let info = reader.info();
+        let wraps_bytes = info.kind == Kind::Bytes && info.type_name.is_empty();
+        let slots = u64::from(info.slots);
+        Self {
+            reader,
+            clock,
+            wraps_bytes,
+            slots,
+            period_nanos: PERIOD_NANOS_FIRST,
+            last_publish_nanos: 0,
+            latest_sequence: 0,
+            latest_seen_nanos: 0,
+        }
+    }
+
+    /// The topic that the stream is recorded as.
+    pub(crate) fn topic(&self) -> Topic {
+        stream_topic(self.reader.info())
+    }
+
+    /// The next frame in order, and how many before it were overwritten unseen.
+    pub(crate) fn next(&mut self) -> (u64, Option<FrameRef>) {
+        let next = self.reader.next();
+        if let Some(frame) = &next.frame {
+            let publish_nanos = frame.header().publish_time_nanos;
+            let elapsed = publish_nanos.saturating_sub(self.last_publish_nanos);
+            if self.last_publish_nanos != 0 && next.lapped == 0 && elapsed > 0 {
+                // A quarter of the new value: follows a change within a few frames.
+                self.period_nanos = (3 * self.period_nanos + elapsed) / 4;
+            }
+            self.last_publish_nanos = publish_nanos;
+            self.latest_sequence = frame.sequence();
+            self.latest_seen_nanos = self.clock.monotonic_nanos();
+        }
+        (next.lapped, next.frame)
+    }
+
+    /// Time from a frame's publishing to the refilling of its slot, by the rate seen so far.
+    pub(crate) fn lap_nanos(&self) -> u64 {
+        (self.slots - 1) * self.period_nanos
+    }
+
+    /// Whether the slot of `frame` is about to be refilled, or is being refilled already.
+    ///
+    /// The writer may begin with frame k + N as soon as it has published k + N - 1. So once
+    /// k + N - 2 is out, the slot is safe for one more period at most; half of it is left to the
+    /// device.
+    pub(crate) fn endangers(&self, frame: &FrameRef) -> bool {
+        let ahead = self.reader.latest_sequence().saturating_sub(frame.sequence());
+        if ahead + 1 >= self.slots {
+            return true;
+        }
+        if ahead + 2 < self.slots {
+            return false;
+        }
+        let waited = self.clock.monotonic_nanos().saturating_sub(self.latest_seen_nanos);
+        self.latest_sequence >= frame.sequence() + ahead && waited >= self.period_nanos / 2
+    }
+
+    /// What precedes and follows the payload in the encoded message.
+    pub(crate) fn wrapping(&self, frame: &FrameRef) -> (Vec<u8>, Vec<u8>) {
+        wrapping(frame.header(), self.wraps_bytes)
+    }
+
+    /// Encodes a whole frame into `out`; `false` if it was overwritten meanwhile.
+    pub(crate) fn encode(&self, frame: &FrameRef, out: &mut Vec<u8>) -> bool {
+        let (prefix, suffix) = self.wrapping(frame);
+        out.clear();
+        out.resize(prefix.len() + frame.payload_bytes() + suffix.len(), 0);
+        fill(frame, &prefix, &suffix, out)
+    }
+
+    /// Encodes a whole frame into `room`, which has just the right length.
+    pub(crate) fn encode_into(&self, frame: &FrameRef, room: &mut [u8]) -> bool {
+        let (prefix, suffix) = self.wrapping(frame);
+        fill(frame, &prefix, &suffix, room)
+    }
+}
+
+fn fill(frame: &FrameRef, prefix: &[u8], suffix: &[u8], room: &mut [u8]) -> bool {
+    let (head, rest) = room.split_at_mut(prefix.len());
+    let (payload, tail) = rest.split_at_mut(frame.payload_bytes());
+    head.copy_from_slice(prefix);
+    tail.copy_from_slice(suffix);
+    frame.copy_to(payload)
+}
+
+/// The topic that a stream is recorded as: native images and point clouds become their standard
+/// ROS 2 messages, messages stay what they are, other bytes become byte arrays.
+pub fn stream_topic(info: &StreamInfo) -> Topic {
+    let native = match info.kind {
+        Kind::Image => Some("sensor_msgs/msg/Image"),
+        Kind::Points => Some("sensor_msgs/msg/PointCloud2"),
+        Kind::Bytes if info.type_name.is_empty() => Some(BYTES_TYPE),
+        Kind::Bytes => None,
+    };
+    let type_name = native.unwrap_or(&info.type_name).to_owned();
+    let standard = native.is_some() || info.message_encoding == "cdr";
+    let mut topic = Topic {
+        name: info.topic.clone(),
+        message_encoding: if native.is_some() {
+            "cdr".into()
+        } else {
+            info.message_encoding.clone()
+        },
+        schema_encoding: info.schema_encoding.clone(),
+        schema: info.schema.clone(),
+        ..Topic::default()
+    };
+    if standard
+        && (native.is_some() || topic.schema.is_empty())
+        && let Some(schema) = definitions::schema(&type_name)
+    {
+        topic.schema_encoding = "ros2msg".into();
+        topic.schema = schema.into_bytes();
+    }
+    if standard && let Some(hash) = definitions::type_hash(&type_name) {
+        topic.metadata.insert("topic_type_hash".into(), hash.into());
+    }
+    topic.type_name = type_name;
+    topic
+}
+
+fn wrapping(header: &FrameHeader, wraps_bytes: bool) -> (Vec<u8>, Vec<u8>) {
+    let mut prefix = Vec::new();
+    let mut suffix = Vec::new();
+    let data_bytes = header.payload_bytes as u32;
+    match &header.layout {
+        FrameLayout::Image(image) => {
+            let image = cdr::ImageHeader {
+                stamp_nanos: header.publish_time_nanos,
+                frame_id: &header.frame_id,
+                height: image.height,
+                width: image.width,
+                encoding: &image.encoding,
+                is_bigendian: image.is_bigendian,
+                step: image.step,
+            };
+            cdr::image_prefix(&image, data_bytes, &mut prefix);
+        }
+        FrameLayout::Points(points) => {
+            let fields: Vec<_> = points
+                .fields
+                .iter()
+                .map(|field| cdr::PointField {
+                    name: &field.name,
+                    offset: field.offset,
+                    datatype: field.datatype,
+                    count: field.count,
+                })
+                .collect();
+            let cloud = cdr::PointsHeader {
+                stamp_nanos: header.publish_time_nanos,
+                frame_id: &header.frame_id,
+                height: points.height,
+                width: points.width,
+                fields: &fields,
+                is_bigendian: points.is_bigendian,
+                point_step: points.point_step,
+                row_step: points.row_step,
+            };
+            cdr::points_prefix(&cloud, data_bytes, &mut prefix);
+            suffix.extend_from_slice(&cdr::points_suffix(points.is_dense));
+        }
+        FrameLayout::Bytes if wraps_bytes => {
+            // Encapsulation (little-endian CDR), an empty layout: no dimensions, data_offset 0.
+            prefix.extend_from_slice(&[0, 1, 0, 0]);
+            prefix.extend_from_slice(&[0; 8]);
+            prefix.extend_from_slice(&data_bytes.to_le_bytes());
+        }
+        FrameLayout::Bytes => {}
+    }
+    (prefix, suffix)
+}

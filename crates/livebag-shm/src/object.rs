@@ -1,0 +1,160 @@
+//! The objects in `/dev/shm`: opening, locking, reserving, removing.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+/// Who holds the lock of a main object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockHolder {
+    Nobody,
+    /// A live writer.
+    Writer,
+    /// Somebody who only has the right to read, and no reason to lock.
+    Reader,
+}
+
+/// Opens an object that exists.
+pub(crate) fn open(path: &str, write: bool) -> rustix::io::Result<OwnedFd> {
+    let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
+    // NONBLOCK: somebody may have put a FIFO there.
+    let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// Makes an object for its owner alone; EEXIST when there is one.
+pub(crate) fn make(path: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+}
+
+/// Whether `path` still names the object behind `fd`.
+pub(crate) fn is_named(fd: impl AsFd, path: &str) -> bool {
+    let (Ok(open), Ok(named)) = (rustix::fs::fstat(fd), rustix::fs::lstat(path)) else {
+        return false;
+    };
+    (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino)
+}
+
+/// Whether this is a regular file.
+pub(crate) fn is_regular(stat: &Stat) -> bool {
+    rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
+}
+
+/// Size of an object.
+pub(crate) fn bytes_of(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// Sets the size, and reserves the memory, so that a full `/dev/shm` is an error here instead of a
+/// SIGBUS at the first touch.
+pub(crate) fn reserve(fd: impl AsFd, bytes: u64) -> rustix::io::Result<()> {
+    rustix::fs::ftruncate(fd.as_fd(), bytes)?;
+    loop {
+        match rustix::fs::fallocate(fd.as_fd(), rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+fn whole_object(kind: libc::c_int) -> libc::flock {
+    // SAFETY: `flock` is a C struct of integers, for which all zeroes is a value: start 0, length 0,
+    // which means the whole object, and process 0, as open-file-description locks demand.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock
+}
+
+/// Takes the writer's lock; false when somebody holds one. It goes with the last descriptor of this
+/// opening, so with the process at the latest.
+pub(crate) fn lock_as_writer(fd: impl AsFd) -> io::Result<bool> {
+    let lock = whole_object(libc::F_WRLCK);
+    // SAFETY: F_OFD_SETLK reads one `flock`.
+    let result = unsafe {
+        libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(&lock))
+    };
+    if result == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Who, other than the owner of `fd`, holds a lock. Takes none itself.
+pub(crate) fn lock_holder(fd: impl AsFd, as_writer: bool) -> io::Result<LockHolder> {
+    let wish = if as_writer { libc::F_WRLCK } else { libc::F_RDLCK };
+    let mut lock = whole_object(wish);
+    // SAFETY: F_OFD_GETLK reads and writes one `flock`.
+    let result = unsafe {
+        libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_GETLK, std::ptr::from_mut(&mut lock))
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(match libc::c_int::from(lock.l_type) {
+        libc::F_UNLCK => LockHolder::Nobody,
+        libc::F_WRLCK => LockHolder::Writer,
+        _ => LockHolder::Reader,
+    })
+}
+
+/// Removes a name; one that is not there is as good.
+pub(crate) fn unlink(path: &str) -> rustix::io::Result<()> {
+    match rustix::fs::unlink(path) {
+        Err(Errno::NOENT) => Ok(()),
+        other => other,
+    }
+}
+
+/// A number that no other region has; not 0.
+pub(crate) fn random_instance() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: getrandom writes at most eight bytes to `bytes`. Should it fail, clock and process
+    // tell regions apart: no secret is made of this.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    let fallback = crate::clock::monotonic_nanos() ^ u64::from(std::process::id()) << 40;
+    let random = if got == 8 { u64::from_le_bytes(bytes) } else { fallback };
+    random.max(1)
+}
+
+/// The number of a group, given by name or number.
+pub(crate) fn group_number(group: &str) -> Option<u32> {
+    if let Ok(number) = group.parse::<u32>() {
+        return Some(number);
+    }
+    let name = std::ffi::CString::new(group).ok()?;
+    let mut buffer = vec![0; 64 << 10];
+    // SAFETY: `group` is a C struct of integers and pointers, for which all zeroes is a value.
+    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are to live objects of this function, and the length is the buffer's.
+    let result = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            &raw mut entry,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &raw mut found,
+        )
+    };
+    (result == 0 && !found.is_null()).then_some(entry.gr_gid)
+}
+
+/// When this process started, in clock ticks since boot (field 22 of `/proc/self/stat`); 0 if
+/// unknown.
+pub(crate) fn process_start_ticks() -> u64 {
+    let Ok(fd) = open("/proc/self/stat", false) else { return 0 };
+    let mut bytes = [0; 1024];
+    let Ok(count) = rustix::io::read(&fd, &mut bytes) else { return 0 };
+    let text = String::from_utf8_lossy(&bytes[..count]);
+    // Field 2 is the program's name in parentheses, and may contain anything.
+    let Some((_, rest)) = text.rsplit_once(')') else { return 0 };
+    rest.split_ascii_whitespace().nth(22 - 3).and_then(|field| field.parse().ok()).unwrap_or(0)
+}

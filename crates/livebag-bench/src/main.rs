@@ -1,3 +1,171 @@
 //! livebag beside its peers: streams, recording, query.
+//!
+//! Every figure that livebag claims comes from here, measured in turn with its peers in one run.
+//! `livebag-bench <bench> --json` prints one object, without `--json` a table; the raw results of
+//! every run are kept in `bench-runs/`.
 
-fn main() {}
+mod child;
+mod clock;
+mod error;
+mod files;
+mod frame;
+mod kernel_cpu;
+mod machine;
+mod record;
+mod region;
+mod report;
+mod stats;
+mod stream;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use error::{BenchError, Result};
+use machine::Machine;
+use report::Report;
+use stream::matrix::StreamArgs;
+
+/// Measures livebag and its peers in turn.
+#[derive(Parser)]
+#[command(version, about, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  livebag-bench stream --payload 921600 --readers 1 --frames 500
+  livebag-bench stream --torn
+  livebag-bench record --workload fullhd8 --mode paced --json
+  livebag-bench all --out bench-runs";
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Latency from just before publishing to the frame in the reader's hands
+    Stream {
+        #[command(flatten)]
+        args: StreamArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Recording: how much arrives on the disk, how fast, at what cost
+    Record {
+        #[command(flatten)]
+        args: record::matrix::RecordArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Every benchmark with its defaults
+    All {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    #[command(name = stream::run::WRITER_ROLE, hide = true)]
+    StreamWriter { orders: String },
+    #[command(name = stream::run::READER_ROLE, hide = true)]
+    StreamReader { orders: String },
+    #[command(name = stream::torn::READER_ROLE, hide = true)]
+    StreamSlowReader { orders: String },
+    #[command(name = stream::torn::HOG_ROLE, hide = true)]
+    StreamHog { orders: String },
+    #[command(name = record::producer::ROLE, hide = true)]
+    RecordProducer { orders: String },
+    #[command(name = record::recorder::ROLE, hide = true)]
+    RecordRecorder { orders: String },
+}
+
+#[derive(Args, Clone)]
+struct OutputArgs {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Where the raw results go
+    #[arg(long, value_name = "DIR", default_value = "bench-runs")]
+    out: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("livebag-bench: {e}");
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<()> {
+    match verb {
+        Verb::Stream { args, output } => stream(&args, &output),
+        Verb::Record { args, output } => record(&args, &output),
+        Verb::All { output } => all(&output),
+        Verb::StreamWriter { orders } => stream::run::write(&orders),
+        Verb::StreamReader { orders } => stream::run::read(&orders),
+        Verb::StreamSlowReader { orders } => stream::torn::read(&orders),
+        Verb::StreamHog { orders } => stream::torn::hog(&orders),
+        Verb::RecordProducer { orders } => record::producer::produce(&orders),
+        Verb::RecordRecorder { orders } => record::recorder::record(&orders),
+    }
+}
+
+fn stream(args: &StreamArgs, output: &OutputArgs) -> Result<()> {
+    let machine = Machine::describe(Path::new("/dev/shm"));
+    let outcome = if args.torn {
+        let rows = stream::torn::demonstrate(args.frames)?;
+        stream::matrix::Outcome { runs: rows.clone(), rows, failures: Vec::new() }
+    } else {
+        stream::matrix::measure(args)?
+    };
+    let stream::matrix::Outcome { rows, runs, failures } = outcome;
+    publish(
+        Report { bench: "stream", machine, rows, runs, failures },
+        output,
+        stream::matrix::COLUMNS,
+    )
+}
+
+fn record(args: &record::matrix::RecordArgs, output: &OutputArgs) -> Result<()> {
+    let directory = args.directory();
+    let outcome = record::matrix::measure(args)?;
+    let machine = Machine::describe(&directory);
+    let record::matrix::Outcome { rows, runs, failures } = outcome;
+    publish(
+        Report { bench: "record", machine, rows, runs, failures },
+        output,
+        record::matrix::COLUMNS,
+    )
+}
+
+/// Prints and keeps the report; a run that failed fails the command, after all is printed.
+fn publish(report: Report, output: &OutputArgs, columns: &[&str]) -> Result<()> {
+    report.publish(output.json, columns, &output.out)?;
+    if report.failures.is_empty() {
+        return Ok(());
+    }
+    let count = report.failures.len();
+    Err(BenchError::Child {
+        role: "measuring".to_owned(),
+        problem: format!("failed in {count} runs, which are named above"),
+    })
+}
+
+fn all(output: &OutputArgs) -> Result<()> {
+    #[derive(Parser)]
+    struct Defaults<A: Args> {
+        #[command(flatten)]
+        args: A,
+    }
+    fn defaults<A: Args>(words: &[&str]) -> A {
+        Defaults::parse_from([&["all"], words].concat()).args
+    }
+    let steps = [
+        stream(&defaults(&[]), output),
+        stream(&defaults(&["--growth"]), output),
+        stream(&defaults(&["--torn"]), output),
+        record(&defaults(&[]), output),
+    ];
+    steps.into_iter().collect()
+}

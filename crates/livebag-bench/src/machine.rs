@@ -1,0 +1,165 @@
+//! What the figures were measured on, as far as the machine tells.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::files;
+
+/// The machine and the versions of everything measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Machine {
+    /// The processor's model name.
+    pub cpu: String,
+    /// Processors that this process may run on.
+    pub cores: usize,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Physical memory.
+    pub memory_bytes: u64,
+    /// Filesystem and device of the directory that recordings go to.
+    pub filesystem: String,
+    /// Scheduler, direct-I/O and huge-page facts that change figures.
+    pub settings: serde_json::Map<String, serde_json::Value>,
+    /// Versions of the compiler, livebag and the peers.
+    pub versions: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Machine {
+    /// Looks at the machine; `directory` is where recordings go.
+    pub fn describe(directory: &Path) -> Self {
+        Self {
+            cpu: cpu_model(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            memory_bytes: memory_bytes(),
+            filesystem: mount_of(directory)
+                .map_or_else(|| "unknown".to_owned(), |m| format!("{} on {}", m.kind, m.device)),
+            settings: settings(),
+            versions: versions(),
+        }
+    }
+}
+
+fn cpu_model() -> String {
+    let info = files::text("/proc/cpuinfo").unwrap_or_default();
+    // aarch64 kernels have no model name: the implementer and part are all they tell.
+    let field = |name: &str| {
+        let line = info.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    field("model name")
+        .or_else(|| Some(format!("{} part {}", field("CPU implementer")?, field("CPU part")?)))
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+fn memory_bytes() -> u64 {
+    let kib = files::text("/proc/meminfo").and_then(|text| {
+        text.lines().find_map(|line| {
+            line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok()
+        })
+    });
+    kib.unwrap_or(0u64) * 1024
+}
+
+/// One line of the mount table.
+#[derive(Debug, PartialEq)]
+pub struct Mount {
+    /// The filesystem's type, e.g. `ext4`.
+    pub kind: String,
+    /// The device, e.g. `/dev/vda`.
+    pub device: String,
+}
+
+/// The mount that `path` (or the nearest of its parents that exists) is on.
+pub fn mount_of(path: &Path) -> Option<Mount> {
+    let existing = path.ancestors().find_map(|p| {
+        let p = if p.as_os_str().is_empty() { Path::new(".") } else { p };
+        std::fs::canonicalize(p).ok()
+    })?;
+    longest_mount(&files::text("/proc/self/mounts")?, &existing)
+}
+
+fn longest_mount(table: &str, path: &Path) -> Option<Mount> {
+    let entries = table.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace();
+        Some((fields.next()?, Path::new(fields.next()?), fields.next()?))
+    });
+    entries
+        .filter(|(_, point, _)| path.starts_with(point))
+        // Of two mounts on one point, the later one covers the earlier.
+        .max_by_key(|(_, point, _)| point.as_os_str().len())
+        .map(|(device, _, kind)| Mount { kind: kind.to_owned(), device: device.to_owned() })
+}
+
+fn settings() -> serde_json::Map<String, serde_json::Value> {
+    let files = [
+        ("clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        ("cpu_governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        ("transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
+        ("shmem_huge_pages", "/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
+        ("io_uring_disabled", "/proc/sys/kernel/io_uring_disabled"),
+        ("dirty_ratio", "/proc/sys/vm/dirty_ratio"),
+        ("dirty_background_ratio", "/proc/sys/vm/dirty_background_ratio"),
+    ];
+    files
+        .into_iter()
+        .filter_map(|(name, path)| Some((name.to_owned(), files::text(path)?.trim().into())))
+        .collect()
+}
+
+fn versions() -> serde_json::Map<String, serde_json::Value> {
+    let mut versions = serde_json::Map::new();
+    versions.insert("livebag".into(), env!("CARGO_PKG_VERSION").into());
+    for (program, arguments) in
+        [("git", &["rev-parse", "--short=12", "HEAD"][..]), ("rustc", &["--version"][..])]
+    {
+        let output = Command::new(program).args(arguments).output().ok();
+        if let Some(output) = output.filter(|o| o.status.success()) {
+            let name = if program == "git" { "commit" } else { program };
+            let text = String::from_utf8_lossy(&output.stdout);
+            versions.insert(name.into(), text.trim().into());
+        }
+    }
+    let lock = include_str!("../../../Cargo.lock");
+    for peer in ["iceoryx2", "zenoh", "mcap", "io-uring"] {
+        if let Some(version) = locked_version(lock, peer) {
+            versions.insert(peer.into(), version.into());
+        }
+    }
+    versions
+}
+
+/// The version of `package` in a `Cargo.lock`: the line after its name.
+fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
+    let (_, after) = lock.split_once(&format!("\nname = \"{package}\"\nversion = \""))?;
+    Some(after.split_once('"')?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_mount_point_wins() {
+        let table = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n";
+        let of = |path| longest_mount(table, Path::new(path)).unwrap();
+        assert_eq!(of("/dev/shm/x").kind, "tmpfs");
+        assert_eq!(of("/dev/shmother").kind, "ext4");
+        assert_eq!(of("/home/x").device, "/dev/vda");
+    }
+
+    #[test]
+    fn locked_versions_are_found() {
+        let lock = "[[package]]\nname = \"mcap\"\nversion = \"0.26.0\"\n";
+        assert_eq!(locked_version(&format!("\n{lock}"), "mcap"), Some("0.26.0"));
+        assert_eq!(locked_version(lock, "zenoh"), None);
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let machine = Machine::describe(Path::new("/"));
+        assert!(machine.cores > 0 && machine.memory_bytes > 0 && !machine.cpu.is_empty());
+    }
+}

@@ -1,0 +1,258 @@
+//! The `mcap` crate's writer, fed as rosbag2 feeds its own: subscriptions copy each message into
+//! the cache, one thread writes the cache out.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Builder, Scope};
+use std::time::Duration;
+
+use livebag_shm::{FrameRef, Reader, Wait};
+use mcap::records::MessageHeader;
+use mcap::{WriteOptions, Writer};
+
+use super::control::Control;
+use super::double_buffer::{DoubleBuffer, Message};
+use super::recorder::{Meter, Recorded};
+use super::workload::Topic;
+use super::{Mode, RunOptions, System, feed};
+use crate::child;
+use crate::clock;
+use crate::error::{BenchError, Result};
+use crate::files;
+use crate::stats::Durations;
+
+/// Gathers the small records around messages into one write; larger data pass it by. Without it
+/// each record costs several writes.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// How often a receiving thread looks whether the run is over.
+const LOOK_NANOS: u64 = 50_000_000;
+
+fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError {
+    move |e| BenchError::system("mcap", doing)(&e)
+}
+
+/// rosbag2's presets in the crate's words. CRCs are off in both: rosbag2 leaves them off.
+fn write_options(system: System) -> WriteOptions {
+    WriteOptions::new()
+        .profile("ros2")
+        .compression(None)
+        .use_chunks(system == System::McapChunked)
+        .calculate_chunk_crcs(false)
+        .calculate_data_section_crc(false)
+        .calculate_summary_section_crc(false)
+        .calculate_attachment_crcs(false)
+}
+
+/// The recording on disk.
+struct Sink {
+    writer: Writer<BufWriter<File>>,
+    channels: Vec<u16>,
+    submit: Durations,
+    messages: u64,
+    bytes: u64,
+}
+
+impl Sink {
+    fn create(options: &RunOptions, topics: &[Topic]) -> Result<Self> {
+        let file = files::create(&options.directory.join("recording.mcap"))?;
+        let mut writer = write_options(options.system)
+            .create(BufWriter::with_capacity(BUFFER_BYTES, file))
+            .map_err(failed("creating a file"))?;
+        let schema = writer
+            .add_schema("std_msgs/msg/UInt8MultiArray", "ros2msg", b"uint8[] data\n")
+            .map_err(failed("adding a schema"))?;
+        let mut channels = Vec::new();
+        for topic in topics {
+            let name = format!("/{}", topic.name);
+            let channel = writer
+                .add_channel(schema, &name, "cdr", &BTreeMap::new())
+                .map_err(failed("adding a channel"))?;
+            channels.push(channel);
+        }
+        Ok(Self { writer, channels, submit: Durations::new(), messages: 0, bytes: 0 })
+    }
+
+    fn write(&mut self, message: &Message) -> Result<()> {
+        let start = clock::monotonic_nanos();
+        let header = MessageHeader {
+            channel_id: self.channels[message.topic],
+            sequence: message.sequence as u32,
+            log_time: start,
+            publish_time: message.publish_time_nanos,
+        };
+        self.writer
+            .write_to_known_channel(&header, &message.data)
+            .map_err(failed("writing a message"))?;
+        self.submit.record(clock::monotonic_nanos() - start);
+        self.messages += 1;
+        self.bytes += message.data.len() as u64;
+        Ok(())
+    }
+
+    /// Writes out the cache until it is closed, then closes the recording.
+    fn drain(mut self, cache: &DoubleBuffer) -> Result<Written> {
+        let mut batch = Vec::new();
+        while cache.swap(&mut batch) {
+            for message in &batch {
+                self.write(message)?;
+            }
+        }
+        self.writer.finish().map_err(failed("closing the file"))?;
+        let file = self.writer.into_inner().into_inner();
+        let file = file.map_err(|e| BenchError::io("flushing the recording", e.into_error()))?;
+        file.sync_data().map_err(|e| BenchError::io("syncing the recording", e))?;
+        let file_bytes = file.metadata().map_or(0, |m| m.len());
+        Ok(Written { messages: self.messages, bytes: self.bytes, file_bytes, submit: self.submit })
+    }
+}
+
+/// What the writing thread has done.
+struct Written {
+    messages: u64,
+    bytes: u64,
+    file_bytes: u64,
+    submit: Durations,
+}
+
+impl Written {
+    fn recorded(self, meter: &Meter, lapped: u64, dropped: u64) -> Recorded {
+        Recorded {
+            messages: self.messages,
+            bytes: self.bytes,
+            file_bytes: self.file_bytes,
+            lapped,
+            dropped,
+            ..meter.end(&self.submit)
+        }
+    }
+}
+
+/// What the receiving threads share.
+struct Reception<'a> {
+    cache: &'a DoubleBuffer,
+    control: &'a Control,
+    waits: bool,
+    over: AtomicBool,
+    first_nanos: AtomicU64,
+    lapped: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Reception<'_> {
+    /// One subscription: copies every frame of a stream into the cache.
+    fn receive(&self, topic: usize, mut reader: Reader) {
+        let mut seen = reader.latest_sequence();
+        loop {
+            // Read before looking for frames, so that what came before the end is taken.
+            let over = self.over.load(Ordering::Acquire);
+            loop {
+                let next = reader.next();
+                self.lapped.fetch_add(next.lapped, Ordering::Relaxed);
+                let Some(frame) = next.frame else { break };
+                let now = clock::monotonic_nanos();
+                self.first_nanos.fetch_min(now, Ordering::Relaxed);
+                seen = frame.sequence();
+                self.take(topic, &frame);
+                self.control.set_done(topic, seen);
+            }
+            if over {
+                return;
+            }
+            reader.wait(Wait::Futex, seen, Duration::from_nanos(LOOK_NANOS));
+        }
+    }
+
+    fn take(&self, topic: usize, frame: &FrameRef) {
+        let mut data = self.cache.buffer(topic, frame.payload_bytes());
+        if !frame.copy_to(&mut data) {
+            self.lapped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let publish_time_nanos = frame.header().publish_time_nanos;
+        let message = Message { topic, sequence: frame.sequence(), publish_time_nanos, data };
+        if !self.cache.push(message, self.waits) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn start_thread<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> Result<std::thread::ScopedJoinHandle<'scope, T>> {
+    let named = Builder::new().name(name);
+    named.spawn_scoped(scope, body).map_err(|e| BenchError::io("starting a thread", e))
+}
+
+/// Records the streams of the producer process.
+pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
+    let topics = options.workload.topics();
+    let control = Control::open(&options.name)?;
+    let mut readers = Vec::new();
+    for topic in &topics {
+        let reader = Reader::open(&topic.stream_name(&options.name));
+        readers.push(reader.map_err(failed("opening a stream"))?);
+    }
+    let sink = Sink::create(options, &topics)?;
+    let cache = DoubleBuffer::new(topics.len(), options.cache_bytes_max);
+    child::ready_and_wait()?;
+
+    let mut meter = Meter::start();
+    let reception = Reception {
+        cache: &cache,
+        control: &control,
+        waits: options.mode == Mode::Unpaced,
+        over: AtomicBool::new(false),
+        first_nanos: AtomicU64::new(u64::MAX),
+        lapped: AtomicU64::new(0),
+        dropped: AtomicU64::new(0),
+    };
+    let written = std::thread::scope(|scope| {
+        let writing = start_thread(scope, "write".to_owned(), || sink.drain(&cache))?;
+        let mut receiving = Vec::new();
+        for (topic, reader) in readers.into_iter().enumerate() {
+            let reception = &reception;
+            let body = move || reception.receive(topic, reader);
+            receiving.push(start_thread(scope, format!("receive-{topic}"), body)?);
+        }
+        let told = child::wait_for_go();
+        reception.over.store(true, Ordering::Release);
+        for thread in receiving {
+            drop(thread.join());
+        }
+        cache.close();
+        told?;
+        writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    meter.first_message_at(reception.first_nanos.into_inner());
+    Ok(written.recorded(&meter, reception.lapped.into_inner(), reception.dropped.into_inner()))
+}
+
+/// Records the messages of a thread of this process.
+pub fn from_memory(options: &RunOptions) -> Result<Recorded> {
+    let topics = options.workload.topics();
+    let sink = Sink::create(options, &topics)?;
+    let cache = DoubleBuffer::new(topics.len(), options.cache_bytes_max);
+    let waits = options.mode == Mode::Unpaced;
+    child::ready_and_wait()?;
+
+    let meter = Meter::start();
+    let mut dropped = 0;
+    let written = std::thread::scope(|scope| {
+        let writing = start_thread(scope, "write".to_owned(), || sink.drain(&cache))?;
+        let fed = feed::feed(options, &topics, |topic, sequence, data| {
+            let publish_time_nanos = clock::realtime_nanos();
+            let message = Message { topic, sequence, publish_time_nanos, data: data.to_vec() };
+            dropped += u64::from(!cache.push(message, waits));
+            Ok(())
+        });
+        cache.close();
+        fed?;
+        writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    Ok(written.recorded(&meter, 0, dropped))
+}

@@ -50,7 +50,7 @@ impl IndexReader {
 
     /// Entries committed by now.
     pub fn count(&self) -> Result<u64, BagError> {
-        let bytes = self.file.len();
+        let bytes = self.file.length();
         let bytes = bytes.map_err(|source| BagError::Io { path: self.path.clone(), source })?;
         Ok(entry_count(bytes).min(self.limit))
     }

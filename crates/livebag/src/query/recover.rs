@@ -171,7 +171,7 @@ struct Brick {
 impl Brick {
     fn open(disk: &dyn Disk, path: &Path) -> Result<Self, BrickError> {
         let file = disk.open_for_repair(path)?;
-        let bytes = file.len()?;
+        let bytes = file.length()?;
         Ok(Self { file, bytes })
     }
 
@@ -254,7 +254,7 @@ impl Brick {
                 opcode::MESSAGE_INDEX => {}
                 opcode::CHUNK => {
                     if self.adopt(position, next, indexes)? {
-                        self.bytes = self.bytes.max(self.file.len()?);
+                        self.bytes = self.bytes.max(self.file.length()?);
                     } else {
                         self.file.write_at(&padding_header(next - position), position)?;
                     }

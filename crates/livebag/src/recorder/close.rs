@@ -30,7 +30,7 @@ struct EntryReader {
 
 impl EntryReader {
     fn new(file: Arc<dyn DiskFile>) -> io::Result<Self> {
-        let count = entry_count(file.len()?);
+        let count = entry_count(file.length()?);
         Ok(Self { file, next: 0, count, buffer: Vec::new(), at: 0 })
     }
 
@@ -166,7 +166,7 @@ impl Engine {
             let path = self.shared.directory.join(format!("{}.idx", topic.file_name));
             let file = topic.index_file();
             // Frees what was reserved behind the end.
-            let result = file.len().and_then(|bytes| file.set_len(bytes));
+            let result = file.length().and_then(|bytes| file.set_len(bytes));
             note(path, result);
         }
         let result = self.sync_files();

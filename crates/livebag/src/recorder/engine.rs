@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -255,11 +256,15 @@ impl Engine {
         for topic in 0..self.topics.len() {
             let Some(mut stream) = self.topics[topic].stream.take() else { continue };
             loop {
-                let (lapped, frame) = stream.next();
-                if lapped > 0 {
-                    self.topics[topic].lose(Cause::Lapped, lapped);
+                let next = stream.next();
+                if next.lapped > 0 {
+                    self.topics[topic].lose(Cause::Lapped, next.lapped);
                 }
-                let Some(frame) = frame else { break };
+                if next.damaged > 0 {
+                    let transport = &self.topics[topic].counters.transport;
+                    transport.fetch_add(next.damaged, Ordering::Relaxed);
+                }
+                let Some(frame) = next.frame else { break };
                 if self.shared.failure().is_some() {
                     self.topics[topic].lose(Cause::Disk, 1);
                 } else if frame.payload_bytes() >= OWN_CHUNK_BYTES_MIN {
@@ -317,8 +322,10 @@ impl Engine {
     fn note_queue_losses(&mut self, topic: usize) {
         let state = &self.topics[topic];
         let (dropped, gaps) = state.queue.losses();
-        state.counters.queue.store(dropped, std::sync::atomic::Ordering::Relaxed);
-        state.counters.transport.store(gaps, std::sync::atomic::Ordering::Relaxed);
+        state.counters.queue.store(dropped, Ordering::Relaxed);
+        if state.stream.is_none() {
+            state.counters.transport.store(gaps, Ordering::Relaxed);
+        }
     }
 
     /// Waits up to `wait` for completions and handles them.
@@ -386,9 +393,8 @@ impl Engine {
         let index = format!("{}.idx", topic.file_name);
         let bricks = bricks.into_iter().collect();
         let mut manifest = TopicManifest::new(&topic.topic, topic.channel_id, index, bricks);
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
-        manifest.message_count = topic.counters.messages.load(relaxed);
-        manifest.message_bytes = topic.counters.bytes.load(relaxed);
+        manifest.message_count = topic.counters.messages.load(Ordering::Relaxed);
+        manifest.message_bytes = topic.counters.bytes.load(Ordering::Relaxed);
         manifest.lost = topic.counters.losses();
         manifest
     }

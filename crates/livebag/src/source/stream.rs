@@ -1,7 +1,7 @@
 //! A shared-memory stream as a source of standard ROS 2 messages.
 
 use livebag_format::{Topic, cdr, definitions};
-use livebag_shm::{FrameHeader, FrameLayout, FrameRef, Kind, Reader, StreamInfo};
+use livebag_shm::{FrameHeader, FrameLayout, FrameRef, Kind, Next, Reader, StreamInfo};
 
 use crate::clock::Clock;
 
@@ -18,7 +18,6 @@ pub(crate) struct StreamSource {
     slots: u64,
     period_nanos: u64,
     last_publish_nanos: u64,
-    latest_sequence: u64,
     latest_seen_nanos: u64,
 }
 
@@ -26,7 +25,8 @@ impl StreamSource {
     /// Follows `reader` from now on, or from the oldest frame still there.
     pub(crate) fn new(mut reader: Reader, from_now_on: bool, clock: Clock) -> Self {
         if from_now_on {
-            reader.seek_latest();
+            let next = reader.latest_sequence() + 1;
+            reader.seek(next);
         } else {
             reader.seek_oldest();
         }
@@ -40,7 +40,6 @@ impl StreamSource {
             slots,
             period_nanos: PERIOD_NANOS_FIRST,
             last_publish_nanos: 0,
-            latest_sequence: 0,
             latest_seen_nanos: 0,
         }
     }
@@ -50,8 +49,8 @@ impl StreamSource {
         stream_topic(self.reader.info())
     }
 
-    /// The next frame in order, and how many before it were overwritten unseen.
-    pub(crate) fn next(&mut self) -> (u64, Option<FrameRef>) {
+    /// The next frame in order, and how many before it were overwritten unseen or made no sense.
+    pub(crate) fn next(&mut self) -> Next {
         let next = self.reader.next();
         if let Some(frame) = &next.frame {
             let publish_nanos = frame.header().publish_time_nanos;
@@ -61,10 +60,9 @@ impl StreamSource {
                 self.period_nanos = (3 * self.period_nanos + elapsed) / 4;
             }
             self.last_publish_nanos = publish_nanos;
-            self.latest_sequence = frame.sequence();
             self.latest_seen_nanos = self.clock.monotonic_nanos();
         }
-        (next.lapped, next.frame)
+        next
     }
 
     /// Time from a frame's publishing to the refilling of its slot, by the rate seen so far.
@@ -78,15 +76,14 @@ impl StreamSource {
     /// k + N - 2 is out, the slot is safe for one more period at most; half of it is left to the
     /// device.
     pub(crate) fn endangers(&self, frame: &FrameRef) -> bool {
-        let ahead = self.reader.latest_sequence().saturating_sub(frame.sequence());
-        if ahead + 1 >= self.slots {
-            return true;
+        match frame.frames_left() {
+            0 => true,
+            1 => {
+                let waited = self.clock.monotonic_nanos().saturating_sub(self.latest_seen_nanos);
+                waited >= self.period_nanos / 2
+            }
+            _ => false,
         }
-        if ahead + 2 < self.slots {
-            return false;
-        }
-        let waited = self.clock.monotonic_nanos().saturating_sub(self.latest_seen_nanos);
-        self.latest_sequence >= frame.sequence() + ahead && waited >= self.period_nanos / 2
     }
 
     /// What precedes and follows the payload in the encoded message.

@@ -14,7 +14,7 @@ use super::pwrite::PwriteQueue;
 use super::{Access, Disk, DiskFile, Lock, WriteQueue};
 
 /// How writes reach the kernel, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
     /// io_uring past the page cache.
     IoUringDirect,
@@ -65,7 +65,15 @@ impl KernelDisk {
     /// # Errors
     /// If a probe file cannot be made in `directory`.
     pub fn probe(directory: &Path) -> io::Result<Self> {
-        let forced = std::env::var(METHOD_VARIABLE).unwrap_or_default();
+        Self::probe_as(directory, &std::env::var(METHOD_VARIABLE).unwrap_or_default())
+    }
+
+    /// The same with methods ruled out by `forced`, whose form is that of `LIVEBAG_STORAGE`:
+    /// `pwrite` rules out io_uring, `buffered` direct I/O.
+    ///
+    /// # Errors
+    /// If a probe file cannot be made in `directory`.
+    pub fn probe_as(directory: &Path, forced: &str) -> io::Result<Self> {
         let mut reasons = Vec::new();
         let ring = if forced.contains("pwrite") {
             reasons.push(format!("io_uring is switched off by {METHOD_VARIABLE}"));
@@ -316,7 +324,7 @@ impl DiskFile for KernelFile {
         }
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 

@@ -75,7 +75,7 @@ pub trait Disk: Send + Sync {
     /// Reads a whole small file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = self.open(path)?;
-        let mut bytes = vec![0; file.len()? as usize];
+        let mut bytes = vec![0; file.length()? as usize];
         let count = file.read_at(&mut bytes, 0)?;
         bytes.truncate(count);
         Ok(bytes)
@@ -91,7 +91,7 @@ pub trait DiskFile: Send + Sync {
     /// Sets space aside without changing the file's length.
     fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()>;
     /// The file's length.
-    fn len(&self) -> io::Result<u64>;
+    fn length(&self) -> io::Result<u64>;
     /// Cuts or extends the file, and frees what was reserved behind its end.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
     /// Makes data and length durable.
@@ -118,7 +118,7 @@ pub enum Part {
 
 impl Part {
     /// Length in bytes.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Block(block) => block.len(),
             Self::Slot(_, bytes) => *bytes,
@@ -149,7 +149,7 @@ pub struct Write {
 impl Write {
     /// Length of all parts.
     pub fn bytes(&self) -> usize {
-        self.parts.iter().map(Part::len).sum()
+        self.parts.iter().map(Part::bytes).sum()
     }
 }
 
@@ -176,7 +176,7 @@ pub trait WriteQueue: Send {
 
 impl fmt::Debug for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.len())
+        write!(f, "{} bytes", self.bytes())
     }
 }
 

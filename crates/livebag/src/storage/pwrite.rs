@@ -35,7 +35,7 @@ impl WriteQueue for PwriteQueue {
 pub(super) fn vectors(parts: &[Part], mut skip: usize) -> Vec<libc::iovec> {
     let mut vectors = Vec::with_capacity(parts.len());
     for part in parts {
-        let bytes = part.len();
+        let bytes = part.bytes();
         if skip >= bytes {
             skip -= bytes;
             continue;

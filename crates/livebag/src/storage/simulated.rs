@@ -249,7 +249,7 @@ impl DiskFile for SimulatedFile {
         lock(&self.disk.state).admit()
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(lock(&self.bytes).len() as u64)
     }
 

@@ -1,1 +1,122 @@
+//! One suite for every implementation of the contract.
 
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::limits::BLOCK_BYTES;
+
+fn wait_for(queue: &mut dyn WriteQueue) -> Vec<Completion> {
+    let mut done = Vec::new();
+    while queue.in_flight() > 0 {
+        queue.reap(Duration::from_millis(20), &mut done);
+    }
+    done
+}
+
+fn block(value: u8, blocks: usize) -> Block {
+    let mut block = Block::zeroed(blocks * BLOCK_BYTES);
+    block.fill(value);
+    block
+}
+
+/// What every disk promises.
+fn keeps_its_promises(disk: &dyn Disk, directory: &Path, access: Access) {
+    let directory = directory.join(format!("{access:?}"));
+    disk.create_dir(&directory).unwrap();
+    assert!(disk.create_dir(&directory).is_err(), "a directory is not taken twice");
+    let path = directory.join("file");
+    let file = disk.create(&path, access).unwrap();
+    assert!(disk.create(&path, access).is_err(), "a file is not taken twice");
+
+    let mut queue = disk.queue();
+    for k in 0..600u64 {
+        let parts = vec![Part::Block(block(k as u8, 1)), Part::Block(block(!(k as u8), 2))];
+        let offset = k * 3 * BLOCK_BYTES as u64;
+        queue.submit(Write { token: k, file: file.clone(), offset, parts });
+    }
+    assert_eq!(queue.in_flight(), 600);
+    let mut done = wait_for(&mut *queue);
+    done.sort_by_key(|completion| completion.token);
+    assert_eq!(done.len(), 600);
+    for (k, completion) in done.iter().enumerate() {
+        assert_eq!(completion.token, k as u64);
+        completion.result.as_ref().unwrap();
+        assert_eq!(completion.parts.len(), 2, "the memory comes back");
+    }
+    file.sync().unwrap();
+    disk.sync_files(&[&file]).unwrap();
+    disk.sync_dir(&directory).unwrap();
+
+    let read = disk.read(&path).unwrap();
+    assert_eq!(read.len(), 600 * 3 * BLOCK_BYTES);
+    for (k, extent) in read.chunks(3 * BLOCK_BYTES).enumerate() {
+        let (first, rest) = extent.split_at(BLOCK_BYTES);
+        assert!(first.iter().all(|byte| *byte == k as u8));
+        assert!(rest.iter().all(|byte| *byte == !(k as u8)));
+    }
+
+    let repair = disk.open_for_repair(&path).unwrap();
+    repair.set_len(100).unwrap();
+    repair.write_at(b"tail", 100).unwrap();
+    repair.reserve(104, 10_000).unwrap();
+    assert_eq!(repair.length().unwrap(), 104, "reserved space does not count");
+    let mut bytes = [0; 8];
+    assert_eq!(repair.read_at(&mut bytes, 100).unwrap(), 4, "short at the end");
+    assert_eq!(&bytes[..4], b"tail");
+
+    disk.replace(&directory.join("small"), b"one", false).unwrap();
+    disk.replace(&directory.join("small"), b"two", true).unwrap();
+    assert_eq!(disk.read(&directory.join("small")).unwrap(), b"two");
+    locks_exclude(disk, &directory.join("lock"));
+    disk.remove(&path).unwrap();
+    assert!(disk.open(&path).is_err());
+}
+
+fn locks_exclude(disk: &dyn Disk, path: &Path) {
+    let exclusive = disk.lock(path, false).unwrap().expect("nobody has it");
+    assert!(disk.lock(path, false).unwrap().is_none());
+    assert!(disk.lock(path, true).unwrap().is_none());
+    drop(exclusive);
+    assert!(disk.lock(path, true).unwrap().is_some());
+}
+
+#[test]
+fn the_simulated_disk_keeps_its_promises() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new(seed);
+        keeps_its_promises(&disk, Path::new("/disk"), Access::Direct);
+        keeps_its_promises(&disk, Path::new("/disk"), Access::Buffered);
+    }
+}
+
+#[test]
+fn the_kernel_keeps_its_promises_by_every_method() {
+    let folder = tempfile::tempdir().unwrap();
+    for forced in ["", "io_uring,buffered", "pwrite", "pwrite,buffered"] {
+        let disk = KernelDisk::probe_as(folder.path(), forced).unwrap();
+        let choice = disk.choice();
+        assert_eq!(choice.reasons.is_empty(), choice.method == Method::IoUringDirect);
+        assert!(!forced.contains("pwrite") || choice.method >= Method::PwriteDirect);
+        let directory = folder.path().join(forced.replace(',', "-"));
+        std::fs::create_dir_all(&directory).unwrap();
+        keeps_its_promises(&disk, &directory, Access::Direct);
+        keeps_its_promises(&disk, &directory, Access::Buffered);
+    }
+}
+
+/// A full disk is an error of the write that met it, and the rest goes on.
+#[test]
+fn a_failing_write_says_so_and_no_other() {
+    let disk = SimulatedDisk::new(7);
+    disk.create_dir(Path::new("/d")).unwrap();
+    let file = disk.create(Path::new("/d/f"), Access::Direct).unwrap();
+    disk.inject(Fault::IoErrorAt(2));
+    let mut queue = disk.queue();
+    for k in 0..10 {
+        let parts = vec![Part::Block(block(k as u8, 1))];
+        queue.submit(Write { token: k, file: file.clone(), offset: k * 4096, parts });
+    }
+    let failed = wait_for(&mut *queue).iter().filter(|done| done.result.is_err()).count();
+    assert_eq!(failed, 1);
+}

@@ -1,0 +1,183 @@
+//! Real streams, the real disk: what was published is read back, bit for bit.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use livebag::{Bag, BagState, Query, Recorder, RecorderOptions, Selector, Span};
+use livebag_format::cdr;
+use livebag_shm::{FrameMeta, PointsLayout, StreamOptions, Writer};
+
+fn unique(name: &str) -> String {
+    format!("test-{}-{name}", std::process::id())
+}
+
+/// Waits for a condition, and fails after a time that no working machine needs.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "a test's deadline")]
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+fn committed(recorder: &Recorder, topic: &str) -> u64 {
+    let status = recorder.status();
+    status.topics.iter().find(|t| t.name == topic).map_or(0, |t| t.messages)
+}
+
+fn pixels(k: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i as u64).wrapping_mul(k * 2 + 1).to_le_bytes()[0]).collect()
+}
+
+fn record(directory: &Path, names: &[&str]) -> Recorder {
+    let recorder = Recorder::create(directory, RecorderOptions::default()).unwrap();
+    recorder.follow(Selector::names(names.iter().copied())).unwrap();
+    until("following the streams", || recorder.status().topics.len() == names.len());
+    recorder
+}
+
+fn read_topic(bag: &Bag, topic: &str) -> Vec<Vec<u8>> {
+    let query = Query { topics: vec![topic.into()], span: Span::All };
+    let mut cursor = bag.query(&query).unwrap();
+    let mut all = Vec::new();
+    while let Some((_, message)) = cursor.next().unwrap() {
+        all.push(message.data.to_vec());
+    }
+    all
+}
+
+fn directory() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    (folder, path)
+}
+
+/// Large frames go by the zero-copy path, odd sizes included; they can be read while the recorder
+/// runs, and decode to the same pixels.
+#[test]
+fn frames_are_read_back_while_they_are_recorded() {
+    let sizes = [(640u32, 480u32, 3u32), (641, 479, 1), (333, 211, 3), (1920, 1080, 3), (16, 9, 1)];
+    for (number, (width, height, channels)) in sizes.into_iter().enumerate() {
+        let name = unique(&format!("frames-{number}"));
+        let options = StreamOptions::image(width, height, channels).remove_on_drop(true);
+        let mut writer = Writer::create(&name, &options).unwrap();
+        let (_folder, path) = directory();
+        let recorder = record(&path, &[&name]);
+        let topic = format!("/{name}");
+        let bytes = (width * height * channels) as usize;
+        let encoding = if channels == 3 { "rgb8" } else { "mono8" };
+        for k in 0..10 {
+            let meta = FrameMeta::image(width, height, width * channels, encoding).frame_id("cam");
+            writer.publish(&meta, &pixels(k, bytes)).unwrap();
+            until("committing the frame", || committed(&recorder, &topic) == k + 1);
+        }
+        let live = Bag::open(&path).unwrap();
+        assert_eq!(live.state(), BagState::Live);
+        check_images(&live, &topic, (width, height, encoding), bytes);
+        let status = recorder.finish().unwrap();
+        assert_eq!(status.totals().2.total(), 0);
+        let closed = Bag::open(&path).unwrap();
+        assert_eq!(closed.state(), BagState::Closed);
+        check_images(&closed, &topic, (width, height, encoding), bytes);
+        check_brick(&path.join(&closed.topics()[0].bricks()[0]), 10);
+    }
+}
+
+fn check_images(bag: &Bag, topic: &str, form: (u32, u32, &str), bytes: usize) {
+    let messages = read_topic(bag, topic);
+    assert_eq!(messages.len(), 10);
+    for (k, message) in messages.iter().enumerate() {
+        let image = cdr::parse_image(message).unwrap();
+        assert_eq!((image.header.width, image.header.height, image.header.encoding), form);
+        assert_eq!(image.header.frame_id, "cam");
+        assert_eq!(image.data, pixels(k as u64, bytes));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test looks at the file itself")]
+fn check_brick(path: &Path, count: usize) {
+    let file = std::fs::read(path).unwrap();
+    let summary = mcap::Summary::read(&file).unwrap().expect("a summary");
+    let indexed: usize = summary
+        .chunk_indexes
+        .iter()
+        .map(|chunk| summary.stream_chunk(&file, chunk).unwrap().count())
+        .sum();
+    assert_eq!(indexed, count);
+    assert_eq!(mcap::MessageStream::new(&file).unwrap().flatten().count(), count);
+}
+
+#[test]
+fn points_and_bytes_become_standard_messages() {
+    let (cloud, raw) = (unique("cloud"), unique("raw"));
+    let options = StreamOptions::points(20_000, 16).remove_on_drop(true);
+    let mut points = Writer::create(&cloud, &options).unwrap();
+    let mut bytes = Writer::create(&raw, &StreamOptions::bytes(1000).remove_on_drop(true)).unwrap();
+    let (_folder, path) = directory();
+    let recorder = record(&path, &[&cloud, &raw]);
+    let data = pixels(3, 16 * 10_001);
+    points.publish(&FrameMeta::points(PointsLayout::xyz(10_001, 16)), &data).unwrap();
+    bytes.publish(&FrameMeta::bytes(), &[1, 2, 3]).unwrap();
+    until("committing both", || recorder.status().totals().0 == 2);
+    recorder.finish().unwrap();
+    let bag = Bag::open(&path).unwrap();
+    let messages = read_topic(&bag, &format!("/{cloud}"));
+    let view = cdr::parse_points(&messages[0]).unwrap();
+    assert_eq!((view.width, view.point_step, view.is_dense), (10_001, 16, true));
+    assert_eq!(view.data, data);
+    let messages = read_topic(&bag, &format!("/{raw}"));
+    assert_eq!(messages[0], [&[0, 1, 0, 0][..], &[0; 8], &[3, 0, 0, 0], &[1, 2, 3]].concat());
+}
+
+/// A writer that laps the recorder: published = recorded + lapped, and nothing torn is kept.
+#[test]
+fn frames_overtaken_on_the_way_are_counted_and_never_kept_torn() {
+    let name = unique("lapping");
+    let options = StreamOptions::bytes(400_000).slots(2).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &options).unwrap();
+    let (_folder, path) = directory();
+    let recorder = record(&path, &[&name]);
+    let topic = format!("/{name}");
+    for k in 0..300u64 {
+        writer.publish(&FrameMeta::bytes(), &vec![k as u8; 400_000]).unwrap();
+    }
+    let accounted = || {
+        let status = recorder.status();
+        let (messages, _, lost) = status.totals();
+        messages + lost.lapped == 300
+    };
+    until("accounting for every frame", accounted);
+    let status = recorder.finish().unwrap();
+    let bag = Bag::open(&path).unwrap();
+    let messages = read_topic(&bag, &topic);
+    assert_eq!(messages.len() as u64, status.totals().0);
+    for message in &messages {
+        let payload = &message[16..];
+        assert!(payload.iter().all(|byte| *byte == payload[0]), "a torn frame was kept");
+    }
+    if let Some(brick) = bag.topics()[0].bricks().first() {
+        check_brick(&path.join(brick), messages.len());
+    }
+}
+
+#[test]
+fn a_stream_that_appears_later_is_recorded_from_its_first_frame() {
+    let name = unique("late");
+    let (_folder, path) = directory();
+    let recorder = Recorder::create(&path, RecorderOptions::default()).unwrap();
+    let selector = Selector::regex(&format!("^{name}$")).unwrap();
+    recorder.follow(selector).unwrap();
+    // One discovery must have passed, or the stream would count as there from the beginning.
+    let decoy = unique("decoy");
+    let _decoy = Writer::create(&decoy, &StreamOptions::bytes(10).remove_on_drop(true)).unwrap();
+    recorder.follow(Selector::names([decoy])).unwrap();
+    until("following the decoy", || recorder.status().topics.len() == 1);
+    let options = StreamOptions::bytes(10).slots(16).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &options).unwrap();
+    for k in 0..10u8 {
+        writer.publish(&FrameMeta::bytes(), &[k]).unwrap();
+    }
+    until("recording all ten", || committed(&recorder, &format!("/{name}")) == 10);
+    recorder.finish().unwrap();
+}

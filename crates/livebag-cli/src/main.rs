@@ -1,3 +1,43 @@
-//! The livebag command.
+//! The livebag command: one file per verb, each with its arguments and `run`.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod completions;
+mod interrupt;
+mod outcome;
+mod parse;
+mod text;
+
+use outcome::{CliError, Outcome};
+
+/// Record every sensor of a robot at full rate, and read any moment back while it is being written.
+#[derive(Parser)]
+#[command(
+    name = "livebag",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 finished, but messages were lost."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Completions(completions::Args),
+}
+
+fn run(verb: Verb) -> Result<Outcome, CliError> {
+    match verb {
+        Verb::Completions(args) => completions::run(&args),
+    }
+}
+
+fn main() -> ExitCode {
+    // `parse` ends the process with exit code 2 when the usage is wrong.
+    let outcome = run(Cli::parse().verb).unwrap_or_else(|error| error.report());
+    ExitCode::from(outcome)
+}

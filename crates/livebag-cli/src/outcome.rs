@@ -1,0 +1,90 @@
+//! How a verb ends, and what the shell is told.
+
+use std::io;
+use std::process::ExitCode;
+
+/// The exit codes of every verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it.
+    Done = 0,
+    /// Not done, or ended early.
+    Failed = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// Done, but messages were lost on the way.
+    Loss = 3,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(outcome as u8)
+    }
+}
+
+/// Why a verb could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CliError {
+    /// The command line makes no sense, in a way that clap cannot see.
+    #[error("{0}")]
+    Usage(String),
+    /// Anything else, in words: what, why, what to do.
+    #[error("{0}")]
+    Failed(String),
+    /// A container could not be read.
+    #[error(transparent)]
+    Bag(#[from] livebag::BagError),
+    /// A container could not be written.
+    #[error(transparent)]
+    Record(#[from] livebag::RecordError),
+    /// Whoever read our standard output has gone (`livebag query … | head`).
+    #[error("standard output is closed")]
+    OutputClosed,
+    /// Standard output does not take more.
+    #[error("writing to standard output failed: {0}")]
+    Output(io::Error),
+}
+
+impl CliError {
+    /// A failure in words.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self::Failed(text.into())
+    }
+
+    /// A wrong usage in words.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self::Usage(text.into())
+    }
+
+    /// Says on standard error what went wrong, and gives the exit code for it.
+    pub fn report(&self) -> Outcome {
+        match self {
+            Self::OutputClosed => return Outcome::Done,
+            Self::Usage(text) => {
+                eprintln!(
+                    "livebag: {text}\nlivebag: `livebag help` lists the verbs, and every verb has --help"
+                );
+                return Outcome::Usage;
+            }
+            _ => eprintln!("livebag: {self}"),
+        }
+        Outcome::Failed
+    }
+}
+
+/// Only standard output is written with `?`; everything else names its file.
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::Output(error),
+        }
+    }
+}
+
+impl From<serde_json::Error> for CliError {
+    fn from(error: serde_json::Error) -> Self {
+        io::Error::from(error).into()
+    }
+}

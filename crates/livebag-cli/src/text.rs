@@ -1,0 +1,128 @@
+//! Figures as people read them.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// `1.49 GB`; decimal units, three digits.
+pub fn bytes(bytes: f64) -> String {
+    scaled(bytes, &["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+/// `1.49 GB/s`.
+pub fn bytes_per_second(rate: f64) -> String {
+    format!("{}/s", bytes(rate))
+}
+
+fn scaled(mut value: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    // 999.5 would be written as 1000.
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = match value {
+        _ if unit == 0 => 0,
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// `30.0 Hz`; nothing known is `-`.
+pub fn hertz(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".into(),
+        Some(rate) if rate >= 1000.0 => format!("{rate:.0} Hz"),
+        Some(rate) if rate >= 1.0 => format!("{rate:.1} Hz"),
+        Some(rate) => format!("{rate:.3} Hz"),
+    }
+}
+
+/// `12,345,678`.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `3.2 ms`, `12.0 s`, `4 min 05 s`, `2 h 10 min`, `12 days`.
+pub fn duration(nanos: u64) -> String {
+    let seconds = nanos as f64 / 1e9;
+    let whole = nanos / 1_000_000_000;
+    match seconds {
+        s if s < 1e-3 => format!("{:.0} µs", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s if s < 60.0 => format!("{s:.1} s"),
+        s if s < 3600.0 => format!("{} min {:02} s", whole / 60, whole % 60),
+        s if s < 86_400.0 => format!("{} h {:02} min", whole / 3600, whole / 60 % 60),
+        _ => format!("{} days", whole / 86_400),
+    }
+}
+
+/// RFC 3339 in the machine's time zone, with nanoseconds: what `--from` and `--to` take.
+pub fn time(nanos: u64) -> String {
+    match Timestamp::from_nanosecond(i128::from(nanos)) {
+        Ok(time) => {
+            time.to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S.%9f%:z").to_string()
+        }
+        Err(_) => format!("{nanos} ns"),
+    }
+}
+
+/// A name for a recording that begins at `nanos`, as rosbag2 forms them.
+pub fn recording_name(nanos: u64) -> String {
+    match Timestamp::from_nanosecond(i128::from(nanos)) {
+        Ok(time) => {
+            time.to_zoned(TimeZone::system()).strftime("livebag_%Y_%m_%d-%H_%M_%S").to_string()
+        }
+        Err(_) => "livebag".into(),
+    }
+}
+
+/// `1 topic`, `2 topics`.
+pub fn plural(count: usize, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
+/// Rows under a head, columns as wide as they must be. Columns that begin with `>` in `head` are
+/// aligned to the right.
+pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let name = |at: usize| head[at].trim_start_matches('>');
+    let width = |at: usize| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        cells.chain([name(at).chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..head.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut line = String::new();
+        for (at, cell) in cells.enumerate() {
+            let padding = " ".repeat(widths[at] - cell.chars().count());
+            let gap = if at == 0 { "" } else { "  " };
+            let (left, right) = if head[at].starts_with('>') {
+                (padding.as_str(), "")
+            } else {
+                ("", padding.as_str())
+            };
+            line.push_str(&format!("{gap}{left}{cell}{right}"));
+        }
+        line.trim_end().to_owned() + "\n"
+    };
+    let mut out = line(&mut (0..head.len()).map(name));
+    for row in rows {
+        out.push_str(&line(&mut row.iter().map(String::as_str)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

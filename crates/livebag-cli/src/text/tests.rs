@@ -1,0 +1,41 @@
+use super::*;
+
+#[test]
+fn bytes_have_three_digits() {
+    assert_eq!(bytes(0.0), "0 B");
+    assert_eq!(bytes(999.0), "999 B");
+    assert_eq!(bytes(999.6), "1.00 kB");
+    assert_eq!(bytes(6_220_800.0), "6.22 MB");
+    assert_eq!(bytes(99_960_000.0), "100 MB");
+    assert_eq!(bytes(1.4929e9), "1.49 GB");
+}
+
+#[test]
+fn counts_are_grouped() {
+    assert_eq!(count(0), "0");
+    assert_eq!(count(999), "999");
+    assert_eq!(count(1000), "1,000");
+    assert_eq!(count(12_345_678), "12,345,678");
+}
+
+#[test]
+fn durations_have_the_fitting_unit() {
+    assert_eq!(duration(1_500), "2 µs");
+    assert_eq!(duration(3_200_000), "3.2 ms");
+    assert_eq!(duration(12_000_000_000), "12.0 s");
+    assert_eq!(duration(245_000_000_000), "4 min 05 s");
+    assert_eq!(duration(7_800_000_000_000), "2 h 10 min");
+}
+
+#[test]
+fn a_printed_time_is_read_back() {
+    let nanos = 1_700_000_000_123_456_789;
+    let time: Timestamp = time(nanos).parse().unwrap();
+    assert_eq!(time.as_nanosecond(), i128::from(nanos));
+}
+
+#[test]
+fn tables_are_aligned() {
+    let rows = [vec!["a".into(), "10".into()], vec!["bcd".into(), "7".into()]];
+    assert_eq!(table(&["x", ">n"], &rows), "x     n\na    10\nbcd   7\n");
+}

@@ -58,4 +58,12 @@ impl Clock {
             Kind::Simulated { nanos } => nanos.load(Ordering::Relaxed),
         }
     }
+
+    /// Waits. A simulated clock is moved on instead.
+    pub fn sleep(&self, time: Duration) {
+        match &self.0 {
+            Kind::System { .. } => std::thread::sleep(time),
+            Kind::Simulated { .. } => self.advance(time),
+        }
+    }
 }

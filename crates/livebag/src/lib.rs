@@ -2,10 +2,11 @@
 //!
 //! A message visits the modules in this order: a [`source`] or a [`TopicWriter`] gives it, its
 //! [`queue`] holds it, the [`recorder`] lays it out and hands it to the [`storage`], and a
-//! [`query`] finds it again.
+//! [`query`] finds it again. A [`Player`] makes streams of it once more.
 
 mod clock;
 pub mod limits;
+mod play;
 mod query;
 mod queue;
 mod recorder;
@@ -14,6 +15,7 @@ pub mod storage;
 
 pub use clock::Clock;
 pub use livebag_format::{Message, Topic};
+pub use play::{PlayError, PlayOptions, PlayStatus, Player, Stamp, TopicPublisher};
 pub use query::{Bag, BagError, BagState, BagTopic, Cursor, IndexEntry, Query, Span};
 pub use recorder::{
     Overflow, RecordError, Recorder, RecorderOptions, Status, TopicStatus, TopicWriter, WriteError,

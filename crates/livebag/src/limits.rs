@@ -54,6 +54,15 @@ pub const READ_WINDOW_BYTES: usize = 1 << 20;
 /// How far ahead of a sequential reader the kernel is asked to read.
 pub const READ_AHEAD_BYTES: u64 = 16 << 20;
 
+/// Time between the making of a player's streams and its first message, in which recorders find
+/// them.
+pub const PLAY_LEAD_IN: Duration = Duration::from_millis(250);
+/// Longest sleep of a player: bounds how late it sees that it shall stop.
+pub const PLAY_SLEEP_MAX: Duration = Duration::from_millis(20);
+/// Period at which a message that is alone in its recording is repeated: a camera's at 30 Hz.
+pub const PLAY_PERIOD_ALONE: Duration = Duration::from_nanos(33_333_333);
+
+const _: () = assert!(PLAY_LEAD_IN.as_nanos() > 2 * DISCOVERY_INTERVAL.as_nanos());
 const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(OWN_CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(BLOCK_BYTES.is_power_of_two());

@@ -1,0 +1,213 @@
+use std::sync::atomic::AtomicU32;
+
+use livebag_format::{Message, cdr};
+use livebag_shm::{FrameLayout, Kind, Reader};
+
+use super::*;
+use crate::{Recorder, RecorderOptions};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A topic name that no other test, here or in another process, uses.
+fn unique(name: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("/play-{}-{count}/{name}", std::process::id())
+}
+
+fn topic(name: &str, type_name: &str) -> Topic {
+    Topic {
+        name: name.into(),
+        type_name: type_name.into(),
+        message_encoding: "cdr".into(),
+        schema_encoding: "ros2msg".into(),
+        schema: b"string data".to_vec(),
+        ..Topic::default()
+    }
+}
+
+fn image(stamp_nanos: u64, width: u32, height: u32, first: u8) -> Vec<u8> {
+    let header = cdr::ImageHeader {
+        stamp_nanos,
+        frame_id: "camera",
+        height,
+        width,
+        encoding: "mono8",
+        is_bigendian: false,
+        step: width,
+    };
+    let mut message = Vec::new();
+    cdr::image_prefix(&header, width * height, &mut message);
+    message.extend((0..width * height).map(|pixel| first.wrapping_add(pixel as u8)));
+    message
+}
+
+/// A container of (topic, log time, message), publish time one nanosecond earlier.
+fn record(messages: &[(&Topic, u64, &[u8])]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    let options = RecorderOptions { chunk_age_max: None, ..RecorderOptions::default() };
+    let recorder = Recorder::create(&path, options).unwrap();
+    let mut writers = HashMap::new();
+    for (sequence, &(topic, log_time_nanos, data)) in messages.iter().enumerate() {
+        let writer = writers
+            .entry(topic.name.clone())
+            .or_insert_with(|| recorder.topic(topic.clone()).unwrap());
+        let message = Message {
+            log_time_nanos,
+            publish_time_nanos: log_time_nanos - 1,
+            sequence: sequence as u64 + 1,
+            data,
+        };
+        writer.write_message(&message).unwrap();
+    }
+    recorder.finish().unwrap();
+    folder
+}
+
+fn open(folder: &tempfile::TempDir, options: PlayOptions) -> Result<Player, PlayError> {
+    Player::open(&folder.path().join("bag"), options)
+}
+
+/// A simulated clock: what waits moves time on.
+fn simulated() -> PlayOptions {
+    PlayOptions { clock: Clock::simulated(SECOND), ..PlayOptions::default() }
+}
+
+/// (publish time, layout, payload) of every frame that a reader has not seen yet.
+fn drain(reader: &mut Reader) -> Vec<(u64, FrameLayout, Vec<u8>)> {
+    let mut frames = Vec::new();
+    loop {
+        let next = reader.next();
+        assert_eq!((next.lapped, next.damaged), (0, 0));
+        let Some(frame) = next.frame else { return frames };
+        let mut payload = vec![0; frame.payload_bytes()];
+        assert!(frame.copy_to(&mut payload));
+        let header = frame.header();
+        frames.push((header.publish_time_nanos, header.layout.clone(), payload));
+    }
+}
+
+#[test]
+fn messages_become_frames_at_their_times() {
+    let (text, camera) = (unique("text"), unique("camera"));
+    let text = topic(&text, "std_msgs/msg/String");
+    let camera = topic(&camera, "sensor_msgs/msg/Image");
+    let (small, large) = (image(77, 3, 5, 1), image(78, 64, 48, 2));
+    let folder = record(&[
+        (&text, 10 * SECOND, b"one"),
+        (&camera, 11 * SECOND, &small),
+        (&text, 12 * SECOND, b"two, longer"),
+        (&camera, 14 * SECOND, &large),
+    ]);
+    let options = PlayOptions { rate: 2.0, ..simulated() };
+    let clock = options.clock.clone();
+    let mut player = open(&folder, options).unwrap();
+    assert_eq!((player.message_count(), player.length()), (4, Duration::from_secs(4)));
+    let kinds: Vec<_> = player.publishers().iter().map(TopicPublisher::kind).collect();
+    assert_eq!(kinds, [Kind::Bytes, Kind::Image]);
+    let mut readers: Vec<_> =
+        player.publishers().iter().map(|p| Reader::open(p.stream()).unwrap()).collect();
+    assert_eq!(readers[0].info().topic, text.name);
+    assert_eq!(readers[0].info().schema, text.schema);
+
+    let start = clock.monotonic_nanos() + PLAY_LEAD_IN.as_nanos() as u64;
+    let mut seen = Vec::new();
+    let status = player
+        .run(&AtomicBool::new(false), &mut |status| {
+            if seen.last().is_none_or(|&(messages, _)| messages < status.messages) {
+                seen.push((status.messages, clock.monotonic_nanos().saturating_sub(start)));
+            }
+        })
+        .unwrap();
+    seen.retain(|&(messages, _)| messages > 0);
+    let half = SECOND / 2;
+    assert_eq!(seen, [(1, 0), (2, half), (3, 2 * half), (4, 4 * half)]);
+    assert_eq!((status.messages, status.rounds, status.late_max), (4, 1, Duration::ZERO));
+    assert_eq!(status.position, Duration::from_secs(4));
+
+    let texts = drain(&mut readers[0]);
+    assert_eq!(texts[0], (10 * SECOND - 1, FrameLayout::Bytes, b"one".to_vec()));
+    assert_eq!(texts[1].2, b"two, longer");
+    let images = drain(&mut readers[1]);
+    let pixels = cdr::parse_image(&large).unwrap().data;
+    assert_eq!((images[1].0, images[1].2.as_slice()), (78, pixels));
+    let FrameLayout::Image(layout) = &images[0].1 else { panic!("{:?}", images[0].1) };
+    assert_eq!((layout.width, layout.height, layout.step), (3, 5, 3));
+    assert_eq!(layout.encoding, "mono8");
+
+    let stream = player.publishers()[0].stream().to_owned();
+    drop(player);
+    assert!(Reader::open(&stream).is_err(), "the streams go with the player");
+}
+
+#[test]
+fn what_is_no_image_is_published_as_it_is_and_said_once() {
+    let camera = topic(&unique("camera"), "sensor_msgs/msg/Image");
+    let good = image(5, 4, 4, 9);
+    let folder = record(&[
+        (&camera, 10, &good),
+        (&camera, 20, b"no image"),
+        (&camera, 30, b"nor this"),
+        (&camera, 40, &good),
+    ]);
+    let mut player = open(&folder, simulated()).unwrap();
+    let stream = player.publishers()[0].stream().to_owned();
+    let mut frames = Reader::open(&stream).unwrap();
+    player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert_eq!(drain(&mut frames).len(), 2);
+    let mut raw = Reader::open(&format!("{stream}.raw")).unwrap();
+    assert_eq!((raw.info().kind, raw.info().topic.as_str()), (Kind::Bytes, camera.name.as_str()));
+    raw.seek_oldest();
+    let payloads: Vec<_> = drain(&mut raw).into_iter().map(|frame| frame.2).collect();
+    assert_eq!(payloads, [b"no image", b"nor this"]);
+    let warnings: Vec<_> = player.warnings().collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains(&camera.name) && warnings[0].contains(".raw"), "{warnings:?}");
+}
+
+#[test]
+fn a_loop_goes_on_until_it_is_stopped() {
+    let text = topic(&unique("text"), "std_msgs/msg/String");
+    let folder = record(&[(&text, 100, b"a"), (&text, 200, b"b"), (&text, 300, b"c")]);
+    let options = PlayOptions { repeat: true, lead_in: Duration::ZERO, ..simulated() };
+    let clock = options.clock.clone();
+    let mut player = open(&folder, options).unwrap();
+    let (stop, start) = (AtomicBool::new(false), clock.monotonic_nanos());
+    let status = player
+        .run(&stop, &mut |status| stop.store(status.messages == 7, Ordering::Relaxed))
+        .unwrap();
+    assert_eq!((status.messages, status.rounds), (7, 2));
+    assert_eq!(clock.monotonic_nanos() - start, 600, "two rounds of 200 and a period of 100 each");
+}
+
+#[test]
+fn only_the_topics_asked_for_are_played() {
+    let (one, two) = (unique("one"), unique("two"));
+    let (one, two) = (topic(&one, "std_msgs/msg/String"), topic(&two, "std_msgs/msg/String"));
+    let folder = record(&[(&one, 100, b"a"), (&two, 200, b"b"), (&two, 300, b"c")]);
+    let options = PlayOptions { topics: vec![two.name.clone()], ..simulated() };
+    let mut player = open(&folder, options).unwrap();
+    assert_eq!(player.publishers().len(), 1);
+    assert_eq!(player.publishers()[0].topic().name, two.name);
+    let status = player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert_eq!((status.messages, status.length), (2, Duration::from_nanos(100)));
+}
+
+#[test]
+fn mistakes_are_named() {
+    let text = topic(&unique("text"), "std_msgs/msg/String");
+    let folder = record(&[(&text, 100, b"a")]);
+    let asked = PlayOptions { topics: vec!["/none".into()], ..simulated() };
+    let error = open(&folder, asked).err().unwrap().to_string();
+    assert!(error.contains("/none") && error.contains(&text.name), "{error}");
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let error = open(&folder, PlayOptions { rate, ..simulated() }).err().unwrap();
+        assert!(matches!(error, PlayError::Rate { .. }), "{error}");
+    }
+    let first = open(&folder, simulated()).unwrap();
+    let error = open(&folder, simulated()).err().unwrap();
+    assert!(matches!(error, PlayError::Stream { .. }), "a live writer has the stream: {error}");
+    drop(first);
+    open(&folder, simulated()).unwrap();
+}

@@ -56,12 +56,13 @@ pub fn type_hash(type_name: &str) -> Option<&'static str> {
 }
 
 /// A bundled type's definition as schema text of encoding `ros2msg`: the type itself, then each
-/// type it needs, once, after a line of 80 `=` and a line `MSG: package/msg/Type`.
+/// type it needs, once, after a line of 80 `=` and a line `MSG: package/Type`: rosbag2's own form,
+/// and the only one in which Foxglove's parser finds a type again.
 ///
 /// ```
 /// let schema = livebag_format::definitions::schema("sensor_msgs/msg/Image").unwrap();
 /// assert!(schema.starts_with("std_msgs/Header header\nuint32 height\n"));
-/// assert!(schema.contains("\nMSG: builtin_interfaces/msg/Time\n"));
+/// assert!(schema.contains("\nMSG: builtin_interfaces/Time\n"));
 /// ```
 pub fn schema(type_name: &str) -> Option<String> {
     let root = DEFINITIONS.get(type_name)?;
@@ -71,7 +72,8 @@ pub fn schema(type_name: &str) -> Option<String> {
     while let Some(type_name) = needed.get(next).cloned() {
         next += 1;
         let definition = DEFINITIONS.get(type_name.as_str())?;
-        text += &format!("{}\nMSG: {type_name}\n{}\n", "=".repeat(80), definition.text);
+        let short_name = type_name.replacen("/msg/", "/", 1);
+        text += &format!("{}\nMSG: {short_name}\n{}\n", "=".repeat(80), definition.text);
         for deeper in dependencies(definition.text) {
             if !needed.contains(&deeper) {
                 needed.push(deeper);

@@ -25,11 +25,7 @@ fn dependencies_come_once_after_the_root() {
     let heads: Vec<_> = schema.lines().filter(|line| line.starts_with("MSG: ")).collect();
     assert_eq!(
         heads,
-        [
-            "MSG: std_msgs/msg/Header",
-            "MSG: sensor_msgs/msg/PointField",
-            "MSG: builtin_interfaces/msg/Time"
-        ]
+        ["MSG: std_msgs/Header", "MSG: sensor_msgs/PointField", "MSG: builtin_interfaces/Time"]
     );
     assert_eq!(schema.lines().filter(|line| *line == "=".repeat(80)).count(), 3);
 }

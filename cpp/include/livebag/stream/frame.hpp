@@ -93,7 +93,7 @@ inline Kind kind_of(const FrameLayout& layout) { return static_cast<Kind>(layout
 /// What the writer says about a frame.
 struct FrameMeta {
     FrameLayout layout;
-    std::string frame_id;             ///< as in `std_msgs/msg/Header`
+    std::string frame_id = {};        ///< as in `std_msgs/msg/Header`
     uint64_t publish_time_nanos = 0;  ///< CLOCK_REALTIME; 0 = now
 };
 

@@ -194,6 +194,15 @@ inline bool take_lock(const Descriptor& object, const std::string& path) {
     throw system_error("lock", path);
 }
 
+/// Gives the writer's lock back. Closing the descriptor is not enough: a mapping keeps the open file
+/// description, and with it the lock, alive.
+inline void release_lock(const Descriptor& object) {
+    struct flock lock {};
+    lock.l_type = F_UNLCK;
+    lock.l_whence = SEEK_SET;
+    ::fcntl(object.number(), F_OFD_SETLK, &lock);
+}
+
 inline uint64_t clock_nanos(clockid_t clock) {
     struct timespec now {};
     ::clock_gettime(clock, &now);

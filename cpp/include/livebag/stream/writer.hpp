@@ -38,7 +38,7 @@ class WriterState {
         if (closed_) return;
         closed_ = true;
         store_relaxed(main(), live_at::state, state_is::closed);
-        claim_.object.reset();
+        if (!loaned_) release_lock(claim_.object);
     }
 
     void close_and_remove() {
@@ -69,7 +69,9 @@ class WriterState {
     /// Leaves `lock` odd: the next fill takes the same sequence.
     void abandon_loan() {
         loaned_ = false;
-        if (!closed_) add(live_at::abandoned, 1);
+        if (!closed_) return add(live_at::abandoned, 1);
+        // Kept until now, because the program could still write into the slot.
+        release_lock(claim_.object);
     }
 
     uint64_t finish_loan(const FrameMeta& meta, uint64_t bytes) {

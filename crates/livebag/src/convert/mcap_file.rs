@@ -188,11 +188,18 @@ impl Contents {
         chunks.sort_by_key(|chunk| chunk.chunk_start_offset);
         let mut places = Vec::new();
         for chunk in chunks {
-            places.push(BlockPlace {
-                start_time_nanos: chunk.message_start_time,
-                number: self.blocks.len(),
-            });
             let (offset, bytes) = (chunk.chunk_start_offset, chunk.chunk_length);
+            let start_time_nanos = match (chunk.message_start_time, chunk.message_end_time) {
+                // A chunk of schemas alone, or of messages at the beginning of time.
+                (0, 0) if chunk.message_index_offsets.is_empty() => {
+                    match self.earliest(offset, bytes)? {
+                        Some(start_time_nanos) => start_time_nanos,
+                        None => continue,
+                    }
+                }
+                (start_time_nanos, _) => start_time_nanos,
+            };
+            places.push(BlockPlace { start_time_nanos, number: self.blocks.len() });
             self.blocks.push(Block { offset, bytes, kind: BlockKind::Chunk });
         }
         self.message_count = summary.stats.as_ref().map(|statistics| statistics.message_count);
@@ -206,6 +213,13 @@ impl Contents {
         Ok(places)
     }
 
+    /// Earliest time in a chunk; `None` if it has no message or is damaged.
+    fn earliest(&self, offset: u64, bytes: u64) -> Result<Option<u64>, ConvertError> {
+        let record = self.file.read_up_to(offset, bytes.min(CHUNK_BYTES_MAX) as usize)?;
+        let (messages, _) = self.messages(&record, &BlockKind::Chunk);
+        Ok(messages.iter().map(|message| message.log_time_nanos).min())
+    }
+
     /// The profile, from the first record.
     fn read_header(&mut self) -> Result<(), ConvertError> {
         let at = MAGIC.len() as u64;
@@ -214,8 +228,9 @@ impl Contents {
             && header.opcode == opcode::HEADER
             && header.body_bytes <= RECORD_BYTES_MAX
         {
-            let body =
-                self.file.read_up_to(at + RECORD_HEADER_BYTES as u64, header.body_bytes as usize)?;
+            let body = self
+                .file
+                .read_up_to(at + RECORD_HEADER_BYTES as u64, header.body_bytes as usize)?;
             self.take_header(&body);
         }
         Ok(())
@@ -444,7 +459,9 @@ impl<'a> Scan<'a> {
 
     fn chunk(&mut self, offset: u64, bytes: u64, kind: BlockKind) -> Result<(), ConvertError> {
         if bytes > CHUNK_BYTES_MAX + RECORD_BYTES_MAX {
-            self.contents.warnings.say(format!("the chunk at offset {offset} is too long: left out"));
+            self.contents
+                .warnings
+                .say(format!("the chunk at offset {offset} is too long: left out"));
             return Ok(());
         }
         let record = self.contents.file.read_up_to(offset, bytes as usize)?;
@@ -461,7 +478,9 @@ impl<'a> Scan<'a> {
             }
         });
         if let (Err(reason), BlockKind::Chunk) = (outcome, &kind) {
-            self.contents.warnings.say(format!("the chunk at offset {offset} is damaged: {reason}"));
+            self.contents
+                .warnings
+                .say(format!("the chunk at offset {offset} is damaged: {reason}"));
         }
         for (opcode, body) in definitions {
             self.definition(opcode, &body);
@@ -477,7 +496,8 @@ impl<'a> Scan<'a> {
     /// Lengthens the last run, or begins one.
     fn loose_message(&mut self, at: u64, bytes: u64, time_nanos: u64) {
         self.message_count += 1;
-        if let (Some(block), Some(place)) = (self.contents.blocks.last_mut(), self.places.last_mut())
+        if let (Some(block), Some(place)) =
+            (self.contents.blocks.last_mut(), self.places.last_mut())
             && matches!(block.kind, BlockKind::Run)
             && at + bytes - block.offset <= RUN_BYTES
         {

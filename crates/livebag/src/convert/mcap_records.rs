@@ -3,7 +3,9 @@
 //! The `mcap` crate decompresses and parses; lengths are checked here first, since its chunk reader
 //! trusts the length of a record inside a chunk.
 
-use livebag_format::mcap::{MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode};
+use livebag_format::mcap::{
+    MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
+};
 use mcap::records::{ChunkHeader, Record};
 use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
 
@@ -97,7 +99,8 @@ fn unpack_compressed(
     is_whole: bool,
     mut each: impl FnMut(RawRecord<'_>),
 ) -> Result<(), String> {
-    let limit = header.compressed_size.max(header.uncompressed_size) as usize;
+    // The reader holds the chunk's header to the limit too.
+    let limit = header.compressed_size.max(header.uncompressed_size).max(4096) as usize;
     let mut reader = LinearReader::new_with_options(
         LinearReaderOptions::default()
             .with_skip_start_magic(true)

@@ -9,7 +9,9 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, QosProfile, QosStyle, TopicEntry};
+use livebag_format::rosbag2::{
+    BagMetadata, FileEntry, MetadataVersion, QosProfile, QosStyle, TopicEntry,
+};
 use livebag_format::{Message, Topic, definitions};
 use mcap::records::MessageHeader;
 use mcap::{Compression, WriteOptions, Writer};

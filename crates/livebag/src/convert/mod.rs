@@ -26,8 +26,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use livebag_format::mcap::MAGIC as MCAP_MAGIC;
+use livebag_format::ros1::bag::MAGIC_ANY_VERSION as ROS1_MAGIC;
 use livebag_format::rosbag2::BagMetadata;
-use livebag_format::{Message, Topic, mcap, ros1};
+use livebag_format::{Message, Topic};
 
 pub use error::ConvertError;
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
@@ -154,9 +156,9 @@ pub fn open_foreign(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError>
 fn open_file(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     let file = ForeignFile::open(path)?;
     let head = file.read_up_to(0, 16)?;
-    if head.starts_with(ros1::bag::MAGIC_ANY_VERSION) {
+    if head.starts_with(ROS1_MAGIC) {
         Ok(Box::new(ros1_bag::Ros1Bag::open(file)?))
-    } else if head.starts_with(&mcap::MAGIC) {
+    } else if head.starts_with(&MCAP_MAGIC) {
         Ok(Box::new(mcap_file::McapFile::open(file)?))
     } else if head.starts_with(b"SQLite format 3\0") {
         Ok(Box::new(sqlite::SqliteBag::open(path)?))

@@ -114,7 +114,7 @@ impl Chunks {
         }
         self.warnings.say(
             "the bag has no complete index (it was not closed, or is cut): all its chunks were \
-             read to find the messages"
+             read to find the messages",
         );
         self.topics.clear();
         self.connections.clear();
@@ -175,10 +175,10 @@ impl Chunks {
         let mut places = Vec::new();
         while at < self.file.length_bytes() {
             let head = head_at(&mut Window::new(&self.file), at)?;
-            let end = head.as_ref().map(|head| {
-                at + head.data_offset as u64 + u64::from(head.data_bytes)
-            });
-            let (Some(head), Some(end)) = (head, end.filter(|end| *end <= self.file.length_bytes()))
+            let end =
+                head.as_ref().map(|head| at + head.data_offset as u64 + u64::from(head.data_bytes));
+            let (Some(head), Some(end)) =
+                (head, end.filter(|end| *end <= self.file.length_bytes()))
             else {
                 let lost = self.file.length_bytes() - at;
                 self.warnings.say(format!("the bag is cut: its last {lost} bytes are no record"));

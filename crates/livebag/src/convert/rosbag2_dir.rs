@@ -267,8 +267,10 @@ fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, ConvertError> {
     if !file.exists() {
         return Ok(None);
     }
-    let text = String::from_utf8(ForeignFile::open(&file)?.read_all(YAML_BYTES_MAX)?)
-        .map_err(|_| ConvertError::damaged(&file, "expected YAML, found bytes that are not UTF-8"))?;
+    let text =
+        String::from_utf8(ForeignFile::open(&file)?.read_all(YAML_BYTES_MAX)?).map_err(|_| {
+            ConvertError::damaged(&file, "expected YAML, found bytes that are not UTF-8")
+        })?;
     let metadata =
         BagMetadata::parse(&text).map_err(|error| ConvertError::damaged(&file, error))?;
     let mode = metadata.compression_mode.to_ascii_uppercase();
@@ -281,10 +283,8 @@ fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, ConvertError> {
         return Err(ConvertError::unsupported(path, reason));
     }
     if !matches!(&*metadata.storage_identifier, "mcap" | "sqlite3" | "") {
-        let reason = format!(
-            "its storage is {:?}; mcap and sqlite3 are read",
-            metadata.storage_identifier
-        );
+        let reason =
+            format!("its storage is {:?}; mcap and sqlite3 are read", metadata.storage_identifier);
         return Err(ConvertError::unsupported(path, reason));
     }
     Ok(Some(metadata))

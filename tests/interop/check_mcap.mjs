@@ -10,9 +10,11 @@ import { createReadStream } from "node:fs";
 import { open } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 
 // The packages are installed outside this folder: build/npm, or where LIVEBAG_NPM says.
-const home = process.env.LIVEBAG_NPM ?? path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), "../../build/npm");
+const here = path.dirname(fileURLToPath(import.meta.url));
+const home = process.env.LIVEBAG_NPM ?? path.resolve(here, "../../build/npm");
 const require = createRequire(path.join(home, "package.json"));
 const { McapIndexedReader, McapStreamReader } = require("@mcap/core");
 const { loadDecompressHandlers } = require("@mcap/support");

@@ -4,8 +4,8 @@
 
 Prints {FILE: {…, "topics": {TOPIC: {count, type, sha256, …}}}} as JSON. "sha256" is over the
 messages' bytes in order of log_time, "times_sha256" over their log time, publish time and sequence,
-"data_sha256" over the pixels or points of Image and PointCloud2 messages as decoded. Exit code 1
-when a file contradicts itself, readers disagree, or the expectation does not hold.
+"data_sha256" and "data_crc32" over the pixels or points of Image and PointCloud2 messages as decoded.
+Exit code 1 when a file contradicts itself, readers disagree, or the expectation does not hold.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import mmap
 import struct
 import sys
 import warnings
+import zlib
 from pathlib import Path
 
 from mcap.reader import NonSeekingReader, make_reader
@@ -39,7 +40,7 @@ class Topic:
     def __init__(self, kind, listed=False):
         self.kind, self.count, self.decoded = kind, 0, 0
         self.bytes, self.times, self.data = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
-        self.frame, self.messages = {}, [] if listed else None
+        self.data_crc32, self.frame, self.messages = 0, {}, [] if listed else None
 
     def add(self, raw, times, message):
         self.count += 1
@@ -53,6 +54,7 @@ class Topic:
             if fields:
                 pixels = bytes(message.data)
                 self.data.update(pixels)
+                self.data_crc32 = zlib.crc32(pixels, self.data_crc32)
                 self.frame = {name: getattr(message, name) for name in fields}
                 self.frame["frame_id"] = message.header.frame_id
                 entry["data_sha256"] = hashlib.sha256(pixels).hexdigest()
@@ -63,7 +65,7 @@ class Topic:
         said = {"count": self.count, "type": self.kind, "decoded": self.decoded,
                 "sha256": self.bytes.hexdigest(), "times_sha256": self.times.hexdigest()}
         if self.frame:
-            said |= {"data_sha256": self.data.hexdigest(), **self.frame}
+            said |= {"data_sha256": self.data.hexdigest(), "data_crc32": self.data_crc32, **self.frame}
         if self.messages is not None:
             said["messages"] = self.messages
         return said

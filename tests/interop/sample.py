@@ -56,7 +56,8 @@ def image(width, height, seed):
 def brick(frames, aligned=True, chunk_crc=False, wrong=""):
     """The bytes of a brick with these (prefix, pixels) frames. `wrong` names one thing to get wrong:
     statistics, chunk_index, message_index, data_crc, chunk_crc, summary_crc, channel, times."""
-    schema = record(wire.SCHEMA, struct.pack("<H", 1) + text("sensor_msgs/msg/Image") + text("ros2msg") + text(IMAGE_SCHEMA))
+    definition = text("sensor_msgs/msg/Image") + text("ros2msg") + text(IMAGE_SCHEMA)
+    schema = record(wire.SCHEMA, struct.pack("<H", 1) + definition)
     channel_content = struct.pack("<HH", 1, 1) + text("/camera") + text("cdr") + pairs([], "")
     channel = record(wire.CHANNEL, channel_content)
     out = bytearray(wire.MAGIC + record(wire.HEADER, text("ros2") + text("livebag sample")) + schema + channel)

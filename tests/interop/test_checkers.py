@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zlib
 
 import pytest
 from tools import check, check_node
@@ -24,6 +25,7 @@ def test_every_reader_reads_a_brick_alike(tmp_path, size, aligned):
     assert topic["data_sha256"] == hashlib.sha256(b"".join(pixels for _, pixels in frames)).hexdigest()
     assert said["private_records"] == 3 * aligned
     assert "rosbags" in said["readers"]
+    assert topic["data_crc32"] == zlib.crc32(b"".join(pixels for _, pixels in frames))
     in_node = check_node([brick])[str(brick)]["topics"]["/camera"]
     assert {key: topic[key] for key in in_node} == in_node
 

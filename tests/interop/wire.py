@@ -243,12 +243,14 @@ def check(data):
     require((opcode, length) == (FOOTER, 20), "no footer before the closing magic")
     found, data_end = walk(data, summary_start or footer_start)
     require(summary_start != 0, "the file has no summary")
-    require(summary_start == data_end + 13, f"the summary starts at {summary_start}, the data section ends at {data_end + 13}")
+    data_section_end = data_end + 13
+    require(summary_start == data_section_end, f"the summary starts at {summary_start}, not {data_section_end}")
     stated = zlib.crc32(memoryview(data)[summary_start : footer_start + 25])
     require(crc in (0, stated), "the summary fails its checksum")
     groups = check_summary(data, found, summary_start, footer_start)
     if offset_start:
-        require(groups.get(SUMMARY_OFFSET, (footer_start,))[0] == offset_start, "the footer misplaces the summary offsets")
+        first, _ = groups.get(SUMMARY_OFFSET, (footer_start, 0))
+        require(first == offset_start, "the footer misplaces the summary offsets")
     header = Cursor(memoryview(data)[len(MAGIC) + 9 :])
     return {"profile": header.text(), "library": header.text(), "chunks": len(found.chunks),
             "messages": len(found.times), "private_records": found.private,

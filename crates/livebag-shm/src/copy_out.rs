@@ -107,10 +107,17 @@ impl Region {
 }
 
 /// Called while there is nothing new; true when that has lasted too long.
+///
+/// Gives the core away soon: the writer may have been put aside on this very core for the reader
+/// that it has woken.
 fn is_stalled(since: &mut Option<(u64, u32)>) -> bool {
-    std::hint::spin_loop();
+    const TURNS_BEFORE_YIELD: u32 = 256;
     let (start, turns) = since.get_or_insert_with(|| (clock::monotonic_nanos(), 0));
-    *turns = turns.wrapping_add(1);
-    turns.is_multiple_of(64)
-        && clock::monotonic_nanos().saturating_sub(*start) > COPY_ALONG_STALL_NANOS_MAX
+    *turns = turns.saturating_add(1);
+    if *turns < TURNS_BEFORE_YIELD {
+        std::hint::spin_loop();
+        return false;
+    }
+    std::thread::yield_now();
+    clock::monotonic_nanos().saturating_sub(*start) > COPY_ALONG_STALL_NANOS_MAX
 }

@@ -96,7 +96,11 @@ impl Writer {
         let time = publish_time(meta);
         let with_crc = self.owned.header.checksum;
         frame::encode(&slot, meta, time, data.len(), with_crc.then_some(0));
-        self.announce(live::BEGUN, wake::WANTED_BEGUN, sequence);
+        // A frame of one piece is there sooner than anybody could wake up.
+        let is_early = data.len() > PIECE_BYTES;
+        if is_early {
+            self.announce(live::BEGUN, wake::WANTED_BEGUN, sequence);
+        }
         let mut crc = 0;
         for (index, piece) in data.chunks(PIECE_BYTES).enumerate() {
             let start = index * PIECE_BYTES;
@@ -111,6 +115,9 @@ impl Writer {
         }
         slot.finish(sequence);
         self.announce(live::LATEST, wake::WANTED_LATEST, sequence);
+        if !is_early {
+            self.announce(live::BEGUN, wake::WANTED_BEGUN, sequence);
+        }
         self.account(data.len());
         Ok(sequence)
     }

@@ -1,0 +1,44 @@
+//! Copy kernels for memory that another process may change meanwhile.
+//!
+//! A copy out of a slot races with the writer by design. In Rust a racing plain read is undefined
+//! even if its result is thrown away, so no kernel here uses one on the shared side: the portable
+//! kernel uses relaxed atomics, and the others are inline assembly, which the compiler must treat
+//! as opaque code that may do what those relaxed atomics do. The bytes are only believed after the
+//! slot protocol has found that nobody wrote meanwhile.
+
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(not(target_arch = "x86_64"))]
+use portable as kernels;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as kernels;
+
+/// Copies `count` bytes out of shared memory.
+///
+/// # Safety
+/// `from` must be valid for reads and `to` for writes of `count` bytes, without overlap. The bytes at
+/// `from` may change during the copy; those at `to` must not be accessed by others.
+pub(crate) unsafe fn copy_from_shared(to: *mut u8, from: *const u8, count: usize) {
+    // SAFETY: the caller's promise is the kernel's.
+    unsafe { kernels::from_shared(to, from, count) }
+}
+
+/// Copies `count` bytes into shared memory. Not ordered with other stores before [`settle`].
+///
+/// # Safety
+/// `from` must be valid for reads and `to` for writes of `count` bytes, without overlap. The bytes at
+/// `to` may be read by other processes during the copy; those at `from` must not change.
+pub(crate) unsafe fn copy_to_shared(to: *mut u8, from: *const u8, count: usize) {
+    // SAFETY: the caller's promise is the kernel's.
+    unsafe { kernels::to_shared(to, from, count) }
+}
+
+/// Orders earlier stores, non-temporal ones included, before later ones.
+pub(crate) fn settle() {
+    kernels::settle();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

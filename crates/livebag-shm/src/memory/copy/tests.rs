@@ -1,0 +1,29 @@
+use proptest::prelude::*;
+
+use super::{copy_from_shared, copy_to_shared, portable, settle};
+
+type Kernel = unsafe fn(*mut u8, *const u8, usize);
+
+/// Copies a pattern between two buffers at the given offsets, and looks at what is around it too.
+fn check(kernel: Kernel, to_at: usize, from_at: usize, count: usize) {
+    let from: Vec<u8> = (0..from_at + count).map(|i| (i % 249) as u8 + 1).collect();
+    let mut to = vec![0; to_at + count + 64];
+    // SAFETY: both buffers have room for `count` bytes at their offsets.
+    unsafe { kernel(to.as_mut_ptr().add(to_at), from.as_ptr().add(from_at), count) };
+    settle();
+    assert_eq!(to[to_at..to_at + count], from[from_at..]);
+    assert!(to[..to_at].iter().chain(&to[to_at + count..]).all(|&byte| byte == 0));
+}
+
+proptest! {
+    #[test]
+    fn every_kernel_copies_exactly(
+        to_at in 0usize..80, from_at in 0usize..80, count in 0usize..9000,
+    ) {
+        for kernel in
+            [copy_from_shared as Kernel, copy_to_shared, portable::from_shared, portable::to_shared]
+        {
+            check(kernel, to_at, from_at, count);
+        }
+    }
+}

@@ -166,8 +166,11 @@ TEST_F(Stream, NextDeliversInOrderAndCountsTheLapped) {
     EXPECT_EQ(next.lapped, 0u);
     EXPECT_FALSE(next.frame);
     EXPECT_EQ(reader.lapped(), 6u);
-    reader.seek(0);
+    reader.seek(1);
     EXPECT_EQ(reader.next().lapped, 7u);
+    reader.seek_oldest();
+    EXPECT_EQ(reader.next_sequence(), 8u);
+    EXPECT_EQ(reader.next().lapped, 0u);
 }
 
 TEST_F(Stream, NextSkipsAFrameThatIsBeingOverwritten) {
@@ -189,7 +192,9 @@ TEST_F(Stream, AFrameInPlaceKnowsWhenItIsOverwritten) {
     std::vector<uint8_t> data;
     EXPECT_TRUE(frame->copy_to(data));
     EXPECT_EQ(data, pattern(1, 777));
+    EXPECT_EQ(frame->frames_left(), 2u);
     publish(writer), publish(writer);
+    EXPECT_EQ(frame->frames_left(), 0u);
     EXPECT_TRUE(frame->validate());
     const auto loan = writer.loan();
     EXPECT_FALSE(frame->validate());
@@ -237,8 +242,8 @@ TEST_F(Stream, ChecksumsTellDamage) {
         EXPECT_FALSE(frame->checksum_matches());
         EXPECT_EQ(code_of([&] { frame->copy_to(data); }), Errc::checksum);
         EXPECT_EQ(code_of([&] { reader.copy_latest(data); }), Errc::checksum);
-        EXPECT_EQ(code_of([&] { reader.receive(data, 1ms), reader.seek(0), reader.receive(data, 1ms); }), Errc::checksum);
-        reader.seek(writer.latest_sequence());
+        EXPECT_EQ(code_of([&] { reader.receive(data, 1ms), reader.seek(1), reader.receive(data, 1ms); }), Errc::checksum);
+        reader.seek(writer.latest_sequence() + 1);
     }
 }
 

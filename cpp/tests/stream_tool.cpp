@@ -135,7 +135,7 @@ int read_frames(Arguments& arguments) {
         return std::chrono::nanoseconds(now < deadline ? deadline - now : 0);
     };
     auto reader = livebag::Reader::open(arguments.name, timeout);
-    reader.seek(0);
+    reader.seek(1);
     std::vector<uint8_t> data;
     unsigned long long delivered = 0, torn = 0, lapped = 0, last = 0;
     const auto deliver = [&](const livebag::FrameHeader& frame) {

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use livebag_shm::{
-    CreateError, FrameLayout, FrameMeta, ImageLayout, Kind, Liveness, PointField, PointsLayout, Reader,
-    StreamOptions, Wait, Writer, remove,
+    CreateError, FrameLayout, FrameMeta, ImageLayout, Kind, Liveness, PointField, PointsLayout,
+    Reader, StreamOptions, Wait, Writer, remove,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -131,7 +131,13 @@ fn cpp_tool() -> Option<&'static Path> {
         let cpp = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cpp");
         let tool = scratch().join(format!("stream_tool_cpp_{}", std::process::id()));
         let compiled = Command::new(compiler)
-            .args(["-std=c++17", "-O1", "-DLIVEBAG_WITHOUT_OPENCV", "-DLIVEBAG_WITHOUT_PCL", "-pthread"])
+            .args([
+                "-std=c++17",
+                "-O1",
+                "-DLIVEBAG_WITHOUT_OPENCV",
+                "-DLIVEBAG_WITHOUT_PCL",
+                "-pthread",
+            ])
             .arg("-I")
             .arg(cpp.join("include"))
             .arg(cpp.join("tests/stream_tool.cpp"))
@@ -178,7 +184,8 @@ fn write_and_read(writer: Language, reader: Language) {
             let frames = (100_000_000 / payload).clamp(30, 50_000);
             let put = ["copy", "loan"][(size + turn) % 2];
             let sum = ["", "--checksum"][(size + turn / 2) % 2];
-            let reading = reader.start(&format!("read {name} --frames {frames} --slow-us 100 --way {way}"));
+            let reading =
+                reader.start(&format!("read {name} --frames {frames} --slow-us 100 --way {way}"));
             let writing = writer.start(&format!(
                 "write {name} --slots 2 --payload {payload} --frames {frames} --way {put} {sum}"
             ));
@@ -348,7 +355,8 @@ fn there_is_one_writer_over_both_languages() {
         return;
     }
     let name = Name::new("owned");
-    let writing = Cpp.start(&format!("write {name} --slots 2 --payload 100 --frames 1000000 --hz 50"));
+    let writing =
+        Cpp.start(&format!("write {name} --slots 2 --payload 100 --frames 1000000 --hz 50"));
     let reader = open_when_there(&name.0);
     assert!(reader.wait(Wait::Futex, 0, PATIENCE));
     assert_eq!(reader.liveness(PATIENCE), Liveness::Live);

@@ -105,6 +105,14 @@ class FrameRef {
     /// before its result is believed.
     bool validate() const { return detail::still_whole(slot().header, header_.sequence); }
 
+    /// How many more frames the writer can publish before it begins to overwrite this one. 0: the next
+    /// fill does it, or has done it.
+    uint64_t frames_left() const {
+        const uint64_t overwriting = sequence() + region_->header.geometry.slot_count;
+        const uint64_t filling = region_->latest() + 1;
+        return overwriting > filling ? overwriting - filling : 0;
+    }
+
     /// Copies the payload into `size()` bytes of your own; false when the writer came round meanwhile.
     /// Throws Errc::checksum when a checksum does not match.
     bool copy_to(uint8_t* to) const {
@@ -217,11 +225,15 @@ class Reader {
     const StreamInfo& info() const { return region_->header.info; }
     /// The newest complete frame; 0 = none yet.
     uint64_t latest_sequence() const { return region_->latest(); }
-    /// The newest frame that this reader has taken or passed over.
-    uint64_t cursor() const { return cursor_; }
-    /// Goes on with the frame after `sequence`; 0 is the beginning of the stream, and what is no
-    /// longer there counts as lapped.
-    void seek(uint64_t sequence) { cursor_ = sequence; }
+    /// The frame that `next` hands out next, if it is still there then.
+    uint64_t next_sequence() const { return cursor_ + 1; }
+    /// Goes on with this frame. `seek(1)` takes everything that is still there and counts the rest as
+    /// lapped; `seek_oldest` does not count it.
+    void seek(uint64_t sequence) { cursor_ = sequence == 0 ? 0 : sequence - 1; }
+    void seek_oldest() {
+        const uint64_t latest = region_->latest();
+        cursor_ = latest > info().slots ? latest - info().slots : 0;
+    }
     /// Frames that this reader has missed so far, as `next` counts them.
     uint64_t lapped() const { return lapped_; }
 
@@ -252,7 +264,8 @@ class Reader {
     }
 
     /// The next frame in order, in place: every frame since the last, and an exact count of those
-    /// that were overwritten. A frame that fails to validate later is the caller's to count.
+    /// that were overwritten. A frame that fails to validate later is the caller's to count; a damaged
+    /// one throws and is passed over by the next call.
     Next next() {
         Next found;
         while (const uint64_t k = step(found.lapped)) {
@@ -283,7 +296,7 @@ class Reader {
         return found;
     }
 
-    /// The newest frame after the cursor, copied along while it is still being written, so that it is
+    /// The newest frame from `next_sequence` on, copied along while it is still being written, so that it is
     /// there a moment after the writer has finished. Waits; nothing after the timeout.
     template <class Between = detail::Nothing>
     std::optional<FrameHeader> receive(std::vector<uint8_t>& buffer, std::chrono::nanoseconds timeout,
@@ -303,7 +316,7 @@ class Reader {
         return std::nullopt;
     }
 
-    /// Waits for a frame after the cursor; false after the timeout or when the stream was replaced.
+    /// Waits for the frame `next_sequence` or a later one; false after the timeout or when the stream was replaced.
     bool wait(std::chrono::nanoseconds timeout, Wait way = Wait::futex) { return wait_after(cursor_, timeout, way); }
     /// Waits for a frame after `sequence`.
     bool wait_after(uint64_t sequence, std::chrono::nanoseconds timeout, Wait way = Wait::futex) {
@@ -311,7 +324,7 @@ class Reader {
                        detail::deadline_after(timeout), way);
     }
 
-    /// Something that an event loop can hold, for frames after the cursor.
+    /// Something that an event loop can hold, for frames from `next_sequence` on.
     std::unique_ptr<Event> event() const {
         Reader own = *this;
         return std::unique_ptr<Event>(new Event(region_, cursor_, [own](uint64_t after) mutable {
@@ -419,7 +432,7 @@ class Reader {
     std::shared_ptr<const detail::Region> region_;
     std::shared_ptr<const detail::Mapping> wake_;
     uint64_t wake_epoch_ = 0;
-    uint64_t cursor_ = 0;
+    uint64_t cursor_ = 0;  // the newest frame taken or passed over
     uint64_t lapped_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 pub mod cdr;
 pub mod container;
+pub mod decode;
 pub mod definitions;
 pub mod index;
 pub mod mcap;

@@ -1,6 +1,7 @@
 //! A bounds-checked cursor over one encoded message: CDR in either byte order, or ROS 1.
 //!
-//! CDR (OMG DDSI-RTPS 2.5 section 10, XTypes 1.3 section 7.4): four bytes of encapsulation, then
+//! CDR version 1 (OMG DDSI-RTPS 2.5 section 10, XTypes 1.3 section 7.4; version 2, which no RMW
+//! writes, puts lengths before sequences of structures and is refused): four bytes of encapsulation, then
 //! primitives aligned to their size counted from the end of the encapsulation; strings carry a
 //! length that includes their NUL. ROS 1: little-endian, packed, strings without a NUL.
 
@@ -22,11 +23,35 @@ pub enum DecodeError {
     },
     /// The first two bytes name an encoding that is not read here.
     #[error(
-        "expected CDR (representation 0x0000, 0x0001, 0x0006 or 0x0007), found representation {found:#06x}"
+        "expected plain CDR version 1 (representation 0x0000 or 0x0001), found representation {found:#06x}"
     )]
     Encapsulation {
         /// The representation identifier found.
         found: u16,
+    },
+    /// The schema names types within types without end.
+    #[error("the schema nests its types deeper than {depth_max} levels")]
+    Depth {
+        /// How many are followed.
+        depth_max: usize,
+    },
+    /// The schema makes more values of the message than the message has bytes.
+    #[error("the schema makes more values of the message than its {bytes} bytes can hold")]
+    Excess {
+        /// Length of the message.
+        bytes: usize,
+    },
+    /// A type whose encoding is not read here.
+    #[error("the field {field} is a wstring, which is not decoded")]
+    WideString {
+        /// Name of the field.
+        field: String,
+    },
+    /// The message is not the JSON that it is said to be.
+    #[error("expected JSON: {reason}")]
+    Json {
+        /// What the JSON reader found.
+        reason: String,
     },
     /// A string is not UTF-8.
     #[error("the string at offset {offset} is not UTF-8")]
@@ -40,7 +65,7 @@ pub enum DecodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     little_endian: bool,
-    /// Largest alignment: 8 in CDR version 1, 4 in version 2, 1 in ROS 1.
+    /// Largest alignment: 8 in CDR, 1 in ROS 1.
     align_max: usize,
     /// Strings end in a NUL that their length counts (CDR).
     nul_terminated: bool,
@@ -77,14 +102,12 @@ impl<'a> Cursor<'a> {
         let Some(head) = bytes.first_chunk::<4>() else {
             return Err(DecodeError::Truncated { offset: 0, wanted: 4, left: bytes.len() });
         };
-        let (little_endian, align_max) = match u16::from_be_bytes([head[0], head[1]]) {
-            0x0000 => (false, 8),
-            0x0001 => (true, 8),
-            0x0006 => (false, 4),
-            0x0007 => (true, 4),
+        let little_endian = match u16::from_be_bytes([head[0], head[1]]) {
+            0x0000 => false,
+            0x0001 => true,
             found => return Err(DecodeError::Encapsulation { found }),
         };
-        let layout = Layout { little_endian, align_max, nul_terminated: true, origin: 4 };
+        let layout = Layout { little_endian, align_max: 8, nul_terminated: true, origin: 4 };
         Ok(Cursor { bytes, at: 4, layout })
     }
 

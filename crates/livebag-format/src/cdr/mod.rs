@@ -1,8 +1,8 @@
 //! CDR of `sensor_msgs/msg/Image` and `sensor_msgs/msg/PointCloud2` as *prefix · raw data ·
 //! suffix*, so that a frame in shared memory becomes a ROS 2 message without being copied.
 //!
-//! Written is plain CDR version 1, little-endian (encapsulation `00 01 00 00`); read is plain CDR
-//! of either version and byte order. Neither type has a value after its data that needs alignment:
+//! Written is plain CDR version 1, little-endian (encapsulation `00 01 00 00`); read is the same
+//! in either byte order. Neither type has a value after its data that needs alignment:
 //! an Image ends with its pixels, a PointCloud2 with one byte, `is_dense`.
 //!
 //! ```

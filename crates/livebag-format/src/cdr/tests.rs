@@ -156,7 +156,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(
-        head in prop::sample::select(vec![[0u8, 0, 0, 0], [0, 1, 0, 0], [0, 7, 0, 0]]),
+        head in prop::sample::select(vec![[0u8, 0, 0, 0], [0, 1, 0, 0]]),
         bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(1u8), any::<u8>()], 0..300),
     ) {
         let message = [&head[..], &bytes].concat();

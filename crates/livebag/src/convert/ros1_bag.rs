@@ -23,6 +23,7 @@ struct Chunks {
     topics: Vec<Topic>,
     /// Topic by connection.
     connections: HashMap<u32, usize>,
+    message_count: u64,
     warnings: Warnings,
 }
 
@@ -42,6 +43,7 @@ impl Ros1Bag {
             offsets: Vec::new(),
             topics: Vec::new(),
             connections: HashMap::new(),
+            message_count: 0,
             warnings: Warnings::default(),
         };
         let places = chunks.index_or_scan()?;
@@ -64,6 +66,10 @@ impl MessageSource for Ros1Bag {
 
     fn start_time_nanos(&self) -> Option<u64> {
         self.merge.start_time_nanos()
+    }
+
+    fn message_count(&self) -> Option<u64> {
+        Some(self.chunks.message_count)
     }
 
     fn warnings(&self) -> &[String] {
@@ -131,6 +137,7 @@ impl Chunks {
     ) -> Result<Option<Vec<BlockPlace>>, ConvertError> {
         let mut chunks = Vec::new();
         let mut connections = Vec::new();
+        let mut message_count = 0;
         let mut window = Window::new(&self.file);
         let mut at = index_offset;
         while at < self.file.length_bytes() {
@@ -143,6 +150,14 @@ impl Chunks {
                 }
                 Record::ChunkInfo { chunk_offset, start_time_nanos, .. } => {
                     chunks.push((chunk_offset, start_time_nanos));
+                    // Connection and number of messages, four bytes each.
+                    let counts = window.up_to(data_at, head.data_bytes as usize)?;
+                    message_count += counts
+                        .as_chunks::<8>()
+                        .0
+                        .iter()
+                        .map(|[.., a, b, c, d]| u64::from(u32::from_le_bytes([*a, *b, *c, *d])))
+                        .sum::<u64>();
                 }
                 _ => {}
             }
@@ -157,6 +172,7 @@ impl Chunks {
         for (id, topic, data) in connections {
             self.add_connection(id, &topic, &data).map_err(|error| self.damaged(error))?;
         }
+        self.message_count = message_count;
         chunks.sort_unstable();
         self.offsets = chunks.iter().map(|(offset, _)| *offset).collect();
         let places = chunks.iter().enumerate();
@@ -220,6 +236,7 @@ impl Chunks {
                 }
                 Ok((Record::Message { time_nanos, .. }, _)) => {
                     start = Some(start.map_or(time_nanos, |start| start.min(time_nanos)));
+                    self.message_count += 1;
                 }
                 Ok(_) => {}
                 Err(_) => break,

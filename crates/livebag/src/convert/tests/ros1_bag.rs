@@ -92,9 +92,10 @@ impl BagWriter {
             ("chunk_pos", &at.to_le_bytes()),
             ("start_time", &time(times().min().unwrap_or(0))),
             ("end_time", &time(times().max().unwrap_or(0))),
-            ("count", &0u32.to_le_bytes()),
+            ("count", &1u32.to_le_bytes()),
         ];
-        self.infos.push(record(6, &fields, b""));
+        let counts = [0u32.to_le_bytes(), (messages.len() as u32).to_le_bytes()].concat();
+        self.infos.push(record(6, &fields, &counts));
     }
 
     fn close(mut self) -> Vec<u8> {
@@ -140,6 +141,7 @@ fn every_compression_is_read_in_order_of_time() {
     let mut source = open(&bag().close()).unwrap();
     assert_eq!(source.profile(), "ros1");
     assert_eq!(source.start_time_nanos(), Some(TIMES[0]));
+    assert_eq!(source.message_count(), Some(7));
     assert_eq!(times(source.as_mut()), TIMES);
     assert_eq!(source.warnings(), &[] as &[String]);
 }
@@ -160,6 +162,7 @@ fn publishers_of_one_topic_stay_apart() {
 fn a_bag_that_was_not_closed_is_read_with_a_word() {
     let bytes = bag().bytes;
     let mut source = open(&bytes).unwrap();
+    assert_eq!(source.message_count(), Some(7));
     assert_eq!(times(source.as_mut()), TIMES);
     assert!(source.warnings()[0].contains("no complete index"), "{:?}", source.warnings());
 }
@@ -173,8 +176,6 @@ fn a_cut_bag_gives_its_whole_chunks() {
         assert!(read.iter().all(|time| TIMES.contains(time)));
         assert!(!source.warnings().is_empty(), "cut to {length} bytes without a word");
     }
-    let two_chunks = bag().infos.len() - 1;
-    assert_eq!(two_chunks, 2);
     let cut = open(&bag().bytes[..bag().bytes.len() - 1]).map(|mut s| times(s.as_mut())).unwrap();
     assert_eq!(cut.len(), 5);
 }

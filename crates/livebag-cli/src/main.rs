@@ -5,9 +5,18 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod completions;
+mod doctor;
+mod info;
+mod query;
+mod record;
+mod streams;
+
+// What they share.
+mod files;
 mod interrupt;
 mod outcome;
 mod parse;
+mod report;
 mod text;
 
 use outcome::{CliError, Outcome};
@@ -27,11 +36,21 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Streams(streams::Args),
+    Record(record::Args),
+    Info(info::Args),
+    Query(query::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
 fn run(verb: Verb) -> Result<Outcome, CliError> {
     match verb {
+        Verb::Streams(args) => streams::run(&args),
+        Verb::Record(args) => record::run(&args),
+        Verb::Info(args) => info::run(&args),
+        Verb::Query(args) => query::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
         Verb::Completions(args) => completions::run(&args),
     }
 }

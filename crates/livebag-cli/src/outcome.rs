@@ -1,6 +1,7 @@
 //! How a verb ends, and what the shell is told.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The exit codes of every verb.
@@ -38,6 +39,19 @@ pub enum CliError {
     /// A container could not be written.
     #[error(transparent)]
     Record(#[from] livebag::RecordError),
+    /// A stream could not be listed.
+    #[error(transparent)]
+    Streams(#[from] livebag_shm::ListError),
+    /// A file refused something.
+    #[error("{doing} {} failed: {source}{}", path.display(), hint(source))]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// Whoever read our standard output has gone (`livebag query … | head`).
     #[error("standard output is closed")]
     OutputClosed,
@@ -46,7 +60,26 @@ pub enum CliError {
     Output(io::Error),
 }
 
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " (the disk is full: free some space, or write elsewhere)"
+        }
+        io::ErrorKind::PermissionDenied => {
+            " (no right to write there: choose another folder, or change its owner)"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => " (mounted read-only: write elsewhere)",
+        io::ErrorKind::NotFound => " (make the folder first: mkdir -p)",
+        _ => "",
+    }
+}
+
 impl CliError {
+    /// A file refused something.
+    pub fn file(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::File { doing, path: path.to_owned(), source }
+    }
+
     /// A failure in words.
     pub fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())

@@ -1,0 +1,98 @@
+//! `livebag doctor`: what this machine offers, and what to do about each lack.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::outcome::{CliError, Outcome};
+
+mod disk;
+mod system;
+
+/// Tell what this machine offers for recording, and what to do about each lack.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag doctor --dir /data\n  \
+    livebag doctor --json | jq '.[] | select(.ok | not)'\n\n\
+Environment:\n  \
+    LIVEBAG_STORAGE  how `livebag record` writes: io_uring (default) or pwrite, with ,buffered \
+behind either")]
+pub struct Args {
+    /// Where recordings will go.
+    #[arg(long, value_name = "D", default_value = ".")]
+    dir: PathBuf,
+    /// Leave the measuring of the disk's speed out; it writes 256 MiB and removes them.
+    #[arg(long)]
+    no_disk_speed: bool,
+    /// Print a JSON array.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    check: &'static str,
+    /// Whether it is as good as it can be.
+    ok: bool,
+    /// What was found.
+    found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+impl Check {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self { check, ok: true, found: found.into(), advice: None }
+    }
+
+    fn lacking(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { check, ok: false, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    /// `lacking` if `lack` has advice, else `ok`.
+    fn new(check: &'static str, found: impl Into<String>, lack: Option<String>) -> Self {
+        Self { check, ok: lack.is_none(), found: found.into(), advice: lack }
+    }
+}
+
+/// Looks, and prints. Lacks are findings, not failures: the exit code is 0 all the same.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    if !args.dir.is_dir() {
+        return Err(CliError::failed(format!(
+            "the folder {} does not exist: make it first (mkdir -p), or name another with --dir",
+            args.dir.display()
+        )));
+    }
+    let mut checks = system::checks();
+    checks.extend(disk::checks(&args.dir, !args.no_disk_speed));
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&checks)?)?;
+    } else {
+        write!(out, "{}", render(&checks))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn render(checks: &[Check]) -> String {
+    let width = checks.iter().map(|check| check.check.chars().count()).max().unwrap_or(0);
+    let mut out = String::new();
+    for check in checks {
+        let state = if check.ok { "ok  " } else { "warn" };
+        out.push_str(&format!("{state}  {:<width$}  {}\n", check.check, check.found));
+        if let Some(advice) = &check.advice {
+            out.push_str(&format!("      {:<width$}  -> {advice}\n", ""));
+        }
+    }
+    let lacks = checks.iter().filter(|check| !check.ok).count();
+    out.push_str(&match lacks {
+        0 => "all is well\n".to_owned(),
+        1 => "1 thing could be better\n".to_owned(),
+        _ => format!("{lacks} things could be better\n"),
+    });
+    out
+}

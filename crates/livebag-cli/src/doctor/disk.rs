@@ -1,0 +1,163 @@
+//! How recordings reach the disk, and how fast.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use livebag::Clock;
+use livebag::storage::{Access, Block, Disk, KernelDisk, Method, Part, Write};
+
+use super::Check;
+use crate::text;
+
+/// What is written to measure the disk.
+const WRITTEN_BYTES: u64 = 256 << 20;
+/// In writes of this size, about that of a FullHD frame,
+const WRITE_BYTES: usize = 8 << 20;
+/// so many at once.
+const IN_FLIGHT_MAX: usize = 4;
+/// Less than this is eight FullHD cameras at 30 Hz.
+const BYTES_PER_SECOND_MIN: f64 = 1.5e9;
+/// Space for a minute of those.
+const FREE_BYTES_MIN: u64 = 90_000_000_000;
+
+pub(super) fn checks(directory: &Path, measure: bool) -> Vec<Check> {
+    let disk = match KernelDisk::probe(directory) {
+        Ok(disk) => disk,
+        Err(error) => {
+            return vec![Check::lacking(
+                "writing",
+                format!("{}: {error}", directory.display()),
+                "recordings cannot go there: free some space, change the folder's owner, or name \
+                 another folder with --dir",
+            )];
+        }
+    };
+    let mut checks = vec![io_uring(&disk), direct(&disk), free(&disk, directory)];
+    if measure {
+        checks.push(speed(&disk, directory));
+    }
+    checks
+}
+
+/// The reason for which a way was passed over; it names the cure.
+fn reason(disk: &KernelDisk, about: &str) -> String {
+    let reasons = &disk.choice().reasons;
+    let found = reasons.iter().find(|reason| reason.contains(about));
+    found.or(reasons.first()).cloned().unwrap_or_default()
+}
+
+fn io_uring(disk: &KernelDisk) -> Check {
+    match disk.choice().method {
+        Method::IoUringDirect | Method::IoUringBuffered => Check::ok("io_uring", "works"),
+        Method::PwriteDirect | Method::PwriteBuffered => Check::lacking(
+            "io_uring",
+            "not used: recordings are written with pwrite",
+            reason(disk, "io_uring"),
+        ),
+    }
+}
+
+fn direct(disk: &KernelDisk) -> Check {
+    let block = text::bytes(Block::ALIGNMENT as f64);
+    match disk.choice().method {
+        Method::IoUringDirect | Method::PwriteDirect => {
+            Check::ok("direct I/O", format!("works, in blocks of {} B ({block})", Block::ALIGNMENT))
+        }
+        Method::IoUringBuffered | Method::PwriteBuffered => Check::lacking(
+            "direct I/O",
+            "not used: recordings go through the page cache, at several times the CPU",
+            format!("{}; ext4 and xfs have it", reason(disk, "irect")),
+        ),
+    }
+}
+
+fn free(disk: &KernelDisk, directory: &Path) -> Check {
+    const CHECK: &str = "free space";
+    match disk.free_bytes(directory) {
+        Ok(free) => {
+            let lack = (free < FREE_BYTES_MIN).then(|| {
+                "less than a minute of eight FullHD cameras: free some space, or record elsewhere"
+                    .to_owned()
+            });
+            Check::new(CHECK, text::bytes(free as f64), lack)
+        }
+        Err(error) => Check::lacking(CHECK, error.to_string(), "name another folder with --dir"),
+    }
+}
+
+fn speed(disk: &KernelDisk, directory: &Path) -> Check {
+    const CHECK: &str = "disk speed";
+    let path = directory.join(format!(".livebag-doctor-{}", std::process::id()));
+    let measured = measure(disk, &path);
+    // It may never have been made.
+    let _ = disk.remove(&path);
+    match measured {
+        Ok(rate) => {
+            let lack = (rate < BYTES_PER_SECOND_MIN).then(|| {
+                format!(
+                    "eight FullHD cameras at 30 Hz need {}: record fewer of them, or to a faster \
+                     disk (NVMe)",
+                    text::bytes_per_second(BYTES_PER_SECOND_MIN)
+                )
+            });
+            let written = text::bytes(WRITTEN_BYTES as f64);
+            Check::new(
+                CHECK,
+                format!("{} ({written}, {})", text::bytes_per_second(rate), disk.choice().method),
+                lack,
+            )
+        }
+        Err(error) => Check::lacking(
+            CHECK,
+            format!("not measured: {error}"),
+            "free some space (256 MiB are written and removed), or leave it out with \
+             --no-disk-speed",
+        ),
+    }
+}
+
+/// Bytes per second of writing, and of making durable what went through the page cache.
+fn measure(disk: &KernelDisk, path: &Path) -> io::Result<f64> {
+    let file = disk.create(path, Access::Direct)?;
+    file.reserve(0, WRITTEN_BYTES)?;
+    let mut queue = disk.queue();
+    let mut spare: Vec<Block> = (0..IN_FLIGHT_MAX).map(|_| noise()).collect();
+    let mut done = Vec::new();
+    let clock = Clock::system();
+    let mut offset = 0;
+    while offset < WRITTEN_BYTES || queue.in_flight() > 0 {
+        while offset < WRITTEN_BYTES
+            && let Some(block) = spare.pop()
+        {
+            let parts = vec![Part::Block(block)];
+            queue.submit(Write { token: offset, file: file.clone(), offset, parts });
+            offset += WRITE_BYTES as u64;
+        }
+        queue.reap(Duration::from_secs(1), &mut done);
+        for completion in done.drain(..) {
+            completion.result?;
+            let blocks = completion.parts.into_iter().filter_map(|part| match part {
+                Part::Block(block) => Some(block),
+                Part::Slot(..) => None,
+            });
+            spare.extend(blocks);
+        }
+    }
+    file.sync()?;
+    Ok(WRITTEN_BYTES as f64 * 1e9 / clock.monotonic_nanos().max(1) as f64)
+}
+
+/// A block that no disk can compress away.
+fn noise() -> Block {
+    let mut block = Block::zeroed(WRITE_BYTES);
+    // xorshift64 (Marsaglia, 2003); any seed but 0.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for word in block.chunks_exact_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    block
+}

@@ -1,0 +1,157 @@
+//! Kernel, limits, rights and shared memory.
+
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+
+use livebag::storage::{Disk, KernelDisk};
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::futex;
+
+use super::Check;
+use crate::files::kernel_setting;
+use crate::text;
+
+/// Oldest kernel that livebag is made for.
+const KERNEL_MIN: (u32, u32) = (5, 15);
+/// Locked memory that eight FullHD cameras with four slots need, rounded up.
+const LOCKED_BYTES_MIN: u64 = 256 << 20;
+/// Shared memory for the same with room to spare.
+const SHARED_BYTES_MIN: u64 = 512 << 20;
+/// Files that a recording of 500 topics has open, rounded up.
+const FILES_MIN: u64 = 4096;
+/// Bit of CAP_SYS_NICE and of CAP_IPC_LOCK in /proc/self/status (capability.h).
+const CAP_SYS_NICE: u32 = 23;
+const CAP_IPC_LOCK: u32 = 14;
+
+pub(super) fn checks() -> Vec<Check> {
+    vec![
+        kernel(),
+        futex(),
+        locked_memory(),
+        real_time(),
+        shared_memory(),
+        huge_pages(),
+        open_files(),
+    ]
+}
+
+fn kernel() -> Check {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let lack = (version < KERNEL_MIN).then(|| {
+        format!("livebag is made for Linux {}.{} and newer: upgrade", KERNEL_MIN.0, KERNEL_MIN.1)
+    });
+    Check::new("kernel", format!("Linux {release}, {}", name.machine().to_string_lossy()), lack)
+}
+
+fn futex() -> Check {
+    // A wait for a value that is not there comes back at once where futexes work.
+    let word = AtomicU32::new(1);
+    match futex::wait(&word, futex::Flags::empty(), 0, None) {
+        Err(rustix::io::Errno::AGAIN) => Check::ok("futex", "works"),
+        Ok(()) => Check::ok("futex", "works"),
+        Err(error) => Check::lacking(
+            "futex",
+            format!("refused: {error}"),
+            "readers of streams cannot sleep and have to spin: let the sandbox permit futex(2)",
+        ),
+    }
+}
+
+fn has_capability(bit: u32) -> bool {
+    let status = kernel_setting("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+        .is_some_and(|bits| bits & (1 << bit) != 0)
+}
+
+fn locked_memory() -> Check {
+    let limit = getrlimit(Resource::Memlock).current;
+    let found = match limit {
+        _ if has_capability(CAP_IPC_LOCK) => "unlimited (CAP_IPC_LOCK)".into(),
+        None => "unlimited".into(),
+        Some(bytes) => text::bytes(bytes as f64),
+    };
+    let short = limit.is_some_and(|bytes| bytes < LOCKED_BYTES_MIN);
+    let lack = (short && !has_capability(CAP_IPC_LOCK)).then(|| {
+        "streams with Placement::lock may be swapped out: raise `ulimit -l` (memlock in \
+         /etc/security/limits.d, LimitMEMLOCK= in systemd)"
+            .to_owned()
+    });
+    Check::new("locked memory", found, lack)
+}
+
+fn real_time() -> Check {
+    let limit = getrlimit(Resource::Rtprio).current;
+    if has_capability(CAP_SYS_NICE) {
+        return Check::ok("real-time rights", "any priority (CAP_SYS_NICE)");
+    }
+    match limit {
+        None => Check::ok("real-time rights", "any priority"),
+        Some(priority) if priority > 0 => {
+            Check::ok("real-time rights", format!("SCHED_FIFO up to priority {priority}"))
+        }
+        Some(_) => Check::lacking(
+            "real-time rights",
+            "none",
+            "writers cannot use SCHED_FIFO: set rtprio in /etc/security/limits.d (LimitRTPRIO= in \
+             systemd), or give CAP_SYS_NICE",
+        ),
+    }
+}
+
+fn shared_memory() -> Check {
+    const CHECK: &str = "shared memory";
+    let path = Path::new("/dev/shm");
+    match KernelDisk::for_reading().free_bytes(path) {
+        Ok(free) => {
+            let lack = (free < SHARED_BYTES_MIN).then(|| {
+                "streams may not fit: `mount -o remount,size=2G /dev/shm` (docker run --shm-size=2g)"
+                    .to_owned()
+            });
+            Check::new(CHECK, format!("{} free in /dev/shm", text::bytes(free as f64)), lack)
+        }
+        Err(error) => Check::lacking(
+            CHECK,
+            format!("/dev/shm: {error}"),
+            "streams live there: `mount -t tmpfs tmpfs /dev/shm`",
+        ),
+    }
+}
+
+fn huge_pages() -> Check {
+    const CHECK: &str = "huge pages (shm)";
+    let setting = kernel_setting("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    let Some(setting) = setting else {
+        return Check::lacking(
+            CHECK,
+            "this kernel has none",
+            "large frames are copied a little slower: use a kernel with \
+             CONFIG_TRANSPARENT_HUGEPAGE",
+        );
+    };
+    let chosen = setting.split(['[', ']']).nth(1).unwrap_or("unknown").to_owned();
+    let on = matches!(chosen.as_str(), "always" | "within_size" | "advise" | "force");
+    let lack = (!on).then(|| {
+        "large frames are copied a little slower: `echo advise > \
+         /sys/kernel/mm/transparent_hugepage/shmem_enabled`"
+            .to_owned()
+    });
+    Check::new(CHECK, chosen, lack)
+}
+
+fn open_files() -> Check {
+    let limit = getrlimit(Resource::Nofile);
+    let text = |limit: Option<u64>| limit.map_or("unlimited".into(), text::count);
+    // The recorder raises the soft limit up to the hard one.
+    let lack = limit.maximum.is_some_and(|files| files < FILES_MIN).then(|| {
+        "every topic has files of its own: raise the hard limit of open files (nofile in \
+         /etc/security/limits.d, LimitNOFILE= in systemd)"
+            .to_owned()
+    });
+    let found = format!("{} now, up to {}", text(limit.current), text(limit.maximum));
+    Check::new("open files", found, lack)
+}

@@ -1,0 +1,153 @@
+//! `livebag info`: what a recording holds.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use livebag::Bag;
+use serde::Serialize;
+
+use crate::outcome::{CliError, Outcome};
+use crate::report::{self, Lost, TopicReport};
+use crate::{files, text};
+
+/// Tell what a recording holds: topics, counts, rates, losses by cause, and how it ended.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag info run1\n  \
+    livebag info run1 --json | jq .lost.total")]
+pub struct Args {
+    /// The recording: a container, finished or still being written.
+    bag: PathBuf,
+    /// Print one JSON object. `lost` counts messages that were published and are not in the
+    /// recording, by cause (transport, queue, lapped, disk) and in total.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed of a recording. Times are nanoseconds since the Unix epoch.
+#[derive(Serialize)]
+struct Info {
+    path: String,
+    storage: &'static str,
+    /// `live`, `closed`, `recovered`, `unrecovered`.
+    state: String,
+    /// What ended the recording early.
+    failure: Option<String>,
+    library: String,
+    profile: String,
+    files: Vec<File>,
+    size_bytes: u64,
+    started_nanos: u64,
+    start_nanos: Option<u64>,
+    end_nanos: Option<u64>,
+    duration_nanos: u64,
+    message_count: u64,
+    message_bytes: u64,
+    lost: Lost,
+    topics: Vec<TopicReport>,
+}
+
+#[derive(Serialize)]
+struct File {
+    name: String,
+    bytes: u64,
+}
+
+/// Prints it.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    let info = container(&args.bag)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&info)?)?;
+    } else {
+        write!(out, "{}", render(&info))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn container(path: &Path) -> Result<Info, CliError> {
+    let bag = Bag::open(path)?;
+    let topics = report::topics(&bag)?;
+    let range = bag.time_range()?;
+    let files: Vec<_> =
+        files::list(path)?.into_iter().map(|(name, bytes)| File { name, bytes }).collect();
+    Ok(Info {
+        path: path.display().to_string(),
+        storage: "container",
+        state: bag.state().to_string(),
+        failure: bag.failure().map(str::to_owned),
+        library: bag.library().to_owned(),
+        profile: bag.profile().to_owned(),
+        size_bytes: files.iter().map(|file| file.bytes).sum(),
+        files,
+        started_nanos: bag.started_nanos(),
+        start_nanos: range.map(|(start, _)| start),
+        end_nanos: range.map(|(_, end)| end),
+        duration_nanos: range.map_or(0, |(start, end)| end - start),
+        message_count: topics.iter().map(|topic| topic.message_count).sum(),
+        message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
+        lost: bag.lost().into(),
+        topics,
+    })
+}
+
+fn render(info: &Info) -> String {
+    let state = match info.state.as_str() {
+        "live" => "live (a recorder is writing it; losses and sizes are as of the last second)",
+        "recovered" => "recovered (its recorder died; everything committed is here)",
+        "unrecovered" => {
+            "unrecovered (its recorder died, and there is no right to write here: run `livebag \
+             info` as its owner)"
+        }
+        state => state,
+    };
+    let time = |nanos: Option<u64>| match nanos {
+        Some(nanos) => format!(
+            "{} ({}.{:09} s)",
+            text::time(nanos),
+            nanos / 1_000_000_000,
+            nanos % 1_000_000_000
+        ),
+        None => "-".into(),
+    };
+    let mut lines = vec![
+        ("recording", info.path.clone()),
+        ("storage", format!("{}, by {}", info.storage, info.library)),
+        ("state", state.to_owned()),
+    ];
+    if let Some(failure) = &info.failure {
+        lines.push(("ended early", failure.clone()));
+    }
+    let rate = info.message_bytes as f64 * 1e9 / info.duration_nanos.max(1) as f64;
+    let mut messages =
+        format!("{}, {}", text::count(info.message_count), text::bytes(info.message_bytes as f64));
+    if info.duration_nanos > 0 {
+        messages.push_str(&format!(", {}", text::bytes_per_second(rate)));
+    }
+    lines.extend([
+        (
+            "files",
+            format!(
+                "{}, {}",
+                text::plural(info.files.len(), "file"),
+                text::bytes(info.size_bytes as f64)
+            ),
+        ),
+        ("start", time(info.start_nanos)),
+        ("end", time(info.end_nanos)),
+        ("duration", text::duration(info.duration_nanos)),
+        ("messages", messages),
+        ("lost", info.lost.cell()),
+    ]);
+    let mut out = String::new();
+    for (name, value) in lines {
+        out.push_str(&format!("{:<13}{value}\n", format!("{name}:")));
+    }
+    if info.topics.is_empty() {
+        out.push_str("no topics\n");
+    } else {
+        out.push('\n');
+        out.push_str(&report::table(&info.topics));
+    }
+    out
+}

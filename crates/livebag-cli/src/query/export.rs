@@ -1,0 +1,126 @@
+//! An answer as one MCAP file: chunked, indexed, with schemas, channel metadata and both times.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use livebag::{Bag, Cursor, Message, Topic};
+use mcap::records::MessageHeader;
+use mcap::{McapError, WriteOptions, Writer};
+
+use crate::files::NewFile;
+use crate::interrupt::Interrupt;
+use crate::outcome::CliError;
+
+/// What a chunk holds before it is closed.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// What is gathered before it goes to the file.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// What was written.
+#[derive(Default)]
+pub struct Exported {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+}
+
+/// Writes the rest of `cursor` into the new file `path`. Nothing is left behind if that fails.
+pub fn write(bag: &Bag, cursor: &mut Cursor<'_>, path: &Path) -> Result<Exported, CliError> {
+    let interrupt = Interrupt::watch()?;
+    let new = NewFile::create(path)?;
+    let refused = |error| refused(path, error);
+    // Without messages a chunk would be empty, which older readers refuse.
+    let options = WriteOptions::new()
+        .profile(bag.profile())
+        .library(concat!("livebag ", env!("CARGO_PKG_VERSION")))
+        .compression(None)
+        .use_chunks(cursor.remaining() > 0)
+        .chunk_size(Some(CHUNK_BYTES));
+    let buffer = BufWriter::with_capacity(BUFFER_BYTES, new.file());
+    let mut writer = options.create(buffer).map_err(refused)?;
+    let copied = copy(bag, cursor, &mut writer, &interrupt).and_then(|exported| {
+        writer.finish().map_err(Failure::Mcap)?;
+        Ok(exported)
+    });
+    let exported = match copied {
+        Ok(exported) => exported,
+        Err(failure) => {
+            // Dropped, the writer would write its summary to a disk that may just have failed.
+            let _ = writer.into_inner().into_parts();
+            return Err(match failure {
+                Failure::Mcap(error) => refused(error),
+                Failure::Cli(error) => error,
+            });
+        }
+    };
+    let mut buffer = writer.into_inner();
+    buffer.flush().map_err(|source| CliError::file("writing", path, source))?;
+    drop(buffer);
+    new.publish()?;
+    Ok(exported)
+}
+
+enum Failure {
+    Mcap(McapError),
+    Cli(CliError),
+}
+
+impl From<McapError> for Failure {
+    fn from(error: McapError) -> Self {
+        Self::Mcap(error)
+    }
+}
+
+type FileWriter<'a> = Writer<BufWriter<&'a std::fs::File>>;
+
+fn copy(
+    bag: &Bag,
+    cursor: &mut Cursor<'_>,
+    writer: &mut FileWriter<'_>,
+    interrupt: &Interrupt,
+) -> Result<Exported, Failure> {
+    let mut channels: Vec<Option<u16>> = vec![None; bag.topics().len()];
+    let mut exported = Exported::default();
+    loop {
+        if interrupt.has_come() {
+            return Err(Failure::Cli(CliError::failed("interrupted: nothing was written")));
+        }
+        let next = cursor.next().map_err(|error| Failure::Cli(error.into()))?;
+        let Some((topic, message)) = next else { return Ok(exported) };
+        let channel_id = match channels[topic] {
+            Some(id) => id,
+            None => *channels[topic].insert(add_channel(writer, bag.topics()[topic].topic())?),
+        };
+        writer.write_to_known_channel(&header(channel_id, &message), message.data)?;
+        exported.messages += 1;
+        exported.bytes += message.data.len() as u64;
+    }
+}
+
+fn header(channel_id: u16, message: &Message<'_>) -> MessageHeader {
+    MessageHeader {
+        channel_id,
+        // MCAP counts in 32 bits.
+        sequence: message.sequence as u32,
+        log_time: message.log_time_nanos,
+        publish_time: message.publish_time_nanos,
+    }
+}
+
+fn add_channel(writer: &mut FileWriter<'_>, topic: &Topic) -> Result<u16, McapError> {
+    let has_schema = !topic.type_name.is_empty() || !topic.schema.is_empty();
+    let schema_id = match has_schema {
+        true => writer.add_schema(&topic.type_name, &topic.schema_encoding, &topic.schema)?,
+        // MCAP's mark of a channel without schema.
+        false => 0,
+    };
+    writer.add_channel(schema_id, &topic.name, &topic.message_encoding, &topic.metadata)
+}
+
+fn refused(path: &Path, error: McapError) -> CliError {
+    match error {
+        McapError::Io(source) => CliError::file("writing", path, source),
+        error => CliError::failed(format!("writing {} failed: {error}", path.display())),
+    }
+}

@@ -1,0 +1,68 @@
+//! The streams that were asked for by name, and whether they have come.
+
+use livebag::{Status, stream_topic};
+use livebag_shm::{OpenError, Reader};
+
+use crate::outcome::CliError;
+
+/// Bytes of the longest topic that a stream can carry (`docs/stream-layout.md`).
+const TOPIC_BYTES_MAX: usize = 508;
+
+/// Names that have not been seen yet, each with what is known of it.
+pub struct Wanted(Vec<(String, String)>);
+
+impl Wanted {
+    /// Checks that streams or topics of these names can be.
+    pub fn new(names: &[String]) -> Result<Self, CliError> {
+        for name in names {
+            check(name)?;
+        }
+        let unseen = |name: &String| (name.clone(), format!("{name} never appeared"));
+        Ok(Self(names.iter().map(unseen).collect()))
+    }
+
+    /// Strikes out those that are being recorded.
+    pub fn look(&mut self, status: &Status) {
+        let recorded = |topic: &str| status.topics.iter().any(|seen| seen.name == topic);
+        self.0.retain_mut(|(name, known)| {
+            if recorded(name) {
+                return false;
+            }
+            if name.contains('/') {
+                return true;
+            }
+            match Reader::open(name) {
+                Ok(reader) => return !recorded(&stream_topic(reader.info()).name),
+                Err(OpenError::NotFound { .. }) => {}
+                Err(error) => *known = format!("{name} was not recorded: {error}"),
+            }
+            true
+        });
+    }
+
+    /// A sentence for each that has not come.
+    pub fn missing(self) -> Vec<String> {
+        self.0.into_iter().map(|(_, known)| known).collect()
+    }
+}
+
+/// Whether `name` can be the name of a stream or a topic.
+fn check(name: &str) -> Result<(), CliError> {
+    if name.contains('/') {
+        let is_topic = name.starts_with('/')
+            && name.len() <= TOPIC_BYTES_MAX
+            && name[1..].split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+        return if is_topic {
+            Ok(())
+        } else {
+            Err(CliError::usage(format!(
+                "`{name}` is neither a stream's name (no `/` in it) nor a topic (begins with `/`, no \
+                 empty part and no `..`, at most {TOPIC_BYTES_MAX} bytes); -e matches any topic"
+            )))
+        };
+    }
+    match Reader::open(name) {
+        Err(OpenError::Name(error)) => Err(CliError::usage(format!("`{name}`: {error}"))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,127 @@
+//! What `record` and `info` tell of a container's topics.
+
+use livebag::Bag;
+use livebag_format::container::Losses;
+use serde::Serialize;
+
+use crate::outcome::CliError;
+use crate::text;
+
+/// Messages that were published and are not in the recording, by cause.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Lost {
+    #[serde(flatten)]
+    causes: Losses,
+    total: u64,
+}
+
+impl From<Losses> for Lost {
+    fn from(causes: Losses) -> Self {
+        Self { causes, total: causes.total() }
+    }
+}
+
+impl Lost {
+    /// Sum over all causes.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// `12 (10 lapped, 2 queue)`.
+    pub fn cell(&self) -> String {
+        let causes = [
+            ("transport", self.causes.transport),
+            ("queue", self.causes.queue),
+            ("lapped", self.causes.lapped),
+            ("disk", self.causes.disk),
+        ];
+        let named: Vec<_> = causes
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(cause, count)| format!("{} {cause}", text::count(*count)))
+            .collect();
+        match named.len() {
+            0 => "0".into(),
+            _ => format!("{} ({})", text::count(self.total), named.join(", ")),
+        }
+    }
+}
+
+/// One topic of a recording. Times are nanoseconds since the Unix epoch.
+#[derive(Debug, Serialize)]
+pub struct TopicReport {
+    /// Topic name.
+    pub name: String,
+    /// Type name.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// How messages are encoded.
+    pub message_encoding: String,
+    /// Messages recorded.
+    pub message_count: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Messages per second between the first and the last; null with fewer than two.
+    pub rate_hz: Option<f64>,
+    /// Log time of the first message.
+    pub start_nanos: Option<u64>,
+    /// Log time of the last message.
+    pub end_nanos: Option<u64>,
+    /// Losses; null where the format does not count them.
+    pub lost: Option<Lost>,
+    /// Files that hold its messages.
+    pub files: Vec<String>,
+}
+
+impl TopicReport {
+    /// The rate of `count` messages from `start_nanos` to `end_nanos`.
+    pub fn rate(count: u64, range: Option<(u64, u64)>) -> Option<f64> {
+        let (start, end) = range?;
+        (count > 1 && end > start).then(|| (count - 1) as f64 * 1e9 / (end - start) as f64)
+    }
+}
+
+/// Every topic of a container. Only the ends of the time indices are read.
+pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
+    let mut reports = Vec::with_capacity(bag.topics().len());
+    for topic in bag.topics() {
+        let message_count = topic.message_count()?;
+        let range = topic.time_range()?;
+        reports.push(TopicReport {
+            name: topic.topic().name.clone(),
+            type_name: topic.topic().type_name.clone(),
+            message_encoding: topic.topic().message_encoding.clone(),
+            message_count,
+            bytes: topic.message_bytes(),
+            rate_hz: TopicReport::rate(message_count, range),
+            start_nanos: range.map(|(start, _)| start),
+            end_nanos: range.map(|(_, end)| end),
+            lost: Some((*topic.lost()).into()),
+            files: topic.bricks().to_vec(),
+        });
+    }
+    Ok(reports)
+}
+
+/// The topics as a table; the column of losses only where they are counted.
+pub fn table(topics: &[TopicReport]) -> String {
+    let counts_losses = topics.iter().all(|topic| topic.lost.is_some());
+    let mut head = vec!["topic", "type", ">messages", ">size", ">rate"];
+    if counts_losses {
+        head.push(">lost");
+    }
+    let row = |topic: &TopicReport| {
+        let mut row = vec![
+            topic.name.clone(),
+            topic.type_name.clone(),
+            text::count(topic.message_count),
+            text::bytes(topic.bytes as f64),
+            text::hertz(topic.rate_hz),
+        ];
+        if counts_losses {
+            row.push(topic.lost.unwrap_or_default().cell());
+        }
+        row
+    };
+    text::table(&head, &topics.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,292 @@
+//! `livebag streams`: the streams of this machine, as their headers tell.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use clap::Subcommand;
+use livebag::{Clock, stream_topic};
+use livebag_shm::{Counters, Kind, Liveness, Reader};
+use serde::Serialize;
+
+use crate::interrupt::Interrupt;
+use crate::outcome::{CliError, Outcome};
+use crate::{parse, text};
+
+/// How long rates are measured.
+const MEASURE: Duration = Duration::from_millis(500);
+/// Time between two looks with `--watch`.
+const WATCH: Duration = Duration::from_secs(1);
+/// Clears a terminal: cursor home, then everything below it.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+/// List the streams on this machine: rate, size, and whether their writers are alive.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        livebag streams\n  \
+        livebag streams --watch\n  \
+        livebag streams --json | jq '.[] | select(.writer != \"live\") | .name'\n  \
+        livebag streams remove camera_front"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Look again every second, until Ctrl-C.
+    #[arg(short, long)]
+    watch: bool,
+    /// Print JSON: an array, with --watch one a second, each on a line.
+    #[arg(long)]
+    json: bool,
+    /// A writer that has done nothing for this long counts as stalled.
+    #[arg(long, value_name = "D", default_value = "1s", value_parser = parse::duration_above_zero)]
+    deadline: Duration,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Remove streams whose writers are gone. Readers keep what they have open.
+    Remove {
+        /// Names of the streams.
+        #[arg(required = true)]
+        name: Vec<String>,
+    },
+}
+
+/// What is printed of one stream.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    /// Why it cannot be read; everything below is empty then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    topic: String,
+    #[serde(rename = "type")]
+    type_name: String,
+    kind: &'static str,
+    /// `live`, `stalled`, `gone`, `unreadable`.
+    writer: &'static str,
+    writer_pid: u64,
+    /// How often a writer has attached.
+    epoch: u64,
+    rate_hz: f64,
+    bytes_per_s: f64,
+    slots: u32,
+    payload_bytes_max: usize,
+    region_bytes: usize,
+    checksum: bool,
+    published: u64,
+    dropped: u64,
+    abandoned: u64,
+    publish_gap_max_nanos: u64,
+    /// Since the newest frame was stamped; null without frames.
+    newest_age_nanos: Option<u64>,
+}
+
+/// Streams held open between looks, so that rates can be told.
+struct Looks {
+    clock: Clock,
+    deadline: Duration,
+    open: BTreeMap<String, Look>,
+}
+
+struct Look {
+    reader: Reader,
+    at_nanos: u64,
+    counters: Counters,
+}
+
+/// Prints them.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    if let Some(Action::Remove { name }) = &args.action {
+        return Ok(remove(name));
+    }
+    let interrupt = Interrupt::watch()?;
+    let mut looks =
+        Looks { clock: Clock::system(), deadline: args.deadline, open: BTreeMap::new() };
+    looks.take()?;
+    let mut pause = MEASURE;
+    while !interrupt.wait(if looks.open.is_empty() && !args.watch { Duration::ZERO } else { pause })
+    {
+        let rows = looks.take()?;
+        print(&rows, args)?;
+        if !args.watch {
+            break;
+        }
+        pause = WATCH;
+    }
+    Ok(Outcome::Done)
+}
+
+fn remove(names: &[String]) -> Outcome {
+    let mut outcome = Outcome::Done;
+    for name in names {
+        if let Err(error) = livebag_shm::remove(name) {
+            eprintln!("livebag: {error}");
+            outcome = Outcome::Failed;
+        }
+    }
+    outcome
+}
+
+impl Looks {
+    fn take(&mut self) -> Result<Vec<Row>, CliError> {
+        let names = livebag_shm::list()?;
+        self.open.retain(|name, _| names.contains(name));
+        Ok(names.into_iter().map(|name| self.row(name)).collect())
+    }
+
+    fn row(&mut self, name: String) -> Row {
+        let now = self.clock.monotonic_nanos();
+        // Opened anew every time: the region of a name may have been replaced.
+        let reader = match Reader::open(&name) {
+            Ok(reader) => reader,
+            Err(error) => {
+                self.open.remove(&name);
+                return unreadable(name, error.to_string());
+            }
+        };
+        let counters = reader.counters();
+        let before = self
+            .open
+            .get(&name)
+            .filter(|look| look.reader.info().instance == reader.info().instance);
+        let (rate_hz, bytes_per_s) = before.map_or((0.0, 0.0), |look| {
+            let seconds = (now - look.at_nanos) as f64 / 1e9;
+            let frames = counters.published.saturating_sub(look.counters.published);
+            let bytes = counters
+                .payload_bytes_published
+                .saturating_sub(look.counters.payload_bytes_published);
+            (frames as f64 / seconds, bytes as f64 / seconds)
+        });
+        let wall = self.clock.wall_nanos();
+        let newest = reader.borrow_latest().map(|frame| frame.header().publish_time_nanos);
+        let info = reader.info();
+        let row = Row {
+            error: None,
+            topic: info.topic.clone(),
+            type_name: stream_topic(info).type_name,
+            kind: match info.kind {
+                Kind::Bytes => "bytes",
+                Kind::Image => "image",
+                Kind::Points => "points",
+            },
+            writer: match reader.liveness(self.deadline) {
+                Liveness::Live => "live",
+                Liveness::Stalled => "stalled",
+                Liveness::Gone => "gone",
+            },
+            writer_pid: counters.writer_pid,
+            epoch: counters.epoch,
+            rate_hz,
+            bytes_per_s,
+            slots: info.slots,
+            payload_bytes_max: info.payload_bytes_max,
+            region_bytes: info.region_bytes,
+            checksum: info.checksum,
+            published: counters.published,
+            dropped: counters.dropped,
+            abandoned: counters.abandoned,
+            publish_gap_max_nanos: counters.publish_gap_max_nanos,
+            newest_age_nanos: newest.map(|stamped| wall.saturating_sub(stamped)),
+            name: name.clone(),
+        };
+        self.open.insert(name, Look { reader, at_nanos: now, counters });
+        row
+    }
+}
+
+fn unreadable(name: String, error: String) -> Row {
+    Row {
+        name,
+        error: Some(error),
+        topic: String::new(),
+        type_name: String::new(),
+        kind: "",
+        writer: "unreadable",
+        writer_pid: 0,
+        epoch: 0,
+        rate_hz: 0.0,
+        bytes_per_s: 0.0,
+        slots: 0,
+        payload_bytes_max: 0,
+        region_bytes: 0,
+        checksum: false,
+        published: 0,
+        dropped: 0,
+        abandoned: 0,
+        publish_gap_max_nanos: 0,
+        newest_age_nanos: None,
+    }
+}
+
+fn print(rows: &[Row], args: &Args) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let json = if args.watch {
+            serde_json::to_string(rows)?
+        } else {
+            serde_json::to_string_pretty(rows)?
+        };
+        writeln!(out, "{json}")?;
+    } else {
+        if args.watch && out.is_terminal() {
+            write!(out, "{CLEAR}")?;
+        }
+        write!(out, "{}", render(rows))?;
+        if args.watch && !out.is_terminal() {
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn render(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "no streams on this machine: start a writer (`livebag demo` has some)\n".into();
+    }
+    let head = [
+        "stream",
+        "topic",
+        "type",
+        "writer",
+        ">rate",
+        ">throughput",
+        ">slots",
+        ">published",
+        ">dropped",
+        ">largest gap",
+        ">newest",
+    ];
+    let readable = rows.iter().filter(|row| row.error.is_none());
+    let cells: Vec<_> = readable.map(cells).collect();
+    let mut out = if cells.is_empty() { String::new() } else { text::table(&head, &cells) };
+    for row in rows {
+        if let Some(error) = &row.error {
+            out.push_str(&format!("{error}\n"));
+        }
+    }
+    out
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let idle = row.rate_hz == 0.0;
+    vec![
+        row.name.clone(),
+        row.topic.clone(),
+        row.type_name.clone(),
+        match row.writer {
+            "gone" => "gone".into(),
+            state => format!("{state} ({})", row.writer_pid),
+        },
+        text::hertz(Some(row.rate_hz).filter(|_| !idle)),
+        if idle { "-".into() } else { text::bytes_per_second(row.bytes_per_s) },
+        format!("{} x {}", row.slots, text::bytes(row.payload_bytes_max as f64)),
+        text::count(row.published),
+        text::count(row.dropped),
+        text::duration(row.publish_gap_max_nanos),
+        row.newest_age_nanos.map_or("-".into(), |age| format!("{} ago", text::duration(age))),
+    ]
+}

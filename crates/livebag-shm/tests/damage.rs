@@ -28,7 +28,7 @@ struct Deleted(String);
 
 impl Drop for Deleted {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        common::delete(&self.0);
     }
 }
 

@@ -249,7 +249,7 @@ fn sleepers_wake_with_and_without_a_wake_object() {
     for (name, options) in cases {
         let mut writer = Writer::create(&name, &options).unwrap();
         if name == without {
-            std::fs::remove_file(format!("/dev/shm/livebag.{name}.wake")).unwrap();
+            common::delete(&format!("{}.wake", common::main_path(&name)));
         }
         let readers: Vec<_> = (0..3)
             .map(|_| {

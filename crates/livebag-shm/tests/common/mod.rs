@@ -1,5 +1,9 @@
 //! What the tests share.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test file uses its part, and one that uses all would fail an expect"
+)]
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +37,12 @@ pub fn bytes(payload_bytes_max: usize) -> StreamOptions {
 
 pub fn main_path(name: &str) -> String {
     format!("/dev/shm/livebag.{name}")
+}
+
+/// Deletes a file of `/dev/shm` behind the library's back.
+pub fn delete(path: &str) {
+    #[expect(clippy::disallowed_methods, reason = "a hand from outside")]
+    let _ = std::fs::remove_file(path);
 }
 
 /// The pattern of docs/stream-layout.md, section 7.

@@ -44,7 +44,6 @@ pub(super) unsafe fn to_shared(to: *mut u8, from: *const u8, count: usize) {
 }
 
 /// These stores are ordered by the release that follows; the fence makes that independent of it.
-#[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "other machines use it"))]
 pub(super) fn settle() {
     std::sync::atomic::fence(Ordering::Release);
 }

@@ -50,7 +50,7 @@ pub(super) unsafe fn to_shared(to: *mut u8, from: *const u8, count: usize) {
 pub(super) fn settle() {
     // SAFETY: SSE is part of x86-64.
     unsafe { _mm_sfence() };
-    std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+    portable::settle();
 }
 
 /// # Safety

@@ -1,0 +1,7 @@
+//! The command as its users meet it: one binary, so that it is linked once.
+#![expect(clippy::disallowed_methods, reason = "tests look at files and clocks as users do")]
+
+mod bad_input;
+mod common;
+mod full_disk;
+mod record;

@@ -1,0 +1,216 @@
+//! From streams of a real writer to what the reading verbs tell.
+
+use crate::common::{Ended, Recording, livebag, run, stream, text, wait_until};
+use livebag_shm::{FrameMeta, StreamOptions};
+use rustix::process::Signal;
+
+const IMAGES: u64 = 50;
+const SAMPLES: u64 = 60;
+const WIDTH: u32 = 640;
+const HEIGHT: u32 = 480;
+
+/// An image whose every byte tells its number.
+fn image(number: u64) -> Vec<u8> {
+    vec![number as u8; (WIDTH * HEIGHT) as usize]
+}
+
+#[test]
+fn a_recording_is_read_while_it_runs_and_after_it_was_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("run1");
+    let bag = text(&bag);
+    let (camera, mut images) = stream(StreamOptions::image(WIDTH, HEIGHT, 1).slots(64));
+    let (imu, mut samples) = stream(StreamOptions::message("sensor_msgs/msg/Imu", 400).slots(64));
+    let recording = Recording::begin(&[&camera, &imu, "-o", bag, "--json"], 2);
+    for number in 0..IMAGES {
+        let meta = FrameMeta::image(WIDTH, HEIGHT, WIDTH, "mono8").frame_id("camera");
+        images.publish(&meta, &image(number)).unwrap();
+    }
+    for number in 0..SAMPLES {
+        samples.publish(&FrameMeta::bytes(), &[number as u8; 324]).unwrap();
+    }
+
+    let total = (IMAGES + SAMPLES).to_string();
+    wait_until("everything can be queried while recording", || {
+        let answer = run(&["query", bag, "latest", "--last", "1h", "--count"]).expect(0, &[]);
+        answer.out.trim() == total
+    });
+    let info = run(&["info", bag, "--json"]).expect(0, &[]).json();
+    assert_eq!(info["state"], "live");
+    assert_eq!(info["message_count"], IMAGES + SAMPLES);
+
+    let summary = recording.interrupt().expect(0, &["recording into"]).json();
+    assert_eq!(summary["message_count"], IMAGES + SAMPLES);
+    assert_eq!(summary["lost"]["total"], 0);
+    assert_eq!(summary["failure"], serde_json::Value::Null);
+
+    let info = run(&["info", bag, "--json"]).expect(0, &[]).json();
+    assert_eq!(info["state"], "closed");
+    assert_eq!(info["message_count"], IMAGES + SAMPLES);
+    assert_eq!(info["lost"]["lapped"], 0);
+    let topics = info["topics"].as_array().unwrap();
+    let of = |name: &str| topics.iter().find(|topic| topic["name"] == format!("/{name}")).unwrap();
+    assert_eq!(of(&camera)["message_count"], IMAGES);
+    assert_eq!(of(&camera)["type"], "sensor_msgs/msg/Image");
+    assert_eq!(of(&imu)["message_count"], SAMPLES);
+    assert_eq!(of(&imu)["type"], "sensor_msgs/msg/Imu");
+    let human = run(&["info", bag]).expect(0, &[]).out;
+    assert!(human.contains("closed") && human.contains("sensor_msgs/msg/Image"), "{human}");
+
+    lines_tell_every_message(bag, &camera);
+    an_export_holds_every_byte(bag, &camera, folder.path());
+}
+
+fn lines_tell_every_message(bag: &str, camera: &str) {
+    let topic = format!("/{camera}");
+    let answer =
+        run(&["query", bag, "history", "--from", "+0", "-t", &topic, "--json"]).expect(0, &[]);
+    let mut sequence = 0;
+    for line in answer.out.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        sequence += 1;
+        assert_eq!(line["topic"], topic);
+        assert_eq!(line["sequence"], sequence);
+        assert!(line["log_time"].as_u64() >= line["publish_time"].as_u64());
+        assert!(line["bytes"].as_u64().unwrap() > u64::from(WIDTH * HEIGHT));
+    }
+    assert_eq!(sequence, IMAGES);
+    let counted = run(&["query", bag, "history", "--count", "--json"]).expect(0, &[]).json();
+    assert_eq!(counted["message_count"], IMAGES + SAMPLES);
+    assert_eq!(counted["topics"].as_array().unwrap().len(), 2);
+    let human = run(&["query", bag, "latest", "--last", "1h"]).expect(0, &[]).out;
+    assert!(human.contains("newest message"), "{human}");
+}
+
+fn an_export_holds_every_byte(bag: &str, camera: &str, folder: &std::path::Path) {
+    let path = folder.join("out.mcap");
+    run(&["query", bag, "history", "-o", text(&path)]).expect(0, &[]);
+    let bytes = std::fs::read(&path).unwrap();
+    let summary = mcap::Summary::read(&bytes).unwrap().expect("a summary");
+    assert_eq!(summary.stats.as_ref().unwrap().message_count, IMAGES + SAMPLES);
+    assert!(!summary.chunk_indexes.is_empty());
+    let mut number = 0;
+    let mut last_nanos = 0;
+    for message in mcap::MessageStream::new(&bytes).unwrap() {
+        let message = message.unwrap();
+        assert!(message.log_time >= last_nanos, "in order of log time");
+        last_nanos = message.log_time;
+        if message.channel.topic == format!("/{camera}") {
+            let schema = message.channel.schema.as_ref().expect("a schema");
+            assert_eq!(schema.name, "sensor_msgs/msg/Image");
+            assert!(!schema.data.is_empty());
+            assert!(message.data.ends_with(&image(number)), "image {number}");
+            number += 1;
+            assert_eq!(u64::from(message.sequence), number);
+        }
+    }
+    assert_eq!(number, IMAGES);
+    // Nothing but the container and the export is left.
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 2);
+    let again = run(&["query", bag, "history", "-o", text(&path)]);
+    again.expect(1, &["exists already", "choose another name"]);
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn loss_is_counted_and_is_exit_code_3() {
+    const PUBLISHED: u64 = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("lossy");
+    let bag = text(&bag);
+    let (name, mut writer) = stream(StreamOptions::image(WIDTH, HEIGHT, 1).slots(2));
+    let meta = FrameMeta::image(WIDTH, HEIGHT, WIDTH, "mono8");
+    let recording = Recording::begin(&[&name, "-o", bag], 1);
+    recording.signal(Signal::STOP);
+    wait_until("the recorder stands still", || recording.is_stopped());
+    for number in 0..PUBLISHED {
+        writer.publish(&meta, &image(number)).unwrap();
+    }
+    recording.signal(Signal::CONT);
+    let ended = recording.interrupt().expect(3, &[]);
+    assert!(ended.out.contains("lapped"), "{ended:?}");
+    let info = run(&["info", bag, "--json"]).expect(0, &[]).json();
+    let lapped = info["lost"]["lapped"].as_u64().unwrap();
+    assert!(lapped >= PUBLISHED - 2, "{info}");
+    assert_eq!(info["lost"]["total"], lapped);
+    assert_eq!(info["message_count"].as_u64().unwrap() + lapped, PUBLISHED);
+}
+
+#[test]
+fn streams_are_chosen_by_pattern_also_when_they_come_late() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("chosen");
+    let bag = text(&bag);
+    let (first, _writer) = stream(StreamOptions::bytes(100));
+    let (left_out, _other) = stream(StreamOptions::bytes(100));
+    let topic = format!("/late/{}", std::process::id());
+    let pattern = format!("^({first}|{left_out})$|^{topic}$");
+    let exclude = format!("^{left_out}$");
+    let recording =
+        Recording::begin(&["-e", &pattern, "--exclude-regex", &exclude, "-o", bag, "--json"], 1);
+    let (_, mut late) = stream(StreamOptions::bytes(100).topic(&topic));
+    late.publish(&FrameMeta::bytes(), b"the first frame counts").unwrap();
+    wait_until("the late stream is recorded", || {
+        run(&["info", bag, "--json"]).json()["message_count"] == 1
+    });
+    let summary = recording.interrupt().expect(0, &[]).json();
+    let topics = summary["topics"].as_array().unwrap();
+    let mut names: Vec<_> = topics.iter().map(|topic| topic["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    let first = format!("/{first}");
+    assert_eq!(names, [first.as_str(), topic.as_str()]);
+}
+
+#[test]
+fn a_duration_ends_it_and_a_name_that_never_came_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("nothing");
+    let bag = text(&bag);
+    let name = format!("cli-test-never-{}", std::process::id());
+    let ended = run(&["record", &name, "/never/here", "-o", bag, "--duration", "0.1"]);
+    let told = format!("{name} never appeared");
+    let ended = ended.expect(0, &[&told, "/never/here never appeared"]);
+    assert!(ended.out.contains("nothing was recorded"), "{ended:?}");
+    run(&["info", bag]).expect(0, &[]);
+    let latest = run(&["query", bag, "latest", "--last", "1s", "--count"]);
+    assert_eq!(latest.expect(0, &["no messages"]).out, "0\n");
+    let path = folder.path().join("empty.mcap");
+    run(&["query", bag, "history", "-o", text(&path)]).expect(0, &[]);
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!(mcap::MessageStream::new(&bytes).unwrap().count(), 0);
+}
+
+#[test]
+fn the_default_name_is_a_new_folder_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = livebag(&["record", "-e", "^no such stream$", "--duration", "0.05"]);
+    let ended: Ended = command.current_dir(folder.path()).output().unwrap().into();
+    ended.expect(0, &["recording into livebag_"]);
+    let entries: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    let name = entries[0].as_ref().unwrap().file_name().into_string().unwrap();
+    assert_eq!(entries.len(), 1);
+    assert!(name.starts_with("livebag_20"), "{name}");
+}
+
+#[test]
+fn streams_tells_rate_and_whether_the_writer_lives() {
+    let (name, mut writer) = stream(StreamOptions::message("sensor_msgs/msg/Imu", 400));
+    writer.publish(&FrameMeta::bytes(), &[7; 324]).unwrap();
+    let find = || {
+        let rows = run(&["streams", "--json", "--deadline", "1h"]).expect(0, &[]).json();
+        rows.as_array().unwrap().iter().find(|row| row["name"] == name.as_str()).cloned()
+    };
+    let row = find().expect("it is listed");
+    assert_eq!(row["writer"], "live");
+    assert_eq!(row["writer_pid"], std::process::id());
+    assert_eq!(row["type"], "sensor_msgs/msg/Imu");
+    assert_eq!(row["published"], 1);
+    assert!(row["newest_age_nanos"].is_u64());
+    let human = run(&["streams"]).expect(0, &[]).out;
+    assert!(human.contains(&name), "{human}");
+    run(&["streams", "remove", &name]).expect(1, &["live writer"]);
+    writer.close(false);
+    assert_eq!(find().expect("it is still listed")["writer"], "gone");
+    run(&["streams", "remove", &name]).expect(0, &[]);
+    assert!(find().is_none());
+}

@@ -57,6 +57,7 @@ pub(crate) fn after_reserving(
             ));
         }
     }
+    memory.populate();
     if placement.lock_memory {
         // SAFETY: mlock applies to the range of our own mapping.
         let result = unsafe {

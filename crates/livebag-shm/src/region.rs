@@ -136,6 +136,7 @@ impl Region {
         };
         let header = read_header(&map(found as usize, false)?, found).map_err(refuse)?;
         let main = map(header.geometry.total_bytes, header.geometry.is_huge())?;
+        main.populate();
         let wake = match header.always_wake {
             true => None,
             false => open_wake(&name, header.instance),

@@ -99,6 +99,19 @@ impl Mapped {
         Ok(Mapped { base, bytes, access })
     }
 
+    /// Enters all pages into the page table now, so that no frame waits for that. A kernel before
+    /// 5.14 refuses, and enters them at the first touch.
+    pub(crate) fn populate(&self) {
+        const MADV_POPULATE_READ: libc::c_int = 22;
+        const MADV_POPULATE_WRITE: libc::c_int = 23;
+        let advice = match self.access {
+            Access::ReadOnly => MADV_POPULATE_READ,
+            Access::ReadWrite => MADV_POPULATE_WRITE,
+        };
+        // SAFETY: this advice touches the pages of our own mapping, and changes none of their bytes.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) };
+    }
+
     /// Bytes mapped.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

@@ -1,15 +1,12 @@
 #!/usr/bin/env bash
-# Runs the tests of the C++ header with the headers that setup.sh unpacked in sight.
+# Runs the tests of the C++ header with the PCL headers that setup.sh unpacked.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-choose_target_dir
-cd "$ROOT"
-# As system headers: their warnings are not ours. Whichever exist are offered.
-paths=()
-for folder in /usr/include/opencv4 "$DEBS"/usr/include/pcl-* "$DEBS/usr/include/eigen3" "$DEBS/usr/include" \
-    /usr/include/pcl-* /usr/include/eigen3; do
-    [ ! -d "$folder" ] || paths+=("$folder")
-done
-export CPLUS_INCLUDE_PATH
-CPLUS_INCLUDE_PATH=$(IFS=:; echo "${paths[*]:-}")${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}
-exec bash cpp/run-tests.sh
+bash "$ROOT/scripts/setup.sh" cpp
+if [ -e "$DEBS/.pcl" ]; then
+    pcl=("$DEBS"/usr/include/pcl-*)
+    export LIVEBAG_PCL_INCLUDE="${pcl[0]};$DEBS/usr/include/eigen3;$DEBS/usr/include"
+fi
+# CMake's cache names its source folder, so its output stays in the clone.
+unset CARGO_TARGET_DIR
+exec sh "$ROOT/cpp/run-tests.sh"

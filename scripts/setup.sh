@@ -30,16 +30,18 @@ setup_rust() {
 # (libpcl-dev installed the usual way brings 430 packages, 1.4 GB, for VTK and Boost's libraries).
 setup_cpp() {
     command -v c++ >/dev/null || install_debs "a C++ compiler" g++
-    if [ ! -e /usr/include/opencv4/opencv2/core.hpp ] && [ ! -e "$DEBS/.opencv" ]; then
+    command -v cmake >/dev/null || install_debs "CMake, for the C++ tests" cmake make
+    [ -e /usr/include/gtest/gtest.h ] || install_debs "GoogleTest, for the C++ tests" libgtest-dev
+    if [ ! -e /usr/include/opencv4/opencv2/core.hpp ]; then
         if have_root && command -v apt-get >/dev/null; then
             install_debs "the cv::Mat adapter's test (OpenCV core, 30 MB)" libopencv-core-dev
         else
-            note "skipping the cv::Mat adapter's test; it needs: sudo apt-get install libopencv-core-dev"
+            note "leaving out the cv::Mat adapter's test; it needs: sudo apt-get install libopencv-core-dev"
         fi
     fi
     if ! compgen -G '/usr/include/pcl-*/pcl/point_cloud.h' >/dev/null && [ ! -e "$DEBS/.pcl" ]; then
         if ! command -v apt-get >/dev/null; then
-            note "no apt-get here: skipping PCL's headers (the adapter for pcl::PointCloud stays untested)"
+            note "no apt-get here: leaving out PCL's headers (the adapter for pcl::PointCloud stays untested)"
             return
         fi
         say "unpacking PCL, Eigen and Boost headers for the pcl::PointCloud adapter's test into build/deb (200 MB)"

@@ -20,7 +20,7 @@ step_loom()    {
 }
 step_deny()    { bash scripts/deny.sh; }
 step_aarch64() { bash scripts/aarch64.sh; }
-step_cpp()     { bash scripts/setup.sh cpp && bash scripts/cpp.sh; }
+step_cpp()     { bash scripts/cpp.sh; }
 step_interop() { LIVEBAG_PACKAGES=--workspace bash tests/interop/run.sh; }
 
 declare -A title=(

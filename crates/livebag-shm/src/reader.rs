@@ -146,6 +146,9 @@ impl Reader {
 
     /// The next frame in order, for recorders, with the exact number of those that were overwritten
     /// before they could be taken. Costs one load when there is nothing new.
+    ///
+    /// Goes on across writers of the same region. A region that was replaced brings no more frames:
+    /// [`Reader::liveness`] says so, and opening the name again gives the new one.
     #[expect(clippy::should_implement_trait, reason = "not an iterator: it never ends")]
     pub fn next(&mut self) -> Next {
         self.cursor.next(&self.region)

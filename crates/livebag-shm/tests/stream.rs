@@ -364,3 +364,23 @@ fn the_heartbeat_and_the_counters_tell() {
     assert_eq!(after.payload_bytes_published, 5 * after.published);
     assert!(after.writer_start_ticks > 0 && after.epoch == 1);
 }
+
+#[test]
+fn readers_and_frames_may_go_to_other_threads() {
+    fn is_send<T: Send + 'static>() {}
+    is_send::<Reader>();
+    is_send::<Writer>();
+    is_send::<livebag_shm::FrameRef>();
+    let name = unique("threads");
+    let mut writer = Writer::create(&name, &bytes(8)).unwrap();
+    let mut reader = Reader::open(&name).unwrap();
+    writer.publish(&FrameMeta::bytes(), b"whole").unwrap();
+    let frame = reader.next().frame.unwrap();
+    drop((reader, writer));
+    // The frame keeps the memory, after stream and reader are gone.
+    let copy = common::spawn(move || {
+        let mut copy = vec![0; frame.payload_bytes()];
+        (frame.copy_to(&mut copy), copy)
+    });
+    assert_eq!(copy.join().unwrap(), (true, b"whole".to_vec()));
+}

@@ -93,7 +93,7 @@ fn container(path: &Path) -> Result<Info, CliError> {
 
 fn render(info: &Info) -> String {
     let state = match info.state.as_str() {
-        "live" => "live (a recorder is writing it; losses and sizes are as of the last second)",
+        "live" => "live (a recorder is writing it; losses are as of the last second)",
         "recovered" => "recovered (its recorder died; everything committed is here)",
         "unrecovered" => {
             "unrecovered (its recorder died, and there is no right to write here: run `livebag \

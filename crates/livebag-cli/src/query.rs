@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         Question::Latest { last, answer } => (Span::Latest(*last), answer),
         Question::History { from, to, answer } => (history(&bag, *from, *to)?, answer),
     };
-    let query = Query { topics: answer.topics.clone(), span };
+    let query = Query { topics: full_names(&bag, &answer.topics), span };
     let mut cursor = bag.query(&query)?;
     let planned_nanos = clock.monotonic_nanos();
     if cursor.remaining() == 0 {
@@ -141,6 +141,16 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
+/// `imu` stands for `/imu` where there is no `imu`.
+fn full_names(bag: &Bag, names: &[String]) -> Vec<String> {
+    let is_topic = |name: &str| bag.topics().iter().any(|topic| topic.topic().name == name);
+    let full = |name: &String| match format!("/{name}") {
+        slashed if !is_topic(name) && is_topic(&slashed) => slashed,
+        _ => name.clone(),
+    };
+    names.iter().map(full).collect()
+}
+
 fn history(bag: &Bag, from: Option<Moment>, to: Option<Moment>) -> Result<Span, CliError> {
     let start_nanos = bag.time_range()?.map_or(bag.started_nanos(), |(start, _)| start);
     let from_nanos = from.map_or(0, |moment| moment.nanos(start_nanos));
@@ -159,13 +169,14 @@ fn history(bag: &Bag, from: Option<Moment>, to: Option<Moment>) -> Result<Span, 
 fn explain_nothing(bag: &Bag, span: Span) -> Result<(), CliError> {
     match (bag.time_range()?, span) {
         (None, _) => eprintln!("livebag: the recording has no messages yet"),
-        (Some((start, end)), Span::History(from, to)) => eprintln!(
+        (Some((start, end)), Span::History(from, to)) if from > end || to < start => eprintln!(
             "livebag: no messages from {} to {}; the recording goes from {} to {}",
-            text::time(from.max(1)),
+            text::time(from),
             text::time(to),
             text::time(start),
             text::time(end)
         ),
+        (_, Span::History(..)) => eprintln!("livebag: no messages in that time"),
         _ => eprintln!("livebag: the topics asked for have no messages yet"),
     }
     Ok(())

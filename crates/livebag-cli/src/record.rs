@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Stop after this time: 60, 1.5s, 2m30s.
-    #[arg(short = 'd', long, value_name = "S", value_parser = parse::duration_above_zero)]
+    #[arg(long, value_name = "S", value_parser = parse::duration_above_zero)]
     duration: Option<Duration>,
     /// Bound of everything waiting in memory: bytes, 100MiB, 1GB.
     #[arg(long, value_name = "B", default_value = "200MiB", value_parser = parse::size_bytes)]
@@ -102,6 +102,11 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let storage = announce(&recorder, &directory);
     for selector in selectors {
         recorder.follow(selector)?;
+    }
+    if args.all {
+        for refusal in names::unreadable() {
+            eprintln!("livebag: warning: not recorded: {refusal}");
+        }
     }
     let began = clock.monotonic_nanos();
     let progress = Progress::begin(clock.clone(), &directory);

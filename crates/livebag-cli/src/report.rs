@@ -1,6 +1,6 @@
 //! What `record` and `info` tell of a container's topics.
 
-use livebag::Bag;
+use livebag::{Bag, BagState, BagTopic, Query};
 use livebag_format::container::Losses;
 use serde::Serialize;
 
@@ -81,10 +81,17 @@ impl TopicReport {
     }
 }
 
-/// Every topic of a container. Only the ends of the time indices are read.
+/// Every topic of a container. Only the ends of the time indices are read, unless it was not
+/// closed: sizes are then summed up entry by entry.
 pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
+    let bytes = match bag.state() {
+        BagState::Closed | BagState::Recovered => {
+            bag.topics().iter().map(BagTopic::message_bytes).collect()
+        }
+        _ => summed_bytes(bag)?,
+    };
     let mut reports = Vec::with_capacity(bag.topics().len());
-    for topic in bag.topics() {
+    for (topic, bytes) in bag.topics().iter().zip(bytes) {
         let message_count = topic.message_count()?;
         let range = topic.time_range()?;
         reports.push(TopicReport {
@@ -92,7 +99,7 @@ pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
             type_name: topic.topic().type_name.clone(),
             message_encoding: topic.topic().message_encoding.clone(),
             message_count,
-            bytes: topic.message_bytes(),
+            bytes,
             rate_hz: TopicReport::rate(message_count, range),
             start_nanos: range.map(|(start, _)| start),
             end_nanos: range.map(|(_, end)| end),
@@ -101,6 +108,15 @@ pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
         });
     }
     Ok(reports)
+}
+
+fn summed_bytes(bag: &Bag) -> Result<Vec<u64>, CliError> {
+    let mut bytes = vec![0; bag.topics().len()];
+    let mut cursor = bag.query(&Query::default())?;
+    while let Some((topic, entry)) = cursor.next_entry()? {
+        bytes[topic] += u64::from(entry.data_bytes);
+    }
+    Ok(bytes)
 }
 
 /// The topics as a table; the column of losses only where they are counted.

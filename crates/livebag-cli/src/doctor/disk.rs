@@ -1,11 +1,12 @@
 //! How recordings reach the disk, and how fast.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use livebag::Clock;
 use livebag::storage::{Access, Block, Disk, KernelDisk, Method, Part, Write};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use super::Check;
 use crate::text;
@@ -33,7 +34,7 @@ pub(super) fn checks(directory: &Path, measure: bool) -> Vec<Check> {
             )];
         }
     };
-    let mut checks = vec![io_uring(&disk), direct(&disk), free(&disk, directory)];
+    let mut checks = vec![io_uring(&disk), direct(&disk, directory), free(&disk, directory)];
     if measure {
         checks.push(speed(&disk, directory));
     }
@@ -58,11 +59,15 @@ fn io_uring(disk: &KernelDisk) -> Check {
     }
 }
 
-fn direct(disk: &KernelDisk) -> Check {
-    let block = text::bytes(Block::ALIGNMENT as f64);
+fn direct(disk: &KernelDisk, directory: &Path) -> Check {
     match disk.choice().method {
         Method::IoUringDirect | Method::PwriteDirect => {
-            Check::ok("direct I/O", format!("works, in blocks of {} B ({block})", Block::ALIGNMENT))
+            let kernel = match stated_alignment(disk, directory) {
+                Some(bytes) => format!("the kernel asks for {bytes} B"),
+                None => "the kernel states none; it does from Linux 6.1 on".into(),
+            };
+            let ours = Block::ALIGNMENT;
+            Check::ok("direct I/O", format!("works; alignment: livebag keeps {ours} B, {kernel}"))
         }
         Method::IoUringBuffered | Method::PwriteBuffered => Check::lacking(
             "direct I/O",
@@ -70,6 +75,25 @@ fn direct(disk: &KernelDisk) -> Check {
             format!("{}; ext4 and xfs have it", reason(disk, "irect")),
         ),
     }
+}
+
+/// What the kernel says that direct I/O must be aligned to (`STATX_DIOALIGN`).
+fn stated_alignment(disk: &KernelDisk, directory: &Path) -> Option<u32> {
+    /// `STATX_DIOALIGN` of linux/stat.h.
+    const DIOALIGN: u32 = 0x2000;
+    let path = probe_path(directory);
+    let file = disk.create(&path, Access::Direct).ok()?;
+    let wanted = StatxFlags::from_bits_retain(DIOALIGN);
+    let answer = file.descriptor().map(|fd| statx(fd, "", AtFlags::EMPTY_PATH, wanted));
+    // It has just been made here.
+    let _ = disk.remove(&path);
+    let answer = answer?.ok().filter(|answer| answer.stx_mask & DIOALIGN != 0)?;
+    let bytes = answer.stx_dio_offset_align.max(answer.stx_dio_mem_align);
+    (bytes > 0).then_some(bytes)
+}
+
+fn probe_path(directory: &Path) -> PathBuf {
+    directory.join(format!(".livebag-doctor-{}", std::process::id()))
 }
 
 fn free(disk: &KernelDisk, directory: &Path) -> Check {
@@ -88,7 +112,7 @@ fn free(disk: &KernelDisk, directory: &Path) -> Check {
 
 fn speed(disk: &KernelDisk, directory: &Path) -> Check {
     const CHECK: &str = "disk speed";
-    let path = directory.join(format!(".livebag-doctor-{}", std::process::id()));
+    let path = probe_path(directory);
     let measured = measure(disk, &path);
     // It may never have been made.
     let _ = disk.remove(&path);

@@ -46,6 +46,13 @@ impl Wanted {
     }
 }
 
+/// A sentence for each stream of this machine that is there, but cannot be recorded.
+pub fn unreadable() -> Vec<String> {
+    let names = livebag_shm::list().unwrap_or_default();
+    let refusals = names.iter().filter_map(|name| Reader::open(name).err());
+    refusals.filter(|error| !error.is_transient()).map(|error| error.to_string()).collect()
+}
+
 /// Whether `name` can be the name of a stream or a topic.
 fn check(name: &str) -> Result<(), CliError> {
     if name.contains('/') {

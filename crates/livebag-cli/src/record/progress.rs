@@ -41,7 +41,7 @@ impl Progress {
     pub fn begin(clock: Clock, directory: &Path) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
                 bar.set_style(style);
             }
             bar.enable_steady_tick(Duration::from_millis(200));
@@ -127,7 +127,7 @@ impl Progress {
             text::count(lost.total()),
         );
         if let Ok(free) = self.disk.free_bytes(&self.directory) {
-            line.push_str(&format!(", {} left on the disk", text::bytes(free as f64)));
+            line.push_str(&format!(", {} left", text::bytes(free as f64)));
             if bytes_per_s >= 1.0 {
                 let left = free as f64 / bytes_per_s * 1e9;
                 line.push_str(&format!(" ({})", text::duration(left as u64)));

@@ -38,6 +38,7 @@ fn a_recording_is_read_while_it_runs_and_after_it_was_closed() {
     let info = run(&["info", bag, "--json"]).expect(0, &[]).json();
     assert_eq!(info["state"], "live");
     assert_eq!(info["message_count"], IMAGES + SAMPLES);
+    assert!(info["message_bytes"].as_u64().unwrap() > IMAGES * u64::from(WIDTH * HEIGHT));
 
     let summary = recording.interrupt().expect(0, &["recording into"]).json();
     assert_eq!(summary["message_count"], IMAGES + SAMPLES);
@@ -75,6 +76,8 @@ fn lines_tell_every_message(bag: &str, camera: &str) {
         assert!(line["bytes"].as_u64().unwrap() > u64::from(WIDTH * HEIGHT));
     }
     assert_eq!(sequence, IMAGES);
+    let bare = run(&["query", bag, "history", "-t", camera, "--count"]).expect(0, &[]).out;
+    assert_eq!(bare.trim(), IMAGES.to_string(), "a topic without its slash");
     let counted = run(&["query", bag, "history", "--count", "--json"]).expect(0, &[]).json();
     assert_eq!(counted["message_count"], IMAGES + SAMPLES);
     assert_eq!(counted["topics"].as_array().unwrap().len(), 2);
@@ -213,4 +216,25 @@ fn streams_tells_rate_and_whether_the_writer_lives() {
     assert_eq!(find().expect("it is still listed")["writer"], "gone");
     run(&["streams", "remove", &name]).expect(0, &[]);
     assert!(find().is_none());
+}
+
+#[test]
+fn a_damaged_stream_is_told_and_does_not_stop_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("others");
+    let (name, mut writer) = stream(StreamOptions::bytes(100));
+    let damaged = format!("cli-test-damaged-{}", std::process::id());
+    let object = format!("/dev/shm/livebag.{damaged}");
+    std::fs::write(&object, vec![0x55; 20_000]).unwrap();
+    let listed = run(&["streams", "--json"]);
+    let recording = Recording::begin(&[&damaged, &name, "-o", text(&bag), "--json"], 1);
+    writer.publish(&FrameMeta::bytes(), b"here").unwrap();
+    let ended = recording.interrupt();
+    std::fs::remove_file(&object).unwrap();
+    let rows = listed.expect(0, &[]).json();
+    let row = rows.as_array().unwrap().iter().find(|row| row["name"] == damaged.as_str());
+    assert!(row.unwrap()["error"].as_str().unwrap().contains("not a livebag stream"), "{rows}");
+    let told = [&*damaged, "not recorded", "not a livebag stream"];
+    let summary = ended.expect(0, &told).json();
+    assert_eq!(summary["missing"].as_array().unwrap().len(), 1);
 }

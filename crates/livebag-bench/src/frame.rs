@@ -48,13 +48,16 @@ pub fn stamp(frame: &mut [u8], nanos: u64) {
 
 /// Reads a frame's head and looks at one word per page and at the last.
 pub fn inspect(frame: &[u8]) -> Content {
-    let sequence = word(frame, 0);
-    let last = frame.len() / WORD_BYTES - 1;
-    let torn = (0..last)
-        .step_by(CHECK_STRIDE_WORDS)
-        .chain([last])
-        .any(|index| word(frame, index) != sequence);
-    Content { sequence, sent_nanos: word(frame, 1), torn }
+    inspect_by(frame.len(), |index| word(frame, index))
+}
+
+/// As [`inspect`], of a frame whose words are read by `word`.
+pub fn inspect_by(frame_bytes: usize, word: impl Fn(usize) -> u64) -> Content {
+    let sequence = word(0);
+    let last = frame_bytes / WORD_BYTES - 1;
+    let torn =
+        (0..last).step_by(CHECK_STRIDE_WORDS).chain([last]).any(|index| word(index) != sequence);
+    Content { sequence, sent_nanos: word(1), torn }
 }
 
 fn word(frame: &[u8], index: usize) -> u64 {

@@ -185,7 +185,7 @@ impl Tally {
 /// Records the streams of the producer process.
 pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
     let topics = options.workload.topics();
-    let control = Control::open(&options.name)?;
+    let control = Control::open(&options.name, topics.len())?;
     let mut readers = Vec::new();
     for topic in &topics {
         let reader = Reader::open(&topic.stream_name(&options.name))
@@ -197,10 +197,13 @@ pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
     let mut meter = Meter::start();
     let total: u64 = topics.iter().map(|t| t.count(options.seconds)).sum();
     let tally = match options.mode {
-        Mode::Paced => paced(&mut readers, &mut file, total, &mut meter)?,
+        Mode::Paced => paced(&mut readers, &mut file, total)?,
         Mode::Unpaced => unpaced(&mut readers, &mut file, total, &mut meter)?,
     };
     file.sync()?;
+    if options.mode == Mode::Paced {
+        meter.first_message_at(control.started_nanos());
+    }
     let recorded = Recorded {
         messages: tally.messages,
         bytes: tally.bytes,
@@ -216,12 +219,7 @@ pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
 }
 
 /// Writes every frame when it comes.
-fn paced(
-    readers: &mut [Reader],
-    file: &mut DirectFile<FrameRef>,
-    total: u64,
-    meter: &mut Meter,
-) -> Result<Tally> {
+fn paced(readers: &mut [Reader], file: &mut DirectFile<FrameRef>, total: u64) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut taken = 0;
     while taken < total {
@@ -234,9 +232,6 @@ fn paced(
             tally.lapped += next.lapped;
             taken += next.lapped;
             if let Some(frame) = next.frame {
-                if taken == 0 {
-                    meter.first_message_at(clock::monotonic_nanos());
-                }
                 taken += 1;
                 any = true;
                 file.write(topic, frame)?;

@@ -66,7 +66,7 @@ impl Sink {
             .map_err(failed("adding a schema"))?;
         let mut channels = Vec::new();
         for topic in topics {
-            let name = format!("/{}", topic.name);
+            let name = topic.topic_name();
             let channel = writer
                 .add_channel(schema, &name, "cdr", &BTreeMap::new())
                 .map_err(failed("adding a channel"))?;
@@ -136,7 +136,6 @@ struct Reception<'a> {
     control: &'a Control,
     waits: bool,
     over: AtomicBool,
-    first_nanos: AtomicU64,
     lapped: AtomicU64,
     dropped: AtomicU64,
 }
@@ -152,8 +151,6 @@ impl Reception<'_> {
                 let next = reader.next();
                 self.lapped.fetch_add(next.lapped, Ordering::Relaxed);
                 let Some(frame) = next.frame else { break };
-                let now = clock::monotonic_nanos();
-                self.first_nanos.fetch_min(now, Ordering::Relaxed);
                 seen = frame.sequence();
                 self.take(topic, &frame);
                 self.control.set_done(topic, seen);
@@ -191,7 +188,7 @@ fn start_thread<'scope, T: Send + 'scope>(
 /// Records the streams of the producer process.
 pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
     let topics = options.workload.topics();
-    let control = Control::open(&options.name)?;
+    let control = Control::open(&options.name, topics.len())?;
     let mut readers = Vec::new();
     for topic in &topics {
         let reader = Reader::open(&topic.stream_name(&options.name));
@@ -207,7 +204,6 @@ pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
         control: &control,
         waits: options.mode == Mode::Unpaced,
         over: AtomicBool::new(false),
-        first_nanos: AtomicU64::new(u64::MAX),
         lapped: AtomicU64::new(0),
         dropped: AtomicU64::new(0),
     };
@@ -228,7 +224,7 @@ pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
         told?;
         writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    meter.first_message_at(reception.first_nanos.into_inner());
+    meter.first_message_at(control.started_nanos());
     Ok(written.recorded(&meter, reception.lapped.into_inner(), reception.dropped.into_inner()))
 }
 

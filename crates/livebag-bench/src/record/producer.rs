@@ -44,7 +44,7 @@ impl Source {
         let sequence = self.published + 1;
         let bytes = self.topic.shape.bytes();
         let mut loan = self.writer.loan();
-        let memory = &mut loan[..bytes];
+        let memory = &mut loan.payload_mut()[..bytes];
         match mode {
             Mode::Paced => frame::fill(memory, sequence),
             Mode::Unpaced => frame::mark(memory, sequence),
@@ -63,16 +63,15 @@ pub fn produce(orders: &str) -> Result<()> {
     let control = Control::create(&options.name, topics.len())?;
     let mut sources = Vec::with_capacity(topics.len());
     for topic in topics {
-        let writer =
-            Writer::create(&topic.stream_name(&options.name), &topic.shape.stream_options())
-                .map_err(|e| BenchError::system("livebag", "creating a stream")(&e))?;
+        let writer = Writer::create(&topic.stream_name(&options.name), &topic.stream_options())
+            .map_err(|e| BenchError::system("livebag", "creating a stream")(&e))?;
         let count = topic.count(options.seconds);
         sources.push(Source { topic, writer, published: 0, count });
     }
     child::ready_and_wait()?;
     let cpu_start = clock::process_cpu_nanos();
     let late_nanos_max = match options.mode {
-        Mode::Paced => paced(&mut sources)?,
+        Mode::Paced => paced(&mut sources, &control)?,
         Mode::Unpaced => unpaced(&mut sources, &control).map(|()| 0)?,
     };
     child::answer(&Produced {
@@ -86,7 +85,7 @@ pub fn produce(orders: &str) -> Result<()> {
 
 /// Publishes each topic at its rate; topics of one rate are spread over the period, as sensors
 /// that nobody synchronises are. A late frame is published at once and none is left out.
-fn paced(sources: &mut [Source]) -> Result<u64> {
+fn paced(sources: &mut [Source], control: &Control) -> Result<u64> {
     let start = clock::monotonic_nanos() + 100_000_000;
     let topics = sources.len() as f64;
     let due = |source: &Source, index: usize| {
@@ -104,12 +103,14 @@ fn paced(sources: &mut [Source]) -> Result<u64> {
         let Some((due_nanos, index)) = next else { return Ok(late_nanos_max) };
         clock::sleep_until(due_nanos);
         late_nanos_max = late_nanos_max.max(clock::monotonic_nanos() - due_nanos);
+        control.start();
         sources[index].publish(Mode::Paced)?;
     }
 }
 
 /// Publishes whatever topic has a free slot until all frames are out.
 fn unpaced(sources: &mut [Source], control: &Control) -> Result<()> {
+    control.start();
     while sources.iter().any(|source| source.published < source.count) {
         let mut any = false;
         for (index, source) in sources.iter_mut().enumerate() {

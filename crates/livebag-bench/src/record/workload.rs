@@ -66,14 +66,13 @@ impl Shape {
         }
     }
 
-    /// A stream for it.
-    pub fn stream_options(self) -> StreamOptions {
+    fn stream_options(self) -> StreamOptions {
         let options = match self {
             Self::Image { width, height } => StreamOptions::image(width, height, PIXEL_BYTES),
             Self::Points { count } => StreamOptions::points(count, POINT_BYTES),
             Self::Bytes { bytes } => StreamOptions::bytes(bytes),
         };
-        options.slots(self.slots())
+        options.slots(self.slots()).remove_on_drop(true)
     }
 
     /// Slots of that stream.
@@ -150,9 +149,19 @@ impl Workload {
 }
 
 impl Topic {
+    /// A stream for it, which goes with its writer.
+    pub fn stream_options(&self) -> StreamOptions {
+        self.shape.stream_options().topic(&self.topic_name())
+    }
+
     /// Messages in a run of `seconds`.
     pub fn count(&self, seconds: f64) -> u64 {
         (self.rate_hz * seconds).round() as u64
+    }
+
+    /// Its name in a recording.
+    pub fn topic_name(&self) -> String {
+        format!("/{}", self.name)
     }
 
     /// Its stream's name in a run.

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::run::{self, RunResult};
 use super::{RunOptions, System, WaitWay, Way};
+use crate::clock;
 use crate::error::{BenchError, Result};
 use crate::report::{Row, figure, row};
 use crate::stats::{self, Durations};
@@ -213,7 +214,7 @@ fn measure_once(
     repeat: u32,
 ) -> Result<Figures> {
     let scratch = tempfile::tempdir().map_err(|e| BenchError::io("making a directory", e))?;
-    let name = format!("livebag-bench-{}-{}", std::process::id(), unique());
+    let name = format!("livebag-bench-{}-{}", std::process::id(), clock::monotonic_nanos());
     let slots = match system {
         System::Floor => args.floor_slots,
         _ => args.slots,
@@ -232,11 +233,11 @@ fn measure_once(
         slots,
     };
     let result = run::run(&options)?;
-    tracing_line(repeat, system, &result);
+    show_progress(repeat, system, &result);
     Ok(Figures::of(&result, &options))
 }
 
-fn tracing_line(repeat: u32, system: System, result: &RunResult) {
+fn show_progress(repeat: u32, system: System, result: &RunResult) {
     let all = result.readers.iter().flat_map(|r| r.latency_nanos.iter().copied());
     let p50 = Durations::of(all).percentile_us(50.0).unwrap_or(f64::NAN);
     eprintln!("  repeat {} {system:?}: p50 {p50:.2} µs", repeat + 1);
@@ -245,12 +246,6 @@ fn tracing_line(repeat: u32, system: System, result: &RunResult) {
 /// The pace of SIM's sensors.
 fn rate_hz(args: &StreamArgs, payload_bytes: usize) -> f64 {
     args.rate.unwrap_or(if payload_bytes > 2_000_000 { 42.0 } else { 100.0 })
-}
-
-fn unique() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The figures of one run.

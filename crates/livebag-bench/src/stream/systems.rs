@@ -56,11 +56,13 @@ pub trait Subscriber {
 
 /// A receiving side whose copy can be slowed down, to see what slow readers get.
 pub trait SlowSubscriber: Subscriber {
-    /// As [`Subscriber::receive`] by copy, with `copy` in the place of memcpy.
-    fn receive_by(
+    /// As [`Subscriber::receive`] by copy, in pieces of `piece_bytes`; `after_piece` is told how
+    /// many are done.
+    fn receive_in_pieces(
         &mut self,
         timeout_nanos: u64,
-        copy: &mut dyn FnMut(&[u8], &mut [u8]),
+        piece_bytes: usize,
+        after_piece: &mut dyn FnMut(usize),
     ) -> Result<Option<Arrival>>;
 }
 

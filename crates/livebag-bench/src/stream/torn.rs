@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::run::{self, ReaderResult};
+use super::systems::{Arrival, SlowSubscriber};
 use super::{RunOptions, System, WaitWay, Way};
 use crate::child::{self, Process};
 use crate::clock;
@@ -26,6 +27,7 @@ const HOGS: usize = 4;
 
 /// Pieces of a slow copy; between two, the reader sleeps.
 const SLOW_COPY_PIECES: usize = 84;
+const PIECES: u64 = SLOW_COPY_PIECES as u64;
 
 /// What is wrong with the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,9 +159,7 @@ pub fn read(orders: &str) -> Result<()> {
     while newest < orders.run.frames {
         let arrival = match orders.ailment {
             Ailment::Descheduled => subscriber.receive(idle_nanos)?,
-            Ailment::SlowCopy { millis } => {
-                subscriber.receive_by(idle_nanos, &mut |from, to| slow_copy(from, to, millis))?
-            }
+            Ailment::SlowCopy { millis } => slowly(&mut *subscriber, idle_nanos, millis)?,
         };
         let Some(arrival) = arrival else { break };
         if !arrival.valid {
@@ -173,15 +173,20 @@ pub fn read(orders: &str) -> Result<()> {
     child::answer(&found)
 }
 
-/// Copies a piece, sleeps, copies the next, so that the whole takes `millis`.
-fn slow_copy(from: &[u8], to: &mut [u8], millis: u64) {
-    let start = clock::monotonic_nanos();
-    let piece_bytes = from.len().div_ceil(SLOW_COPY_PIECES);
-    for (index, piece) in from.chunks(piece_bytes).enumerate() {
-        to[index * piece_bytes..][..piece.len()].copy_from_slice(piece);
-        let done = (index + 1) as u64;
-        clock::sleep_until(start + done * millis * 1_000_000 / SLOW_COPY_PIECES as u64);
-    }
+/// Receives by a copy of many pieces with a sleep after each, so that the whole takes `millis`.
+fn slowly(
+    subscriber: &mut dyn SlowSubscriber,
+    idle_nanos: u64,
+    millis: u64,
+) -> Result<Option<Arrival>> {
+    let piece_bytes = PAYLOAD_BYTES.div_ceil(SLOW_COPY_PIECES);
+    let mut start_nanos = 0;
+    subscriber.receive_in_pieces(idle_nanos, piece_bytes, &mut |done| {
+        if done == 1 {
+            start_nanos = clock::monotonic_nanos();
+        }
+        clock::sleep_until(start_nanos + done as u64 * millis * 1_000_000 / PIECES);
+    })
 }
 
 /// A process that computes nothing for as long as it is ordered to, or until it is killed.

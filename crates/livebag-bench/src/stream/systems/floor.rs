@@ -136,15 +136,20 @@ impl Subscriber for FloorSubscriber {
 }
 
 impl SlowSubscriber for FloorSubscriber {
-    fn receive_by(
+    fn receive_in_pieces(
         &mut self,
         timeout_nanos: u64,
-        copy: &mut dyn FnMut(&[u8], &mut [u8]),
+        piece_bytes: usize,
+        after_piece: &mut dyn FnMut(usize),
     ) -> Result<Option<Arrival>> {
         let Some(sequence) = self.wait(timeout_nanos) else { return Ok(None) };
         self.seen = sequence;
         let offset = self.slots.offset(u64::from(sequence));
-        copy(self.slots.region.slot(offset, self.slots.frame_bytes), &mut self.buffer);
+        for (index, piece) in self.buffer.chunks_mut(piece_bytes).enumerate() {
+            let start = offset + index * piece_bytes;
+            piece.copy_from_slice(self.slots.region.slot(start, piece.len()));
+            after_piece(index + 1);
+        }
         let arrived_nanos = clock::monotonic_nanos();
         let content = frame::inspect(&self.buffer);
         Ok(Some(Arrival { content, arrived_nanos, valid: true }))

@@ -5,6 +5,7 @@
 //! [`query`] finds it again. A [`Player`] makes streams of it once more.
 
 mod clock;
+pub mod convert;
 pub mod limits;
 mod play;
 mod query;
@@ -14,8 +15,11 @@ mod source;
 pub mod storage;
 
 pub use clock::Clock;
+pub use livebag_format::container::MetadataEntry;
 pub use livebag_format::{Message, Topic};
-pub use play::{PlayError, PlayOptions, PlayStatus, Player, Stamp, TopicPublisher};
+pub use play::{
+    PlayError, PlayOptions, PlayStatus, Player, Stamp, TopicPublisher, TopicSurvey, survey,
+};
 pub use query::{Bag, BagError, BagState, BagTopic, Cursor, IndexEntry, Query, Span};
 pub use recorder::{
     Overflow, RecordError, Recorder, RecorderOptions, Status, TopicStatus, TopicWriter, WriteError,

@@ -2,6 +2,7 @@
 
 use livebag_shm::{CreateError, PublishError};
 
+use crate::convert::ConvertError;
 use crate::query::BagError;
 
 /// Why a recording cannot be played.
@@ -11,6 +12,9 @@ pub enum PlayError {
     /// The container cannot be read.
     #[error(transparent)]
     Bag(#[from] BagError),
+    /// The recording of another make cannot be read.
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
     /// A speed that is none.
     #[error("the rate is {found}, expected a number above 0: 2 plays twice as fast")]
     Rate {

@@ -22,6 +22,7 @@ mod recording;
 
 pub use error::PlayError;
 pub use publisher::{Stamp, TopicPublisher};
+pub use recording::{TopicSurvey, survey};
 
 use name::StreamNames;
 use pace::Pace;
@@ -36,6 +37,10 @@ pub struct PlayOptions {
     pub repeat: bool,
     /// Topic names; empty for all.
     pub topics: Vec<String>,
+    /// Which time the frames carry.
+    pub stamp: Stamp,
+    /// What the names of the streams begin with; empty for the topic's own.
+    pub stream_prefix: String,
     /// Time between the making of the streams and the first message, for recorders that wait for
     /// them to appear.
     pub lead_in: Duration,
@@ -49,6 +54,8 @@ impl Default for PlayOptions {
             rate: 1.0,
             repeat: false,
             topics: Vec::new(),
+            stamp: Stamp::Kept,
+            stream_prefix: String::new(),
             lead_in: PLAY_LEAD_IN,
             clock: Clock::system(),
         }
@@ -132,7 +139,7 @@ impl Player {
                 self.route.push(Some(publisher));
                 continue;
             }
-            let name = names.give(&topic.name);
+            let name = names.give(&format!("{}{}", self.options.stream_prefix, topic.name));
             self.publishers.push(TopicPublisher::create(&name, topic, largest[&key])?);
             made.insert(key, self.publishers.len() - 1);
             self.route.push(Some(self.publishers.len() - 1));
@@ -155,9 +162,10 @@ impl Player {
         self.survey.length()
     }
 
-    /// What was not as it should be, in sentences: streams and messages.
+    /// What was not as it should be, in sentences.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
-        self.publishers.iter().flat_map(TopicPublisher::warnings)
+        let of_streams = self.publishers.iter().flat_map(TopicPublisher::warnings);
+        self.survey.warnings.iter().map(String::as_str).chain(of_streams)
     }
 
     /// Publishes until the end, or until `stop` is set. `progress` is called after every message
@@ -221,7 +229,8 @@ impl Player {
             }
             let late_nanos = clock.monotonic_nanos().saturating_sub(due_nanos);
             status.late_max = status.late_max.max(Duration::from_nanos(late_nanos));
-            publishers[publisher].publish(Stamp::Kept, message.publish_time_nanos, message.data)?;
+            let publish_nanos = message.publish_time_nanos;
+            publishers[publisher].publish(options.stamp, publish_nanos, message.data)?;
             status.messages += 1;
             status.bytes += message.data.len() as u64;
             let position = message.log_time_nanos.saturating_sub(survey.first_nanos.unwrap_or(0));

@@ -1,16 +1,23 @@
 //! A recording as playing needs it: surveyed once, visited once a round.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use livebag_format::container::CONTAINER_FILE;
 use livebag_format::{Message, Topic};
 
 use super::PlayError;
+use crate::convert::open_foreign;
 use crate::limits::PLAY_PERIOD_ALONE;
 use crate::query::{Bag, Query};
 
 /// Something that can be played.
 pub(super) enum Recording {
     Container(Bag),
+    /// Opened anew for every round.
+    Foreign {
+        path: PathBuf,
+        topics: Vec<Topic>,
+    },
 }
 
 /// What to do after a message.
@@ -23,9 +30,22 @@ type Visitor<'a> = dyn FnMut(usize, &Message<'_>) -> Result<Visit, PlayError> + 
 
 /// What is known of a topic before it is played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TopicSurvey {
+pub struct TopicSurvey {
+    /// Messages.
     pub messages: u64,
+    /// Bytes of the largest.
     pub message_bytes_max: usize,
+}
+
+/// The topics of anything that can be played, with the number and size of their messages.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn survey(path: &Path) -> Result<Vec<(Topic, TopicSurvey)>, PlayError> {
+    let recording = Recording::open(path)?;
+    let topics: Vec<_> = recording.topics().into_iter().cloned().collect();
+    let survey = recording.survey(&vec![true; topics.len()])?;
+    Ok(topics.into_iter().zip(survey.topics).collect())
 }
 
 /// What is known of a recording before it is played.
@@ -35,16 +55,23 @@ pub(super) struct Survey {
     /// Log time of the first message; `None` without messages.
     pub first_nanos: Option<u64>,
     pub last_nanos: u64,
+    /// What could not be read.
+    pub warnings: Vec<String>,
 }
 
 impl Recording {
     pub fn open(path: &Path) -> Result<Self, PlayError> {
-        Ok(Self::Container(Bag::open(path)?))
+        if !path.exists() || path.join(CONTAINER_FILE).exists() {
+            return Ok(Self::Container(Bag::open(path)?));
+        }
+        let topics = open_foreign(path)?.topics().to_vec();
+        Ok(Self::Foreign { path: path.to_owned(), topics })
     }
 
     pub fn topics(&self) -> Vec<&Topic> {
         match self {
             Self::Container(bag) => bag.topics().iter().map(|topic| topic.topic()).collect(),
+            Self::Foreign { topics, .. } => topics.iter().collect(),
         }
     }
 
@@ -59,6 +86,15 @@ impl Recording {
                     survey.add(topic, entry.log_time_nanos, entry.data_bytes as usize);
                 }
             }
+            Self::Foreign { path, .. } => {
+                let mut source = open_foreign(path)?;
+                while let Some(message) = source.next_message()? {
+                    if wanted[message.topic] {
+                        survey.add(message.topic, message.log_time_nanos, message.data.len());
+                    }
+                }
+                survey.warnings = source.warnings().to_vec();
+            }
         }
         Ok(survey)
     }
@@ -71,6 +107,17 @@ impl Recording {
                 let mut cursor = bag.query(&query)?;
                 while let Some((topic, message)) = cursor.next()? {
                     if let Visit::Stop = visitor(topic, &message)? {
+                        break;
+                    }
+                }
+            }
+            Self::Foreign { path, .. } => {
+                let mut source = open_foreign(path)?;
+                while let Some(message) = source.next_message()? {
+                    if !wanted[message.topic] {
+                        continue;
+                    }
+                    if let Visit::Stop = visitor(message.topic, &message.as_message())? {
                         break;
                     }
                 }

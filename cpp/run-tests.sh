@@ -4,7 +4,9 @@
 #
 # Needs g++ or clang++, cmake and libgtest-dev. With libopencv-core-dev the cv::Mat adapter is tested
 # too, with libpcl-dev (or LIVEBAG_PCL_INCLUDE="dir;dir") that of PCL, with g++-aarch64-linux-gnu the
-# header is compiled for aarch64. Build output goes to $CARGO_TARGET_DIR/cpp, or build/cpp.
+# header is compiled for aarch64. libpcl-dev drags in 250 MB; LIVEBAG_FETCH_PCL=1 unpacks only the headers
+# of three Debian packages (12 MB) into the build folder. Build output goes to $CARGO_TARGET_DIR/cpp, or
+# build/cpp.
 
 set -eu
 
@@ -35,6 +37,19 @@ if [ -z "$pcl" ]; then
         fi
     done
 fi
+if [ -z "$pcl" ] && [ "${LIVEBAG_FETCH_PCL:-0}" = 1 ] && command -v apt-get >/dev/null 2>&1; then
+    mkdir -p "$build/pcl"
+    boost=$(apt-cache depends libboost-dev | awk '/Depends: libboost[0-9.]+-dev/ { print $2 }')
+    # shellcheck disable=SC2086 # one package name
+    (cd "$build/pcl" && apt-get download libpcl-dev libeigen3-dev $boost >/dev/null 2>&1 &&
+        for package in *.deb; do dpkg -x "$package" root && rm "$package"; done) ||
+        echo "cpp: the headers of PCL could not be fetched" >&2
+fi
+for folder in "$build"/pcl/root/usr/include/pcl-1.*; do
+    if [ -z "$pcl" ] && [ -d "$folder" ]; then
+        pcl="$folder;$build/pcl/root/usr/include/eigen3;$build/pcl/root/usr/include"
+    fi
+done
 [ -n "$pcl" ] || echo "cpp: PCL is not installed; its adapter is not tested"
 [ -d /usr/include/opencv4 ] || [ -d /usr/include/opencv2 ] || echo "cpp: OpenCV is not installed; its adapter is not tested"
 

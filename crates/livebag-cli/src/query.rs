@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use livebag::{Bag, Clock, Query, Span};
-use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
 use crate::parse::{self, Moment};
 use crate::text;
 
 mod export;
+mod lines;
 mod summary;
 
 /// Read any moment of a recording, also while it is being written.
@@ -21,6 +21,7 @@ mod summary;
     livebag query run1 latest --last 1s\n  \
     livebag query run1 latest --last 5s -t /camera_front /imu -o last.mcap\n  \
     livebag query run1 history --from +10s --to +12.5s --json\n  \
+    livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
     livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count")]
 pub struct Args {
     /// The recording: a container, finished or still being written.
@@ -70,19 +71,15 @@ struct Answer {
     /// 1970), sequence, bytes. With --count, one object with the counts by topic.
     #[arg(long)]
     json: bool,
+    /// Add the values of the messages to --json. Longer arrays become their length and first items.
+    #[arg(long, requires = "json", conflicts_with = "count")]
+    decode: bool,
+    /// Items of an array that --decode gives.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    array_items: usize,
     /// Print only the number of messages.
     #[arg(long)]
     count: bool,
-}
-
-/// A line of `--json`.
-#[derive(Serialize)]
-struct Line<'a> {
-    topic: &'a str,
-    log_time: u64,
-    publish_time: u64,
-    sequence: u64,
-    bytes: u32,
 }
 
 /// Answers.
@@ -115,19 +112,10 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     match (answer.count, answer.json) {
         (true, false) => writeln!(out, "{}", cursor.remaining())?,
-        (false, true) => {
-            while let Some((topic, entry)) = cursor.next_entry()? {
-                let line = Line {
-                    topic: &bag.topics()[topic].topic().name,
-                    log_time: entry.log_time_nanos,
-                    publish_time: entry.publish_time_nanos,
-                    sequence: entry.sequence,
-                    bytes: entry.data_bytes,
-                };
-                serde_json::to_writer(&mut out, &line)?;
-                out.write_all(b"\n")?;
-            }
+        (false, true) if answer.decode => {
+            lines::write_decoded(&bag, &mut cursor, answer.array_items, &mut out)?;
         }
+        (false, true) => lines::write(&bag, &mut cursor, &mut out)?,
         (count, _) => {
             let summary = summary::of(&bag, &mut cursor, &clock, planned_nanos)?;
             if count {

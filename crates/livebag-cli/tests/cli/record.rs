@@ -76,6 +76,7 @@ fn lines_tell_every_message(bag: &str, camera: &str) {
         assert!(line["bytes"].as_u64().unwrap() > u64::from(WIDTH * HEIGHT));
     }
     assert_eq!(sequence, IMAGES);
+    values_are_decoded(bag, &topic);
     let bare = run(&["query", bag, "history", "-t", camera, "--count"]).expect(0, &[]).out;
     assert_eq!(bare.trim(), IMAGES.to_string(), "a topic without its slash");
     let counted = run(&["query", bag, "history", "--count", "--json"]).expect(0, &[]).json();
@@ -83,6 +84,16 @@ fn lines_tell_every_message(bag: &str, camera: &str) {
     assert_eq!(counted["topics"].as_array().unwrap().len(), 2);
     let human = run(&["query", bag, "latest", "--last", "1h"]).expect(0, &[]).out;
     assert!(human.contains("newest message"), "{human}");
+}
+
+fn values_are_decoded(bag: &str, topic: &str) {
+    let ask = ["query", bag, "latest", "--last", "0", "-t", topic, "--json", "--decode"];
+    let line = run(&[&ask[..], &["--array-items", "3"]].concat()).expect(0, &[]).json();
+    let value = &line["value"];
+    assert_eq!(value["width"], WIDTH);
+    assert_eq!(value["header"]["frame_id"], "camera");
+    assert_eq!(value["data"]["length"], WIDTH * HEIGHT);
+    assert_eq!(value["data"]["first"], serde_json::json!([49, 49, 49]));
 }
 
 fn an_export_holds_every_byte(bag: &str, camera: &str, folder: &std::path::Path) {

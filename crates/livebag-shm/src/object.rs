@@ -87,6 +87,14 @@ pub(crate) fn lock_as_writer(fd: impl AsFd) -> io::Result<bool> {
     }
 }
 
+/// Gives the writer's lock back, also when a child between `fork` and `exec` shares the descriptor at
+/// this moment, as while another thread starts a process.
+pub(crate) fn unlock(fd: impl AsFd) {
+    let lock = whole_object(libc::F_UNLCK);
+    // SAFETY: F_OFD_SETLK reads one `flock`. Unlocking what one has locked does not fail.
+    unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(&lock)) };
+}
+
 /// Who, other than the owner of `fd`, holds a lock. Takes none itself.
 pub(crate) fn lock_holder(fd: impl AsFd, as_writer: bool) -> io::Result<LockHolder> {
     let wish = if as_writer { libc::F_WRLCK } else { libc::F_RDLCK };

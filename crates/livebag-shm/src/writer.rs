@@ -30,8 +30,8 @@ use crate::wake::announce;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The stream belongs to the open-file description that this value holds: a child made by `fork`
-/// without `exec` shares it, and keeps the stream owned until it ends too.
+/// The stream is owned until this value is dropped or its process ends. (A child made by `fork`
+/// without `exec` shares the lock: when the process is killed, the child keeps the stream owned.)
 #[derive(Debug)]
 pub struct Writer {
     owned: Owned,
@@ -211,6 +211,7 @@ impl Drop for Writer {
             let _ = object::unlink(&self.owned.name.wake_path());
             let _ = object::unlink(&self.owned.name.main_path());
         }
+        object::unlock(&self.owned.fd);
     }
 }
 

@@ -52,4 +52,9 @@ impl Interrupt {
     pub fn has_come(&self) -> bool {
         self.arrived.load(Ordering::Relaxed)
     }
+
+    /// Set when an interruption has come, for those who look for themselves.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.arrived
+    }
 }

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod completions;
 mod doctor;
 mod info;
+mod play;
 mod query;
 mod record;
 mod streams;
@@ -40,6 +41,7 @@ enum Verb {
     Record(record::Args),
     Info(info::Args),
     Query(query::Args),
+    Play(play::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
 }
@@ -50,6 +52,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Record(args) => record::run(&args),
         Verb::Info(args) => info::run(&args),
         Verb::Query(args) => query::run(&args),
+        Verb::Play(args) => play::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Completions(args) => completions::run(&args),
     }

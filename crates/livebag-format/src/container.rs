@@ -144,6 +144,15 @@ impl TopicManifest {
     }
 }
 
+/// Values under a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetadataEntry {
+    /// What they are about.
+    pub name: String,
+    /// The keys and values.
+    pub values: BTreeMap<String, String>,
+}
+
 /// The whole of `container.yaml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -164,6 +173,10 @@ pub struct Manifest {
     /// What stopped the recording, if something did: the first failure.
     #[serde(default)]
     pub failure: String,
+    /// Names and values that the recording carries along: MCAP's metadata records, rosbag2's custom
+    /// data.
+    #[serde(default)]
+    pub metadata: Vec<MetadataEntry>,
     /// The topics, in the order in which they appeared.
     #[serde(default)]
     pub topics: Vec<TopicManifest>,

@@ -11,6 +11,7 @@ fn manifest(topic: &Topic) -> Manifest {
         started_nanos: 1,
         ended_nanos: 2,
         failure: String::new(),
+        metadata: Vec::new(),
         topics: vec![TopicManifest::new(topic, 1, "t.idx".into(), vec!["t.mcap".into()])],
     }
 }

@@ -53,6 +53,12 @@ pub enum ConvertError {
         /// Why, and what to do.
         reason: String,
     },
+    /// The container that was to be read cannot be.
+    #[error(transparent)]
+    Bag(#[from] crate::BagError),
+    /// The container that was to be written cannot be.
+    #[error(transparent)]
+    Record(#[from] crate::RecordError),
     /// A write failed before; the file ends there.
     #[error("{} was given up after an earlier write failed", path.display())]
     GivenUp {

@@ -10,6 +10,7 @@
 //! - What cannot be read of a damaged recording is said in [`MessageSource::warnings`], which is
 //!   complete once the last message was given.
 
+mod copy;
 mod error;
 mod file;
 mod mcap_file;
@@ -31,6 +32,7 @@ use livebag_format::ros1::bag::MAGIC_ANY_VERSION as ROS1_MAGIC;
 use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Message, Topic};
 
+pub use copy::{Copied, Progress, open_any, to_container, to_mcap};
 pub use error::ConvertError;
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
 

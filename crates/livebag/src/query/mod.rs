@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, State,
+    CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, MetadataEntry, State,
 };
 
 use crate::storage::{Disk, DiskFile, KernelDisk};
@@ -236,6 +236,11 @@ impl Bag {
     /// What ended the recording early, if anything.
     pub fn failure(&self) -> Option<&str> {
         Some(self.manifest.failure.as_str()).filter(|failure| !failure.is_empty())
+    }
+
+    /// Names and values that the recording carries along.
+    pub fn metadata(&self) -> &[MetadataEntry] {
+        &self.manifest.metadata
     }
 
     /// The topics, in the order of appearance.

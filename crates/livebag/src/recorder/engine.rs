@@ -380,6 +380,7 @@ impl Engine {
             started_nanos: self.started_nanos,
             ended_nanos: if ended { options.clock.wall_nanos() } else { 0 },
             failure: self.shared.failure().unwrap_or_default(),
+            metadata: options.metadata.clone(),
             topics: self.topics.iter().map(|topic| self.describe(topic)).collect(),
         };
         let path = self.shared.directory.join(CONTAINER_FILE);

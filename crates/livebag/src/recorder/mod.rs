@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use livebag_format::container::Losses;
+use livebag_format::container::{Losses, MetadataEntry};
 use livebag_format::{Message, Topic};
 
 use crate::clock::Clock;
@@ -41,6 +41,8 @@ pub struct RecorderOptions {
     pub profile: String,
     /// Whether gaps in the sequence of messages written in this process are transport losses.
     pub count_gaps: bool,
+    /// Names and values that the recording carries along.
+    pub metadata: Vec<MetadataEntry>,
     /// Where time comes from.
     pub clock: Clock,
 }
@@ -53,6 +55,7 @@ impl Default for RecorderOptions {
             chunk_age_max: Some(CHUNK_AGE_MAX),
             profile: "ros2".into(),
             count_gaps: true,
+            metadata: Vec::new(),
             clock: Clock::system(),
         }
     }

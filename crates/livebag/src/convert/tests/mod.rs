@@ -1,3 +1,4 @@
+mod copy;
 mod mcap_file;
 mod mcap_sink;
 mod recordings;

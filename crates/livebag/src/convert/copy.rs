@@ -1,0 +1,304 @@
+//! From any recording into a container, and from any recording into a rosbag2 bag.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use livebag_format::Topic;
+use livebag_format::container::{CONTAINER_FILE, MetadataEntry};
+
+use super::{
+    ConvertError, McapSink, MessageSource, MetadataRecord, SinkOptions, SinkSummary, SourceMessage,
+    open_foreign,
+};
+use crate::query::{Bag, BagState, IndexEntry, Query, Span};
+use crate::recorder::{Overflow, Recorder, RecorderOptions, Status};
+
+/// Name under which a container keeps rosbag2's `custom_data`.
+const CUSTOM_DATA: &str = "rosbag2.custom_data";
+/// Name and key under which a container keeps rosbag2's `ros_distro`.
+const ROS_DISTRO: (&str, &str) = ("rosbag2", "ros_distro");
+
+/// How far a conversion has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Messages copied.
+    pub messages: u64,
+    /// Messages to copy, if the source says.
+    pub messages_total: Option<u64>,
+    /// Bytes of messages copied.
+    pub bytes: u64,
+}
+
+/// What a conversion did.
+#[derive(Clone, Debug, Default)]
+pub struct Copied {
+    /// Topics, also those without messages.
+    pub topics: usize,
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of messages.
+    pub bytes: u64,
+    /// What could not be read, or has no place in the target.
+    pub warnings: Vec<String>,
+}
+
+/// Opens anything that can be converted: a container, or what [`open_foreign`] takes.
+///
+/// # Errors
+/// If it is none of these, or damaged beyond reading.
+pub fn open_any(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
+    if path.join(CONTAINER_FILE).exists() {
+        return Ok(Box::new(ContainerSource::open(path)?));
+    }
+    open_foreign(path)
+}
+
+/// Copies everything into a new container. Messages keep bytes, times, sequence and topic.
+///
+/// # Errors
+/// If the source cannot be read, or the container cannot be written; what was copied until then is
+/// a closed container.
+pub fn to_container(
+    source: &mut dyn MessageSource,
+    directory: &Path,
+    on_progress: &mut dyn FnMut(&Progress),
+) -> Result<Copied, ConvertError> {
+    let options = RecorderOptions {
+        overflow: Overflow::Block,
+        chunk_age_max: None,
+        profile: source.profile().to_owned(),
+        count_gaps: false,
+        metadata: container_metadata(source),
+        ..RecorderOptions::default()
+    };
+    let recorder = Recorder::create(directory, options)?;
+    let writers = source
+        .topics()
+        .iter()
+        .map(|topic| recorder.topic(topic.clone()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let copied = copy(source, on_progress, &mut |message| {
+        let written = writers[message.topic].write_message(&message.as_message());
+        written.map_err(|error| ConvertError::Write {
+            path: directory.to_owned(),
+            reason: recorder.status().failure.unwrap_or_else(|| error.to_string()),
+        })
+    });
+    let closed = recorder.finish();
+    let mut copied = copied?;
+    check_count(directory, &closed?, copied.messages)?;
+    while let Some(attachment) = source.next_attachment()? {
+        let name = attachment.name;
+        copied.warnings.push(format!("the attachment {name} was left out: containers have none"));
+    }
+    Ok(copied)
+}
+
+/// A container that lacks a message it was given is a failure, not a warning.
+fn check_count(path: &Path, status: &Status, messages: u64) -> Result<(), ConvertError> {
+    let (written, _, lost) = status.totals();
+    if written == messages && lost.total() == 0 {
+        return Ok(());
+    }
+    let reason = format!("{written} of {messages} messages are in it, {} lost", lost.total());
+    Err(ConvertError::Write { path: path.to_owned(), reason })
+}
+
+/// Copies everything into a new rosbag2 bag: one MCAP with `metadata.yaml`.
+///
+/// # Errors
+/// If the source cannot be read, or the bag cannot be written.
+pub fn to_mcap(
+    source: &mut dyn MessageSource,
+    directory: &Path,
+    mut options: SinkOptions,
+    on_progress: &mut dyn FnMut(&Progress),
+) -> Result<(Copied, SinkSummary), ConvertError> {
+    options.profile = source.profile().to_owned();
+    if let Some(bag) = source.bag_metadata() {
+        options.custom_data = bag.custom_data.clone();
+        options.ros_distro = bag.ros_distro.clone();
+    }
+    let mut records = source.metadata_records().to_vec();
+    records.retain(|record| {
+        match record.name.as_str() {
+            CUSTOM_DATA => options.custom_data = record.values.clone(),
+            name if name == ROS_DISTRO.0 => {
+                options.ros_distro = record.values.get(ROS_DISTRO.1).cloned().unwrap_or_default();
+            }
+            _ => return true,
+        }
+        false
+    });
+    let mut sink = McapSink::create(directory, source.topics(), options)?;
+    let copied =
+        copy(source, on_progress, &mut |message| sink.write(message.topic, &message.as_message()))?;
+    while let Some(attachment) = source.next_attachment()? {
+        sink.attach(attachment)?;
+    }
+    for record in records {
+        sink.add_metadata(record)?;
+    }
+    Ok((copied, sink.finish()?))
+}
+
+/// Messages between two reports of progress.
+const PROGRESS_EVERY: u64 = 256;
+
+fn copy(
+    source: &mut dyn MessageSource,
+    on_progress: &mut dyn FnMut(&Progress),
+    write: &mut dyn FnMut(&SourceMessage) -> Result<(), ConvertError>,
+) -> Result<Copied, ConvertError> {
+    let mut progress = Progress { messages_total: source.message_count(), ..Progress::default() };
+    while let Some(message) = source.next_message()? {
+        write(&message)?;
+        progress.messages += 1;
+        progress.bytes += message.data.len() as u64;
+        if progress.messages.is_multiple_of(PROGRESS_EVERY) {
+            on_progress(&progress);
+        }
+    }
+    on_progress(&progress);
+    Ok(Copied {
+        topics: source.topics().len(),
+        messages: progress.messages,
+        bytes: progress.bytes,
+        warnings: source.warnings().to_vec(),
+    })
+}
+
+fn container_metadata(source: &dyn MessageSource) -> Vec<MetadataEntry> {
+    let mut all: Vec<_> = source
+        .metadata_records()
+        .iter()
+        .map(|record| MetadataEntry { name: record.name.clone(), values: record.values.clone() })
+        .collect();
+    if let Some(bag) = source.bag_metadata() {
+        if !bag.custom_data.is_empty() {
+            all.push(MetadataEntry { name: CUSTOM_DATA.into(), values: bag.custom_data.clone() });
+        }
+        if !bag.ros_distro.is_empty() {
+            let values = BTreeMap::from([(ROS_DISTRO.1.to_owned(), bag.ros_distro.clone())]);
+            all.push(MetadataEntry { name: ROS_DISTRO.0.into(), values });
+        }
+    }
+    all
+}
+
+/// A container as a source.
+struct ContainerSource {
+    bag: Bag,
+    topics: Vec<Topic>,
+    records: Vec<MetadataRecord>,
+    warnings: Vec<String>,
+    /// Index entries of the messages not yet given, a stretch at a time.
+    stretch: std::vec::IntoIter<SourceMessage>,
+    /// Where the next stretch begins: messages given so far at exactly this log time are skipped.
+    next_nanos: u64,
+    given_at_next: u64,
+    end_nanos: u64,
+    message_count: u64,
+    done: bool,
+}
+
+/// Messages read at once: bounded in number and bytes.
+const STRETCH_MESSAGES: usize = 4096;
+const STRETCH_BYTES: usize = 16 << 20;
+
+impl ContainerSource {
+    fn open(path: &Path) -> Result<Self, ConvertError> {
+        let bag = Bag::open(path)?;
+        let mut warnings = Vec::new();
+        if bag.state() == BagState::Live {
+            warnings.push("the container is still being written: copied up to now".to_owned());
+        }
+        let lost = bag.lost().total();
+        if lost > 0 {
+            warnings.push(format!("{lost} messages were lost when it was recorded"));
+        }
+        let range = bag.time_range()?;
+        let message_count = bag.query(&Query::default())?.remaining();
+        let records = bag
+            .metadata()
+            .iter()
+            .map(|entry| MetadataRecord { name: entry.name.clone(), values: entry.values.clone() });
+        Ok(Self {
+            topics: bag.topics().iter().map(|topic| topic.topic().clone()).collect(),
+            records: records.collect(),
+            warnings,
+            stretch: Vec::new().into_iter(),
+            next_nanos: range.map_or(0, |(start, _)| start),
+            given_at_next: 0,
+            end_nanos: range.map_or(0, |(_, end)| end),
+            message_count,
+            done: range.is_none(),
+            bag,
+        })
+    }
+
+    /// Reads on from where the last stretch ended. A cursor borrows the bag, so one cannot be kept;
+    /// planning a new one every few thousand messages costs nothing that shows.
+    fn read_stretch(&mut self) -> Result<(), ConvertError> {
+        let span = Span::History(self.next_nanos, self.end_nanos);
+        let mut cursor = self.bag.query(&Query { topics: Vec::new(), span })?;
+        for _ in 0..self.given_at_next {
+            let _: Option<(usize, IndexEntry)> = cursor.next_entry()?;
+        }
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        while messages.len() < STRETCH_MESSAGES && bytes < STRETCH_BYTES {
+            let Some((topic, message)) = cursor.next()? else {
+                self.done = true;
+                break;
+            };
+            if message.log_time_nanos != self.next_nanos {
+                (self.next_nanos, self.given_at_next) = (message.log_time_nanos, 0);
+            }
+            self.given_at_next += 1;
+            bytes += message.data.len();
+            messages.push(SourceMessage {
+                topic,
+                log_time_nanos: message.log_time_nanos,
+                publish_time_nanos: message.publish_time_nanos,
+                sequence: message.sequence,
+                data: message.data.to_vec(),
+            });
+        }
+        self.stretch = messages.into_iter();
+        Ok(())
+    }
+}
+
+impl MessageSource for ContainerSource {
+    fn topics(&self) -> &[Topic] {
+        &self.topics
+    }
+
+    fn profile(&self) -> &str {
+        self.bag.profile()
+    }
+
+    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
+        if self.stretch.len() == 0 && !self.done {
+            self.read_stretch()?;
+        }
+        Ok(self.stretch.next())
+    }
+
+    fn start_time_nanos(&self) -> Option<u64> {
+        (!self.done).then_some(self.next_nanos)
+    }
+
+    fn message_count(&self) -> Option<u64> {
+        Some(self.message_count)
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    fn metadata_records(&self) -> &[MetadataRecord] {
+        &self.records
+    }
+}

@@ -80,6 +80,7 @@ pub const COLUMNS: &[&str] = &[
     "rss_mb",
     "submit_p50_us",
     "submit_p99_us",
+    "producer_late_ms",
     "speed_over_floor",
     "livebag_speed_over_this",
     "this_cpu_over_livebag",
@@ -248,11 +249,13 @@ fn run(options: &RunOptions) -> Result<Figures> {
     recorder.expect_ready()?;
     let kernel = KernelThreads::now();
     recorder.go()?;
+    let mut late_nanos_max = 0;
     let published = match &mut producer {
         Some(producer) => {
             producer.go()?;
             let produced: Produced = producer.result(patience_seconds)?;
             warn_if_late(&produced);
+            late_nanos_max = produced.late_nanos_max;
             recorder.go()?;
             produced.published.iter().sum()
         }
@@ -266,7 +269,8 @@ fn run(options: &RunOptions) -> Result<Figures> {
         producer.go()?;
         producer.finish()?;
     }
-    Ok(Figures::of(published, &recorded, kernel_nanos))
+    let figures = Figures::of(published, &recorded, kernel_nanos);
+    Ok(Figures { producer_late_ms: late_nanos_max as f64 / 1e6, ..figures })
 }
 
 /// A producer that cannot keep its own pace measures itself.
@@ -293,6 +297,7 @@ struct Figures {
     rss_mb: f64,
     submit_p50_us: Option<f64>,
     submit_p99_us: Option<f64>,
+    producer_late_ms: f64,
     seconds: f64,
     file_bytes: u64,
 }
@@ -317,12 +322,13 @@ impl Figures {
             rss_mb: recorded.rss_peak_bytes as f64 / 1e6,
             submit_p50_us: recorded.submit_p50_us,
             submit_p99_us: recorded.submit_p99_us,
+            producer_late_ms: 0.0,
             seconds,
             file_bytes: recorded.file_bytes,
         }
     }
 
-    fn figures(&self) -> [(&'static str, Option<f64>); 10] {
+    fn figures(&self) -> [(&'static str, Option<f64>); 11] {
         [
             ("recorded_pct", Some(self.recorded_pct)),
             ("gb_per_s", Some(self.gb_per_s)),
@@ -333,6 +339,7 @@ impl Figures {
             ("rss_mb", Some(self.rss_mb)),
             ("submit_p50_us", self.submit_p50_us),
             ("submit_p99_us", self.submit_p99_us),
+            ("producer_late_ms", Some(self.producer_late_ms)),
             ("seconds", Some(self.seconds)),
         ]
     }

@@ -10,6 +10,7 @@ use zenoh::pubsub::Publisher as Port;
 use zenoh::qos::{CongestionControl, Priority};
 use zenoh::shm::{
     BlockOn, GarbageCollect, PosixShmProviderBackend, ShmProvider, ShmProviderBuilder, ZShmMut,
+    cleanup_orphaned_shm_segments,
 };
 
 use super::{Arrival, Publisher, Subscriber, take};
@@ -60,6 +61,8 @@ pub struct ZenohPublisher {
 impl ZenohPublisher {
     /// Listens for the readers' sessions.
     pub fn create(options: &RunOptions) -> Result<Self> {
+        // Zenoh leaves its segments behind when a process ends; those of earlier runs go here.
+        cleanup_orphaned_shm_segments();
         let session = session("listen/endpoints", &endpoint(options))?;
         let room = (options.payload_bytes + 4096) * FRAMES_PROVIDED;
         let provider = ShmProviderBuilder::default_backend(room)

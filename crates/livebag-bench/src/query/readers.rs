@@ -1,0 +1,184 @@
+//! Each system's way to open a recording and read one topic.
+
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use livebag::{Bag, Query, Span};
+use mcap::sans_io::indexed_reader::{IndexedReadEvent, IndexedReader, IndexedReaderOptions};
+use mcap::sans_io::summary_reader::{SummaryReadEvent, SummaryReader};
+use rosbag::{ChunkRecord, IndexRecord, MessageRecord, RosBag};
+
+use crate::clock;
+use crate::error::{BenchError, Result};
+use crate::files;
+
+/// What is asked: a topic, and a range of log times (both ends included) or all.
+pub struct Question<'a> {
+    /// Topic name.
+    pub topic: &'a str,
+    /// First and last log time.
+    pub range: Option<(u64, u64)>,
+}
+
+/// What reading gave, and how long it took.
+#[derive(Default)]
+pub struct Answer {
+    /// Opening alone.
+    pub open_nanos: u64,
+    /// Opening and reading.
+    pub total_nanos: u64,
+    /// Messages read.
+    pub messages: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+impl Answer {
+    /// Takes note of a message and looks at one byte in each of its pages.
+    fn see(&mut self, data: &[u8]) {
+        self.messages += 1;
+        self.bytes += data.len() as u64;
+        for byte in data.iter().step_by(4096) {
+            black_box(byte);
+        }
+    }
+}
+
+fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> BenchError + '_ {
+    move |error| BenchError::Child { role: what.to_owned(), problem: error.to_string() }
+}
+
+/// livebag's container.
+pub fn livebag(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    let start = clock::monotonic_nanos();
+    let mut answer = Answer::default();
+    let bag = Bag::open(path).map_err(failed("livebag"))?;
+    answer.open_nanos = clock::monotonic_nanos() - start;
+    let span = question.range.map_or(Span::All, |(from, to)| Span::History(from, to));
+    let query = Query { topics: vec![question.topic.to_owned()], span };
+    let mut cursor = bag.query(&query).map_err(failed("livebag"))?;
+    while let Some((_, message)) = cursor.next().map_err(failed("livebag"))? {
+        answer.see(message.data);
+    }
+    answer.total_nanos = clock::monotonic_nanos() - start;
+    Ok(answer)
+}
+
+fn indexed(summary: &mcap::Summary, question: &Question<'_>) -> Result<IndexedReader> {
+    let mut options = IndexedReaderOptions::new().include_topics([question.topic]);
+    if let Some((from, to)) = question.range {
+        options = options.log_time_on_or_after(from).log_time_before(to + 1);
+    }
+    IndexedReader::new_with_options(summary, options).map_err(failed("mcap"))
+}
+
+/// The `mcap` crate over a mapped file.
+pub fn mcap_mapped(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    let start = clock::monotonic_nanos();
+    let mut answer = Answer::default();
+    let map = files::map(path)?;
+    let summary = mcap::Summary::read(&map).map_err(failed("mcap"))?;
+    let summary = summary.ok_or_else(|| failed("mcap")("the file has no summary"))?;
+    answer.open_nanos = clock::monotonic_nanos() - start;
+    let mut reader = indexed(&summary, question)?;
+    while let Some(event) = reader.next_event() {
+        match event.map_err(failed("mcap"))? {
+            IndexedReadEvent::ReadChunkRequest { offset, length } => {
+                let data = &map[offset as usize..][..length];
+                reader.insert_chunk_record_data(offset, data).map_err(failed("mcap"))?;
+            }
+            IndexedReadEvent::Message { data, .. } => answer.see(data),
+        }
+    }
+    answer.total_nanos = clock::monotonic_nanos() - start;
+    Ok(answer)
+}
+
+fn read_summary(file: &File) -> Result<mcap::Summary> {
+    let mut reader = SummaryReader::new();
+    let size = file.metadata().map_err(failed("mcap"))?.len();
+    let mut position = 0u64;
+    while let Some(event) = reader.next_event() {
+        match event.map_err(failed("mcap"))? {
+            SummaryReadEvent::ReadRequest(need) => {
+                let count = file.read_at(reader.insert(need), position).map_err(failed("mcap"))?;
+                position += count as u64;
+                reader.notify_read(count);
+            }
+            SummaryReadEvent::SeekRequest(to) => {
+                position = match to {
+                    std::io::SeekFrom::Start(at) => at,
+                    std::io::SeekFrom::End(back) => size.saturating_add_signed(back),
+                    std::io::SeekFrom::Current(by) => position.saturating_add_signed(by),
+                };
+                reader.notify_seeked(position);
+            }
+        }
+    }
+    reader.finish().ok_or_else(|| failed("mcap")("the file has no summary"))
+}
+
+/// The `mcap` crate with `pread`.
+pub fn mcap_pread(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    let start = clock::monotonic_nanos();
+    let mut answer = Answer::default();
+    let file = files::open(path)?;
+    let summary = read_summary(&file)?;
+    answer.open_nanos = clock::monotonic_nanos() - start;
+    let mut reader = indexed(&summary, question)?;
+    let mut buffer = Vec::new();
+    while let Some(event) = reader.next_event() {
+        match event.map_err(failed("mcap"))? {
+            IndexedReadEvent::ReadChunkRequest { offset, length } => {
+                buffer.resize(length, 0);
+                file.read_exact_at(&mut buffer, offset).map_err(failed("mcap"))?;
+                reader.insert_chunk_record_data(offset, &buffer).map_err(failed("mcap"))?;
+            }
+            IndexedReadEvent::Message { data, .. } => answer.see(data),
+        }
+    }
+    answer.total_nanos = clock::monotonic_nanos() - start;
+    Ok(answer)
+}
+
+/// The `rosbag` crate: only chunks that hold the topic in the range.
+pub fn rosbag1(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    let start = clock::monotonic_nanos();
+    let mut answer = Answer::default();
+    let bag = RosBag::new(path).map_err(failed("rosbag"))?;
+    let (from, to) = question.range.unwrap_or((0, u64::MAX));
+    let mut connection = None;
+    let mut positions = Vec::new();
+    for record in bag.index_records() {
+        match record.map_err(failed("rosbag"))? {
+            IndexRecord::Connection(known) if known.topic == question.topic => {
+                connection = Some(known.id);
+            }
+            IndexRecord::ChunkInfo(info) if info.end_time >= from && info.start_time <= to => {
+                if info.entries().any(|entry| Some(entry.conn_id) == connection) {
+                    positions.push(info.chunk_pos);
+                }
+            }
+            _ => {}
+        }
+    }
+    answer.open_nanos = clock::monotonic_nanos() - start;
+    let mut chunks = bag.chunk_records();
+    for position in positions {
+        chunks.seek(position).map_err(failed("rosbag"))?;
+        let Some(record) = chunks.next() else { break };
+        let ChunkRecord::Chunk(chunk) = record.map_err(failed("rosbag"))? else { continue };
+        for message in chunk.messages() {
+            if let MessageRecord::MessageData(message) = message.map_err(failed("rosbag"))?
+                && Some(message.conn_id) == connection
+                && (from..=to).contains(&message.time)
+            {
+                answer.see(message.data);
+            }
+        }
+    }
+    answer.total_nanos = clock::monotonic_nanos() - start;
+    Ok(answer)
+}

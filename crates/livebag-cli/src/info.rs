@@ -4,22 +4,28 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use livebag::Bag;
+use livebag_format::container::CONTAINER_FILE;
 use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
 use crate::report::{self, Lost, TopicReport};
 use crate::{files, text};
 
+mod foreign;
+
 /// Tell what a recording holds: topics, counts, rates, losses by cause, and how it ended.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag info run1\n  \
-    livebag info run1 --json | jq .lost.total")]
+    livebag info run1 --json | jq .lost.total\n  \
+    livebag info drive.bag")]
 pub struct Args {
-    /// The recording: a container, finished or still being written.
+    /// The recording: a container, finished or still being written; or a ROS 1 bag, a rosbag2 folder
+    /// or an MCAP file, which are read through.
     bag: PathBuf,
     /// Print one JSON object. `lost` counts messages that were published and are not in the
-    /// recording, by cause (transport, queue, lapped, disk) and in total.
+    /// recording, by cause (transport, queue, lapped, disk) and in total; null where the format does
+    /// not count them.
     #[arg(long)]
     json: bool,
 }
@@ -28,8 +34,8 @@ pub struct Args {
 #[derive(Serialize)]
 struct Info {
     path: String,
-    storage: &'static str,
-    /// `live`, `closed`, `recovered`, `unrecovered`.
+    storage: String,
+    /// `live`, `closed`, `recovered`, `unrecovered`; `foreign` if it is not livebag's.
     state: String,
     /// What ended the recording early.
     failure: Option<String>,
@@ -43,7 +49,10 @@ struct Info {
     duration_nanos: u64,
     message_count: u64,
     message_bytes: u64,
-    lost: Lost,
+    /// Null where the format does not count losses.
+    lost: Option<Lost>,
+    /// What could not be read.
+    warnings: Vec<String>,
     topics: Vec<TopicReport>,
 }
 
@@ -55,12 +64,16 @@ struct File {
 
 /// Prints it.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let info = container(&args.bag)?;
+    let is_foreign = args.bag.exists() && !args.bag.join(CONTAINER_FILE).exists();
+    let info = if is_foreign { foreign::read(&args.bag)? } else { container(&args.bag)? };
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&info)?)?;
     } else {
         write!(out, "{}", render(&info))?;
+    }
+    for warning in &info.warnings {
+        eprintln!("livebag: warning: {warning}");
     }
     Ok(Outcome::Done)
 }
@@ -73,7 +86,7 @@ fn container(path: &Path) -> Result<Info, CliError> {
         files::list(path)?.into_iter().map(|(name, bytes)| File { name, bytes }).collect();
     Ok(Info {
         path: path.display().to_string(),
-        storage: "container",
+        storage: "container".into(),
         state: bag.state().to_string(),
         failure: bag.failure().map(str::to_owned),
         library: bag.library().to_owned(),
@@ -86,7 +99,8 @@ fn container(path: &Path) -> Result<Info, CliError> {
         duration_nanos: range.map_or(0, |(start, end)| end - start),
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
-        lost: bag.lost().into(),
+        lost: Some(bag.lost().into()),
+        warnings: Vec::new(),
         topics,
     })
 }
@@ -99,6 +113,7 @@ fn render(info: &Info) -> String {
             "unrecovered (its recorder died, and there is no right to write here: run `livebag \
              info` as its owner)"
         }
+        "foreign" => "not livebag's (livebag convert makes a container of it)",
         state => state,
     };
     let time = |nanos: Option<u64>| match nanos {
@@ -110,11 +125,12 @@ fn render(info: &Info) -> String {
         ),
         None => "-".into(),
     };
-    let mut lines = vec![
-        ("recording", info.path.clone()),
-        ("storage", format!("{}, by {}", info.storage, info.library)),
-        ("state", state.to_owned()),
-    ];
+    let storage = match info.library.as_str() {
+        "" => info.storage.clone(),
+        library => format!("{}, by {library}", info.storage),
+    };
+    let mut lines =
+        vec![("recording", info.path.clone()), ("storage", storage), ("state", state.to_owned())];
     if let Some(failure) = &info.failure {
         lines.push(("ended early", failure.clone()));
     }
@@ -137,7 +153,7 @@ fn render(info: &Info) -> String {
         ("end", time(info.end_nanos)),
         ("duration", text::duration(info.duration_nanos)),
         ("messages", messages),
-        ("lost", info.lost.cell()),
+        ("lost", info.lost.map_or("not counted in this format".into(), |lost| lost.cell())),
     ]);
     let mut out = String::new();
     for (name, value) in lines {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod completions;
+mod convert;
 mod doctor;
 mod info;
 mod play;
@@ -41,6 +42,7 @@ enum Verb {
     Record(record::Args),
     Info(info::Args),
     Query(query::Args),
+    Convert(convert::Args),
     Play(play::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
@@ -52,6 +54,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Record(args) => record::run(&args),
         Verb::Info(args) => info::run(&args),
         Verb::Query(args) => query::run(&args),
+        Verb::Convert(args) => convert::run(&args),
         Verb::Play(args) => play::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Completions(args) => completions::run(&args),

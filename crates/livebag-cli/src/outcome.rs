@@ -39,6 +39,9 @@ pub enum CliError {
     /// A container could not be written.
     #[error(transparent)]
     Record(#[from] livebag::RecordError),
+    /// A recording of another make could not be read, or written.
+    #[error("{0}{hint}", hint = convert_hint(.0))]
+    Convert(#[from] livebag::convert::ConvertError),
     /// A stream could not be listed.
     #[error(transparent)]
     Streams(#[from] livebag_shm::ListError),
@@ -70,6 +73,16 @@ fn hint(error: &io::Error) -> &'static str {
         }
         io::ErrorKind::ReadOnlyFilesystem => " (mounted read-only: write elsewhere)",
         io::ErrorKind::NotFound => " (make the folder first: mkdir -p)",
+        _ => "",
+    }
+}
+
+fn convert_hint(error: &livebag::convert::ConvertError) -> &'static str {
+    match error {
+        // Reading fails for other reasons, which need no cure of the disk's.
+        livebag::convert::ConvertError::Io { action, source, .. } if *action != "open" => {
+            hint(source)
+        }
         _ => "",
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::common::{Ended, livebag, run, text};
 
-const VERBS: [&str; 6] = ["streams", "record", "info", "query", "doctor", "completions"];
+const VERBS: [&str; 7] = ["streams", "record", "info", "query", "convert", "doctor", "completions"];
 
 #[test]
 fn every_verb_has_help_with_an_example() {
@@ -96,8 +96,9 @@ fn what_is_no_container_is_told_apart_from_what_is_not_there() {
             run(&[verb, &[text(path)], tail].concat())
         };
         ask(&missing).expect(1, &["missing", "does not exist"]);
-        ask(&empty).expect(1, &["empty", "livebag convert"]);
-        ask(&foreign).expect(1, &["foreign.txt"]);
+        let cure = if verb[0] == "query" { "livebag convert" } else { "rosbag2" };
+        ask(&empty).expect(1, &["empty", cure]);
+        ask(&foreign).expect(1, &["foreign.txt", cure]);
     }
     run(&["doctor", "--dir", text(&missing)]).expect(1, &["does not exist", "mkdir -p"]);
     assert_eq!(std::fs::read_to_string(&foreign).unwrap(), "no bag at all");

@@ -3,5 +3,6 @@
 
 mod bad_input;
 mod common;
+mod convert;
 mod full_disk;
 mod record;

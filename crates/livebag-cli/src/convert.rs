@@ -26,7 +26,10 @@ use crate::text;
     livebag convert run1 run1_rosbag2\n  \
     livebag convert drive.bag drive\n  \
     livebag convert drive_rosbag2 small --storage mcap --compression zstd\n\n\
-A bag in `mcap` storage is a folder with one MCAP file and metadata.yaml: `ros2 bag play` takes it.")]
+A bag in `mcap` storage is a folder with one MCAP file and metadata.yaml: `ros2 bag play` takes it.\n\n\
+Environment:\n  \
+    LIVEBAG_STORAGE  how containers are written: io_uring (default) or pwrite, with ,buffered \
+behind either")]
 pub struct Args {
     /// The recording: a container, a ROS 1 bag, a rosbag2 folder or database, or an MCAP file.
     #[arg(value_name = "IN")]
@@ -195,9 +198,10 @@ fn conclude(summary: &Summary, args: &Args) -> Result<Outcome, CliError> {
         writeln!(out, "{}", serde_json::to_string_pretty(summary)?)?;
     } else {
         let seconds = summary.duration_s.max(1e-9);
+        let took = text::duration((seconds * 1e9) as u64);
         writeln!(
             out,
-            "{}: {}, {} messages, {} in {seconds:.1} s ({})",
+            "{}: {}, {} messages, {} in {took} ({})",
             summary.path,
             text::plural(summary.topics, "topic"),
             text::count(summary.message_count),

@@ -61,7 +61,16 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
     }
 }
 
+/// Every topic of a container has files of its own; the usual soft limit of 1,024 is soon reached.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Without the right the soft limit stays, and opening a file will say so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 fn main() -> ExitCode {
+    raise_file_limit();
     // `parse` ends the process with exit code 2 when the usage is wrong.
     let outcome = run(Cli::parse().verb).unwrap_or_else(|error| error.report());
     ExitCode::from(outcome)

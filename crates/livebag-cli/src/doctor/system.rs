@@ -145,13 +145,12 @@ fn huge_pages() -> Check {
 
 fn open_files() -> Check {
     let limit = getrlimit(Resource::Nofile);
-    let text = |limit: Option<u64>| limit.map_or("unlimited".into(), text::count);
-    // The recorder raises the soft limit up to the hard one.
+    // The command has raised its soft limit up to the hard one.
     let lack = limit.maximum.is_some_and(|files| files < FILES_MIN).then(|| {
         "every topic has files of its own: raise the hard limit of open files (nofile in \
          /etc/security/limits.d, LimitNOFILE= in systemd)"
             .to_owned()
     });
-    let found = format!("{} now, up to {}", text(limit.current), text(limit.maximum));
+    let found = limit.maximum.map_or("unlimited".into(), text::count);
     Check::new("open files", found, lack)
 }

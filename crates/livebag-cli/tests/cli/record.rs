@@ -90,6 +90,8 @@ fn values_are_decoded(bag: &str, topic: &str) {
     let ask = ["query", bag, "latest", "--last", "0", "-t", topic, "--json", "--decode"];
     let line = run(&[&ask[..], &["--array-items", "3"]].concat()).expect(0, &[]).json();
     let value = &line["value"];
+    let fields: Vec<_> = value.as_object().unwrap().keys().take(3).collect();
+    assert_eq!(fields, ["header", "height", "width"], "in the definition's order");
     assert_eq!(value["width"], WIDTH);
     assert_eq!(value["header"]["frame_id"], "camera");
     assert_eq!(value["data"]["length"], WIDTH * HEIGHT);

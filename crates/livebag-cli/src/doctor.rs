@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+pub use disk::disk_bytes_per_s;
+
 use crate::outcome::{CliError, Outcome};
 
 mod disk;

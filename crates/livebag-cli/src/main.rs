@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod completions;
 mod convert;
+mod demo;
 mod doctor;
 mod info;
 mod play;
@@ -45,6 +46,9 @@ enum Verb {
     Convert(convert::Args),
     Play(play::Args),
     Doctor(doctor::Args),
+    Demo(demo::Args),
+    #[command(hide = true)]
+    DemoSensor(demo::sensor::Args),
     Completions(completions::Args),
 }
 
@@ -57,6 +61,8 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Convert(args) => convert::run(&args),
         Verb::Play(args) => play::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Demo(args) => demo::run(&args),
+        Verb::DemoSensor(args) => demo::sensor::run(&args),
         Verb::Completions(args) => completions::run(&args),
     }
 }

@@ -141,6 +141,17 @@ fn speed(disk: &KernelDisk, directory: &Path) -> Check {
     }
 }
 
+/// How fast a container in `directory` can be written, in bytes per second: 256 MiB are written and
+/// removed.
+pub fn disk_bytes_per_s(directory: &Path) -> io::Result<f64> {
+    let disk = KernelDisk::probe(directory)?;
+    let path = probe_path(directory);
+    let measured = measure(&disk, &path);
+    // It may never have been made.
+    let _ = disk.remove(&path);
+    measured
+}
+
 /// Bytes per second of writing, and of making durable what went through the page cache.
 fn measure(disk: &KernelDisk, path: &Path) -> io::Result<f64> {
     let file = disk.create(path, Access::Direct)?;

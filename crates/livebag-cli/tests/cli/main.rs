@@ -4,5 +4,8 @@
 mod bad_input;
 mod common;
 mod convert;
+mod crash;
+mod demo;
 mod full_disk;
+mod play;
 mod record;

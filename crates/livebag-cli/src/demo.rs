@@ -1,0 +1,112 @@
+//! `livebag demo`: the main job on this machine, as one command.
+//!
+//! Sensors are processes of their own, so is the recorder (`livebag record`); this process asks the
+//! recording for its newest second while it grows.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use livebag::{Bag, Clock};
+
+use crate::interrupt::Interrupt;
+use crate::outcome::{CliError, Outcome};
+use crate::{parse, text};
+
+mod plan;
+mod processes;
+pub mod sensor;
+mod summary;
+mod watch;
+
+use plan::Plan;
+use processes::{RecorderProcess, Sensors};
+use summary::Summary;
+use watch::Watch;
+
+/// Time between two questions to the recording.
+const QUESTION: Duration = Duration::from_millis(250);
+/// Time between two lines of progress, in questions.
+const LINE_QUESTIONS: u64 = 4;
+
+/// Record simulated cameras, a LiDAR and an IMU, and query the recording while it grows.
+///
+/// Eight FullHD cameras at 30 Hz (1.49 GB/s), or as many as this machine carries, each a process of
+/// its own that publishes through shared memory. The recording is kept.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag demo\n  \
+    livebag demo --seconds 3 --cameras 2 --dir /data/demo\n  \
+    livebag demo --real do.bag\n\n\
+Exit codes: 0 nothing lost, 1 failed, 2 wrong usage, 3 finished, but messages were lost.")]
+pub struct Args {
+    /// Publish the frames of this recording again and again, single ones at 30 Hz, in place of
+    /// simulated sensors.
+    #[arg(long, value_name = "BAG", conflicts_with = "cameras")]
+    real: Option<PathBuf>,
+    /// How long to record.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = parse::duration_above_zero)]
+    seconds: Duration,
+    /// FullHD cameras [default: 8, or as many as this machine carries]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
+    cameras: Option<u32>,
+    /// The container to make [default: build/demo-<time>]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print the summary as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Records, queries, sums up.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    let interrupt = Interrupt::watch()?;
+    let clock = Clock::system();
+    let plan = Plan::make(args, &clock)?;
+    for note in &plan.notes {
+        eprintln!("livebag: {note}");
+    }
+    let sensors = Sensors::start(&plan)?;
+    eprintln!(
+        "livebag: {} publish {}, a recorder takes them to {} for {:.0} s",
+        text::plural(plan.sensors.len(), "process").replace("processs", "processes"),
+        text::bytes_per_second(plan.bytes_per_s()),
+        plan.directory.display(),
+        plan.duration.as_secs_f64(),
+    );
+    let recorder = RecorderProcess::start(sensors.streams(), &plan)?;
+    let watch = accompany(&recorder, &plan, &interrupt, &clock);
+    let recorded = recorder.end(&clock)?;
+    drop(sensors);
+    let bag = Bag::open(&plan.directory)?;
+    let summary = Summary::new(&plan, &bag, recorded.cpu_s, &watch)?;
+    summary.print(args.json)?;
+    Ok(if summary.lost() > 0 { Outcome::Loss } else { Outcome::Done })
+}
+
+/// Asks the recording until it has ended, or ends it when the user does.
+fn accompany(
+    recorder: &RecorderProcess,
+    plan: &Plan,
+    interrupt: &Interrupt,
+    clock: &Clock,
+) -> Watch {
+    let mut watch = Watch::new(plan, clock.clone());
+    let mut questions: u64 = 0;
+    while !recorder.has_ended() {
+        if interrupt.has_come() {
+            recorder.interrupt();
+            clock.sleep(QUESTION / 10);
+            continue;
+        }
+        // Ends early only when the user ends it.
+        interrupt.wait(QUESTION);
+        watch.ask();
+        questions += 1;
+        if questions.is_multiple_of(LINE_QUESTIONS)
+            && let Some(line) = watch.line()
+        {
+            eprintln!("livebag: {line}");
+        }
+    }
+    watch
+}

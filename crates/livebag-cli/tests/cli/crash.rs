@@ -1,0 +1,296 @@
+//! The recorder is killed at some moment, fifty times: what it had committed is there.
+
+use std::path::{Path, PathBuf};
+
+use livebag::{Bag, BagState, Query};
+use livebag_format::cdr;
+use livebag_shm::{FrameMeta, PointsLayout, StreamOptions, Writer};
+use rustix::process::Signal;
+
+use crate::common::{Recording, livebag, stream, text, wait_until};
+
+const RUNS: u64 = 50;
+const TOPICS: usize = 4;
+const WIDTH: u32 = 641;
+const HEIGHT: u32 = 479;
+const POINT_BYTES: u32 = 16;
+const POINTS_MAX: u32 = 6000;
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// The payload of a topic's message: length and bytes follow from its sequence.
+fn payload(topic: usize, sequence: u64) -> Vec<u8> {
+    let mut random = Random(sequence << 3 | topic as u64);
+    let bytes = match topic {
+        0 => random.below(200) as usize,
+        1 => 1000 + random.below(59_000) as usize,
+        2 => (WIDTH * HEIGHT) as usize,
+        _ => (POINT_BYTES * (1 + random.below(u64::from(POINTS_MAX)) as u32)) as usize,
+    };
+    let mut data = Vec::with_capacity(bytes + 8);
+    while data.len() < bytes {
+        data.extend_from_slice(&random.next().to_le_bytes());
+    }
+    data.truncate(bytes);
+    data
+}
+
+/// The payload in a recorded message of a topic.
+fn payload_in(topic: usize, message: &[u8]) -> &[u8] {
+    match topic {
+        2 => {
+            let image = cdr::parse_image(message).expect("an Image");
+            assert_eq!((image.header.width, image.header.height), (WIDTH, HEIGHT));
+            image.data
+        }
+        3 => cdr::parse_points(message).expect("a PointCloud2").data,
+        _ => message,
+    }
+}
+
+/// Sensors that never run so far ahead of the recorder that it could be lapped: a message that is
+/// missing is the recorder's fault.
+struct Sensors {
+    writers: Vec<(String, Writer, u64)>,
+}
+
+impl Sensors {
+    fn create() -> Self {
+        let options = [
+            (StreamOptions::message("std_msgs/msg/ByteMultiArray", 256), 1024),
+            (StreamOptions::message("std_msgs/msg/ByteMultiArray", 60_000), 256),
+            (StreamOptions::image(WIDTH, HEIGHT, 1), 32),
+            (StreamOptions::points(POINTS_MAX, POINT_BYTES), 64),
+        ];
+        let made = options.map(|(options, slots)| {
+            let (name, writer) = stream(options.slots(slots));
+            (name, writer, u64::from(slots))
+        });
+        Self { writers: made.into() }
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.writers.iter().map(|(name, ..)| name.as_str()).collect()
+    }
+
+    fn next_sequences(&self) -> Vec<u64> {
+        self.writers.iter().map(|(_, writer, _)| writer.next_sequence()).collect()
+    }
+
+    fn publish(&mut self, topic: usize) {
+        let writer = &mut self.writers[topic].1;
+        let data = payload(topic, writer.next_sequence());
+        let meta = match topic {
+            2 => FrameMeta::image(WIDTH, HEIGHT, WIDTH, "mono8").frame_id("camera"),
+            3 => FrameMeta::points(PointsLayout::xyz(data.len() as u32 / POINT_BYTES, POINT_BYTES)),
+            _ => FrameMeta::bytes(),
+        };
+        writer.publish(&meta, &data).expect("it fits");
+    }
+
+    /// Publishes a few messages of every topic that the recorder keeps up with.
+    fn burst(&mut self, firsts: &[u64], committed: &[u64], random: &mut Random) {
+        for topic in 0..TOPICS {
+            for _ in 0..=random.below(8) {
+                let (_, writer, slots) = &self.writers[topic];
+                if writer.next_sequence() < firsts[topic] + committed[topic] + slots / 2 {
+                    self.publish(topic);
+                }
+            }
+        }
+    }
+}
+
+/// When the recorder is killed.
+#[derive(Debug)]
+enum Moment {
+    /// As soon as there is a container.
+    Begun,
+    /// So many messages are committed.
+    Committed(u64),
+    /// So many messages of this topic are committed.
+    CommittedOf(usize, u64),
+    /// So many messages are published, whatever is committed.
+    Published(u64),
+    /// While it closes the container: the space set aside for that is free, so many of its files
+    /// have ended.
+    Closing(u64),
+}
+
+impl Moment {
+    fn choose(random: &mut Random) -> Self {
+        match random.below(10) {
+            0 => Self::Begun,
+            1..=3 => Self::Committed(1 + random.below(400)),
+            4..=5 => Self::CommittedOf(2, 1 + random.below(40)),
+            6 => Self::CommittedOf(random.below(TOPICS as u64) as usize, 1 + random.below(40)),
+            7..=8 => Self::Published(1 + random.below(600)),
+            _ => Self::Closing(1 + random.below(300)),
+        }
+    }
+
+    fn has_come(&self, committed: &[u64], published: u64) -> bool {
+        match self {
+            Self::Begun => true,
+            Self::Committed(count) => committed.iter().sum::<u64>() >= *count,
+            Self::CommittedOf(topic, count) => committed[*topic] >= *count,
+            Self::Published(count) => published >= *count,
+            Self::Closing(count) => committed.iter().sum::<u64>() >= *count,
+        }
+    }
+}
+
+/// Messages of every sensor that readers of the container see.
+fn committed(bag: &Bag, names: &[&str]) -> Vec<u64> {
+    let of = |name: &&str| {
+        let mut topics = bag.topics().iter();
+        let topic = topics.find(|topic| topic.topic().name[1..] == **name);
+        topic.map_or(0, |topic| topic.message_count().expect("an index"))
+    };
+    names.iter().map(of).collect()
+}
+
+/// Records until the moment comes, and kills. Gives the sequences from which on the recorder took
+/// messages (none if it is not known), and how many were committed.
+fn record_and_kill(
+    sensors: &mut Sensors,
+    bag: &Path,
+    moment: &Moment,
+    random: &mut Random,
+) -> (Option<Vec<u64>>, Vec<u64>) {
+    let names: Vec<_> = sensors.names().into_iter().map(str::to_owned).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let arguments = [&names[..], &["-o", text(bag)]].concat();
+    if let Moment::Begun = moment {
+        let mut command = livebag(&["record"]);
+        command.args(&arguments);
+        let recording = Recording::begin_command(command, 0);
+        wait_until("a container", || bag.join("container.yaml").exists());
+        kill(recording);
+        return (None, vec![0; TOPICS]);
+    }
+    let recording = Recording::begin(&arguments, TOPICS);
+    let firsts = sensors.next_sequences();
+    let live = Bag::open(bag).expect("a live container");
+    assert_eq!(live.state(), BagState::Live);
+    let mut seen = vec![0; TOPICS];
+    wait_until("the moment", || {
+        seen = committed(&live, &names);
+        let next = sensors.next_sequences();
+        let published = next.iter().zip(&firsts).map(|(next, first)| next - first).sum();
+        if moment.has_come(&seen, published) {
+            return true;
+        }
+        sensors.burst(&firsts, &seen, random);
+        false
+    });
+    if let Moment::Closing(_) = moment {
+        recording.signal(Signal::INT);
+        wait_until("the closing", || !bag.join("container.reserve").exists());
+    }
+    kill(recording);
+    (Some(firsts), seen)
+}
+
+fn kill(recording: Recording) {
+    recording.signal(Signal::KILL);
+    recording.end();
+}
+
+/// Everything in the container is as it was published, and nothing is missing in between.
+fn check_messages(bag: &Bag, names: &[&str], firsts: Option<&[u64]>) -> Vec<u64> {
+    let mut next: Vec<Option<u64>> = vec![None; TOPICS];
+    let mut counts = vec![0; TOPICS];
+    let mut cursor = bag.query(&Query::default()).expect("a query");
+    while let Some((at, message)) = cursor.next().expect("a whole message") {
+        let name = &bag.topics()[at].topic().name[1..];
+        let topic = names.iter().position(|known| *known == name).expect("a known topic");
+        let first = firsts.map_or(message.sequence, |firsts| firsts[topic]);
+        let expected = next[topic].unwrap_or(first);
+        assert_eq!(message.sequence, expected, "{name}: no holes");
+        let found = payload_in(topic, message.data);
+        assert!(found == payload(topic, message.sequence), "{name} {expected}: the bytes");
+        next[topic] = Some(expected + 1);
+        counts[topic] += 1;
+    }
+    counts
+}
+
+/// The `mcap` crate reads the brick whole, by its index and front to back; gives the number of
+/// messages.
+fn check_brick(path: &Path, topic: usize) -> u64 {
+    let file = std::fs::read(path).expect("a brick");
+    let check = |message: &mcap::Message<'_>| {
+        let found = payload_in(topic, &message.data);
+        assert!(found == payload(topic, u64::from(message.sequence)), "{}", path.display());
+    };
+    let summary = mcap::Summary::read(&file).expect("an MCAP").expect("a summary");
+    let mut indexed = 0;
+    for chunk in &summary.chunk_indexes {
+        summary.read_message_indexes(&file, chunk).expect("a message index");
+        for message in summary.stream_chunk(&file, chunk).expect("a chunk") {
+            check(&message.expect("a message"));
+            indexed += 1;
+        }
+    }
+    let mut streamed = 0;
+    for message in mcap::MessageStream::new(&file).expect("an MCAP") {
+        check(&message.expect("a message"));
+        streamed += 1;
+    }
+    assert_eq!(streamed, indexed, "{}: no reader sees more than the index", path.display());
+    assert_eq!(summary.stats.expect("statistics").message_count, indexed);
+    indexed
+}
+
+fn check(path: &Path, names: &[&str], firsts: Option<&[u64]>, seen: &[u64], closing: bool) {
+    let bag = Bag::open(path).expect("it opens by itself");
+    let recovered = bag.state() == BagState::Recovered;
+    assert!(recovered || (closing && bag.state() == BagState::Closed), "{}", bag.state());
+    let counts = check_messages(&bag, names, firsts);
+    for topic in 0..TOPICS {
+        assert!(counts[topic] >= seen[topic], "{counts:?} of {seen:?} committed");
+    }
+    for topic in bag.topics() {
+        let name = &topic.topic().name[1..];
+        let at = names.iter().position(|known| *known == name).expect("a known topic");
+        let bricks = topic.bricks().iter();
+        let in_bricks: u64 = bricks.map(|brick| check_brick(&path.join(brick), at)).sum();
+        assert_eq!(in_bricks, counts[at], "{name}");
+    }
+    let again = Bag::open(path).expect("it opens again");
+    assert_eq!(again.state(), bag.state());
+    assert_eq!(committed(&again, names), counts);
+}
+
+#[test]
+fn a_killed_recorder_costs_only_what_was_in_flight() {
+    // On a disk, not in memory: direct writes are what is to be interrupted.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut sensors = Sensors::create();
+    for seed in 0..RUNS {
+        let mut random = Random(seed);
+        let moment = Moment::choose(&mut random);
+        // Seen when the test fails.
+        println!("run {seed}: killed at {moment:?}");
+        let bag: PathBuf = folder.path().join(format!("run{seed}"));
+        let (firsts, seen) = record_and_kill(&mut sensors, &bag, &moment, &mut random);
+        let closing = matches!(moment, Moment::Closing(_));
+        check(&bag, &sensors.names(), firsts.as_deref(), &seen, closing);
+        std::fs::remove_dir_all(&bag).unwrap();
+    }
+}

@@ -1,0 +1,176 @@
+//! A recording, played and recorded again, is the recording.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use livebag::{Bag, Clock, PlayOptions, Player, Query, Recorder, RecorderOptions, Selector, Stamp};
+use livebag_shm::{FrameMeta, Kind, PointField, PointsLayout, Reader, StreamOptions, Writer};
+
+use crate::common::{Recording, livebag, run, stream, text, wait_until};
+
+/// As many as the default slots of a stream with large frames, so that nobody can be too late.
+const FRAMES: u32 = 4;
+const TEXTS: u64 = 40;
+
+/// By topic: publish time, sequence and bytes of each message.
+type Contents = BTreeMap<String, Vec<(u64, u64, Vec<u8>)>>;
+
+fn contents(path: &Path) -> Contents {
+    let bag = Bag::open(path).unwrap();
+    assert_eq!(bag.lost().total(), 0);
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut contents = Contents::new();
+    while let Some((at, message)) = cursor.next().unwrap() {
+        let messages = contents.entry(bag.topics()[at].topic().name.clone()).or_default();
+        messages.push((message.publish_time_nanos, message.sequence, message.data.to_vec()));
+    }
+    contents
+}
+
+fn follow(path: &Path, topics: &[String]) -> Recorder {
+    let recorder = Recorder::create(path, RecorderOptions::default()).unwrap();
+    recorder.follow(Selector::names(topics)).unwrap();
+    wait_until("the streams are followed", || recorder.status().topics.len() == topics.len());
+    recorder
+}
+
+fn finish(recorder: Recorder, messages: u64) {
+    wait_until("everything is committed", || recorder.status().totals().0 == messages);
+    let status = recorder.finish().unwrap();
+    assert_eq!(status.totals().2.total(), 0);
+}
+
+fn noise(bytes: usize, seed: u32) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8 ^ seed as u8).collect()
+}
+
+/// Images that change their size, clouds of odd counts, texts.
+fn publish(writers: &mut [Writer]) {
+    for k in 0..FRAMES {
+        let (width, height) = (640 + k, 479 - k);
+        let meta = FrameMeta::image(width, height, width * 3 + 5, "rgb8");
+        let pixels = noise(((width * 3 + 5) * height) as usize, k);
+        let meta =
+            meta.frame_id(&format!("camera {k}")).publish_time_nanos(1_000_000_000 + u64::from(k));
+        writers[0].publish(&meta, &pixels).unwrap();
+        let mut layout = PointsLayout::xyz(1001 + k, 17);
+        layout.fields.push(PointField { name: "ring".into(), offset: 12, datatype: 2, count: 5 });
+        layout.is_dense = k % 2 == 0;
+        let meta = FrameMeta::points(layout).frame_id("lidar").publish_time_nanos(u64::from(k) + 7);
+        writers[1].publish(&meta, &noise((1001 + k as usize) * 17, k)).unwrap();
+    }
+    for k in 0..TEXTS {
+        let meta = FrameMeta::bytes().publish_time_nanos(100 + k);
+        writers[2].publish(&meta, format!("text number {k}").as_bytes()).unwrap();
+    }
+}
+
+/// Records the three streams into `path`; gives their topics.
+fn record_original(path: &Path) -> Vec<String> {
+    let made = [
+        StreamOptions::image(650, 480, 4),
+        StreamOptions::points(2000, 17),
+        StreamOptions::message("std_msgs/msg/String", 100).schema(b"string data"),
+    ]
+    .map(stream);
+    let topics: Vec<_> = made.iter().map(|(name, _)| format!("/{name}")).collect();
+    let mut writers: Vec<_> = made.into_iter().map(|(_, writer)| writer).collect();
+    let recorder = follow(path, &topics);
+    publish(&mut writers);
+    finish(recorder, 2 * u64::from(FRAMES) + TEXTS);
+    topics
+}
+
+#[test]
+fn what_is_played_and_recorded_again_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
+    let topics = record_original(&original);
+    let mut player = Player::open(&original, PlayOptions::default()).unwrap();
+    let recorder = follow(&copy, &topics);
+    let status = player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert_eq!(status.messages, 2 * u64::from(FRAMES) + TEXTS);
+    finish(recorder, status.messages);
+    assert_eq!(player.warnings().count(), 0);
+
+    let (original, copy) = (contents(&original), contents(&copy));
+    assert_eq!(original.keys().collect::<Vec<_>>(), copy.keys().collect::<Vec<_>>());
+    for (topic, messages) in &original {
+        assert!(*messages == copy[topic], "{topic}");
+    }
+}
+
+#[test]
+fn the_command_plays_in_a_loop_until_ctrl_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("original");
+    let topics = record_original(&bag);
+    let mut command = livebag(&["play", text(&bag), "--loop", "--json", "-r", "100"]);
+    command.args(["--topics", &topics[2]]);
+    let playing = Recording::begin_command(command, 0);
+    let stream = &topics[2][1..];
+    wait_until("the stream", || Reader::open(stream).is_ok());
+    let reader = Reader::open(stream).unwrap();
+    assert_eq!(
+        (reader.info().kind, reader.info().topic.as_str()),
+        (Kind::Bytes, topics[2].as_str())
+    );
+    wait_until("a second round", || reader.latest_sequence() > TEXTS);
+    assert!(Reader::open(&topics[0][1..]).is_err(), "only what was asked for");
+    let said = playing.interrupt().expect(0, &["playing", "in a loop"]).json();
+    assert_eq!(said["interrupted"], true);
+    assert!(said["message_count"].as_u64().unwrap() > TEXTS);
+    assert_eq!(said["streams"][0]["name"], stream);
+    assert!(Reader::open(stream).is_err(), "the streams go with the player");
+}
+
+#[test]
+fn what_cannot_be_played_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("original");
+    let topics = record_original(&bag);
+    run(&["play", text(&bag), "--topics", "/nothing"]).expect(2, &["/nothing", &topics[0]]);
+    run(&["play", text(&bag), "--rate", "0"]).expect(2, &["above 0"]);
+    run(&["play", text(&folder.path().join("none"))]).expect(1, &["does not exist"]);
+    run(&["play", text(folder.path())]).expect(1, &[]);
+    let foreign = folder.path().join("foreign");
+    std::fs::write(&foreign, "no recording").unwrap();
+    run(&["play", text(&foreign)]).expect(1, &["no recording"]);
+    let _holder =
+        Writer::create(&topics[0][1..], &StreamOptions::bytes(1).remove_on_drop(true)).unwrap();
+    run(&["play", text(&bag)]).expect(1, &["live writer"]);
+}
+
+#[test]
+fn a_real_ros_1_bag_becomes_native_frames() {
+    let bag = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/do.bag");
+    if !bag.exists() {
+        println!("skipped: {} is not here", bag.display());
+        return;
+    }
+    let options = PlayOptions {
+        clock: Clock::simulated(1),
+        stamp: Stamp::Now,
+        stream_prefix: format!("play-test-{}", std::process::id()),
+        ..PlayOptions::default()
+    };
+    let mut player = Player::open(&bag, options).unwrap();
+    let mut readers: BTreeMap<_, _> = player
+        .publishers()
+        .iter()
+        .map(|publisher| {
+            let reader = Reader::open(publisher.stream()).unwrap();
+            (publisher.topic().name.clone(), reader)
+        })
+        .collect();
+    assert_eq!(player.run(&AtomicBool::new(false), &mut |_| {}).unwrap().messages, 6);
+    assert_eq!(player.warnings().collect::<Vec<_>>(), Vec::<&str>::new());
+    let mut pixels = Vec::new();
+    let depth = readers.get_mut("/camera/depth/image").unwrap();
+    let header = depth.copy_latest(&mut pixels).unwrap().unwrap();
+    let livebag_shm::FrameLayout::Image(layout) = header.layout else { panic!("an image") };
+    assert_eq!((layout.width, layout.height, layout.encoding.as_str()), (640, 480, "32FC1"));
+    assert_eq!(pixels.len(), 640 * 480 * 4);
+    assert_eq!(readers["/tf"].info().message_encoding, "ros1");
+}

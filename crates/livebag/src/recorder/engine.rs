@@ -368,6 +368,13 @@ impl Engine {
         }
     }
 
+    /// Writes the manifest if a topic or a brick is not in it yet.
+    pub fn name_bricks(&mut self) {
+        if self.new_topics {
+            self.keep_manifest(self.shared.options.clock.monotonic_nanos());
+        }
+    }
+
     pub fn write_manifest(&mut self, state: State) -> Result<(), RecordError> {
         self.new_topics = false;
         let ended = state != State::Recording;

@@ -331,6 +331,10 @@ impl Engine {
     }
 
     fn settle(&mut self, piece: Piece, outcome: Outcome, spare: Option<Batch>) {
+        // A brick is named before the first entry points into it, also while closing.
+        if matches!(outcome, Outcome::Readable(_)) {
+            self.name_bricks();
+        }
         let state = &mut self.topics[piece.topic];
         if piece.held_bytes > 0 {
             state.queue.release(piece.held_bytes, spare);

@@ -19,6 +19,7 @@ use livebag_format::mcap::{
 
 use super::index::IndexReader;
 use super::{BagError, BagState, is_being_written, read_manifest};
+use crate::limits::OWN_CHUNK_BYTES_MIN;
 use crate::recorder::{ChunkWalk, write_summary};
 use crate::storage::{Disk, DiskFile};
 
@@ -242,7 +243,9 @@ impl Brick {
         Ok(())
     }
 
-    /// Walks the records behind the last commit; gives the end of what is kept.
+    /// Walks the records behind the last commit; gives the end of what is kept. That is up to the
+    /// first frame or chunk that the crash cost: what follows it would leave a hole that nobody has
+    /// counted.
     fn mend_tail(&mut self, start: u64, indexes: &mut [Index]) -> Result<u64, BrickError> {
         let mut position = start;
         loop {
@@ -250,14 +253,17 @@ impl Brick {
             let next = record.total_bytes().and_then(|bytes| position.checked_add(bytes));
             let Some(next) = next.filter(|next| *next <= self.bytes) else { return Ok(position) };
             match record.opcode {
+                // Alignment takes two blocks at most; this is a frame that was not committed.
+                opcode::PADDING if next - position >= OWN_CHUNK_BYTES_MIN as u64 => {
+                    return Ok(position);
+                }
                 opcode::PADDING | opcode::HEADER | opcode::SCHEMA | opcode::CHANNEL => {}
                 opcode::MESSAGE_INDEX => {}
                 opcode::CHUNK => {
-                    if self.adopt(position, next, indexes)? {
-                        self.bytes = self.bytes.max(self.file.length()?);
-                    } else {
-                        self.file.write_at(&padding_header(next - position), position)?;
+                    if !self.adopt(position, next, indexes)? {
+                        return Ok(position);
                     }
+                    self.bytes = self.bytes.max(self.file.length()?);
                 }
                 // DataEnd: the recorder died while it wrote the summary. Anything else: not ours.
                 _ => return Ok(position),

@@ -1,6 +1,7 @@
 //! The few plain files that benchmarks touch outside of what they measure.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{BenchError, Result};
@@ -15,6 +16,75 @@ pub fn text(path: impl AsRef<Path>) -> Option<String> {
 #[expect(clippy::disallowed_methods, reason = "the peers bring their own way to the disk")]
 pub fn create(path: &Path) -> Result<File> {
     File::create(path).map_err(|e| BenchError::io(format!("creating {}", path.display()), e))
+}
+
+/// Opens a recording of a peer's.
+#[expect(clippy::disallowed_methods, reason = "the peers bring their own way to the disk")]
+pub fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|e| BenchError::io(format!("opening {}", path.display()), e))
+}
+
+/// Maps a finished recording of a peer's.
+pub fn map(path: &Path) -> Result<memmap2::Mmap> {
+    let file = open(path)?;
+    #[expect(unsafe_code, reason = "the peer's fastest way to read")]
+    // SAFETY: the benchmark made the file and nobody changes it while it is mapped.
+    let map = unsafe { memmap2::Mmap::map(&file) };
+    map.map_err(|e| BenchError::io(format!("mapping {}", path.display()), e))
+}
+
+/// A file, or the files of a directory.
+fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let failed = |e| BenchError::io(format!("listing {}", path.display()), e);
+    let entries = std::fs::read_dir(path).map_err(failed)?;
+    entries.map(|entry| entry.map(|e| e.path()).map_err(failed)).collect()
+}
+
+/// Drops the pages of a file or of a directory's files from the page cache.
+pub fn drop_from_cache(path: &Path) -> Result<()> {
+    for path in files_of(path)? {
+        let file = open(&path)?;
+        let failed = |e| BenchError::io(format!("dropping {} from the cache", path.display()), e);
+        file.sync_data().map_err(failed)?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|e| failed(e.into()))?;
+    }
+    Ok(())
+}
+
+/// Bytes of a directory's files.
+pub fn total_bytes(path: &Path) -> Result<u64> {
+    let mut total = 0;
+    for path in files_of(path)? {
+        let failed = |e| BenchError::io(format!("looking at {}", path.display()), e);
+        total += std::fs::metadata(&path).map_err(failed)?.len();
+    }
+    Ok(total)
+}
+
+/// Makes a directory of sparse files, each `factor` times as long as its model and holding its last
+/// piece at its end; files of less than 64 KiB are copied. Returns their length in bytes.
+pub fn copy_sparse(from: &Path, to: &Path, factor: u64) -> Result<u64> {
+    let failed = |e| BenchError::io(format!("copying {}", from.display()), e);
+    std::fs::create_dir_all(to).map_err(failed)?;
+    for path in files_of(from)? {
+        let Some(name) = path.file_name() else { continue };
+        let model = open(&path)?;
+        let bytes = model.metadata().map_err(failed)?.len();
+        let copy = create(&to.join(name))?;
+        // Index entries have 48 bytes behind a header of 48: whole multiples stay aligned.
+        let (piece, length) =
+            if bytes < 64 << 10 { (bytes, bytes) } else { (4800.min(bytes), bytes * factor) };
+        let mut buffer = vec![0; piece as usize];
+        for (source, target) in [(0, 0), (bytes - piece, length - piece)] {
+            model.read_exact_at(&mut buffer, source).map_err(failed)?;
+            copy.write_all_at(&buffer, target).map_err(failed)?;
+        }
+    }
+    total_bytes(to)
 }
 
 /// Writes `text` to `<directory>/<stem>.json`, or `<stem>-2.json` and so on, so that no earlier

@@ -11,6 +11,7 @@ mod files;
 mod frame;
 mod kernel_cpu;
 mod machine;
+mod query;
 mod record;
 mod region;
 mod report;
@@ -58,6 +59,13 @@ enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Opening a finished recording and reading one topic of it
+    Query {
+        #[command(flatten)]
+        args: query::matrix::QueryArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Every benchmark with its defaults
     All {
         #[command(flatten)]
@@ -101,6 +109,7 @@ fn run(verb: Verb) -> Result<()> {
     match verb {
         Verb::Stream { args, output } => stream(&args, &output),
         Verb::Record { args, output } => record(&args, &output),
+        Verb::Query { args, output } => query(&args, &output),
         Verb::All { output } => all(&output),
         Verb::StreamWriter { orders } => stream::run::write(&orders),
         Verb::StreamReader { orders } => stream::run::read(&orders),
@@ -139,6 +148,16 @@ fn record(args: &record::matrix::RecordArgs, output: &OutputArgs) -> Result<()> 
     )
 }
 
+fn query(args: &query::matrix::QueryArgs, output: &OutputArgs) -> Result<()> {
+    let query::matrix::Outcome { rows, runs } = query::matrix::measure(args)?;
+    let machine = Machine::describe(&args.dir);
+    publish(
+        Report { bench: "query", machine, rows, runs, failures: Vec::new() },
+        output,
+        query::matrix::COLUMNS,
+    )
+}
+
 /// Prints and keeps the report; a run that failed fails the command, after all is printed.
 fn publish(report: Report, output: &OutputArgs, columns: &[&str]) -> Result<()> {
     report.publish(output.json, columns, &output.out)?;
@@ -166,6 +185,7 @@ fn all(output: &OutputArgs) -> Result<()> {
         stream(&defaults(&["--growth"]), output),
         stream(&defaults(&["--torn"]), output),
         record(&defaults(&[]), output),
+        query(&defaults(&[]), output),
     ];
     steps.into_iter().collect()
 }

@@ -69,7 +69,7 @@ pub fn livebag(path: &Path, question: &Question<'_>) -> Result<Answer> {
 fn indexed(summary: &mcap::Summary, question: &Question<'_>) -> Result<IndexedReader> {
     let mut options = IndexedReaderOptions::new().include_topics([question.topic]);
     if let Some((from, to)) = question.range {
-        options = options.log_time_on_or_after(from).log_time_before(to + 1);
+        options = options.starting_at(from).ending_before(to + 1);
     }
     IndexedReader::new_with_options(summary, options).map_err(failed("mcap"))
 }

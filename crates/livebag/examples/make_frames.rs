@@ -268,11 +268,18 @@ fn record_real(out: &Path, name: &str, bag: &Path) -> Outcome<()> {
     write_expectation(out, name, &real_expectation(bag)?)
 }
 
+/// What a topic of a real recording holds.
+#[derive(Default)]
+struct RealTopic {
+    said: Map<String, Value>,
+    frames: Vec<Vec<u8>>,
+}
+
 /// From the bag itself: what its images and clouds must have become.
 fn real_expectation(bag: &Path) -> Outcome<BTreeMap<String, Value>> {
     let mut source = open_foreign(bag)?;
     let topics = source.topics().to_vec();
-    let mut frames: BTreeMap<String, (Map<String, Value>, Vec<Vec<u8>>)> = BTreeMap::new();
+    let mut found: BTreeMap<String, RealTopic> = BTreeMap::new();
     while let Some(message) = source.next_message()? {
         let topic = &topics[message.topic];
         let (said, data) = match topic.type_name.as_str() {
@@ -301,19 +308,22 @@ fn real_expectation(bag: &Path) -> Outcome<BTreeMap<String, Value>> {
             }
             _ => (Map::new(), Vec::new()),
         };
-        let seen = frames.entry(topic.name.clone()).or_default();
-        seen.0 = said;
-        seen.1.push(data);
+        let seen = found.entry(topic.name.clone()).or_default();
+        seen.said = said;
+        seen.frames.push(data);
     }
-    let finish = |(topic, (mut said, data)): (String, (Map<String, Value>, Vec<Vec<u8>>))| {
-        said.insert("count".into(), json!(data.len() as u64 * ROUNDS));
-        if said.contains_key("type") {
-            let rounds = (0..ROUNDS).flat_map(|_| data.iter().map(Vec::as_slice));
-            said.insert("data_crc32".into(), json!(crc32(rounds)));
+    Ok(found.into_iter().map(|(topic, seen)| (topic, seen.expectation())).collect())
+}
+
+impl RealTopic {
+    fn expectation(mut self) -> Value {
+        self.said.insert("count".into(), json!(self.frames.len() as u64 * ROUNDS));
+        if self.said.contains_key("type") {
+            let rounds = (0..ROUNDS).flat_map(|_| self.frames.iter().map(Vec::as_slice));
+            self.said.insert("data_crc32".into(), json!(crc32(rounds)));
         }
-        (topic, Value::Object(said))
-    };
-    Ok(frames.into_iter().map(finish).collect())
+        self.said.into()
+    }
 }
 
 fn wait(mut condition: impl FnMut() -> bool) -> Outcome<()> {

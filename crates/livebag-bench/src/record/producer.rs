@@ -114,8 +114,9 @@ fn unpaced(sources: &mut [Source], control: &Control) -> Result<()> {
     while sources.iter().any(|source| source.published < source.count) {
         let mut any = false;
         for (index, source) in sources.iter_mut().enumerate() {
-            // The slot of the frame being made must not be one that is still being read.
-            let room = u64::from(source.topic.shape.slots()) - 1;
+            // The slot of the frame being made must not be one that is still being read, nor one
+            // that a recorder must fear for: livebag copies frames whose slot is next but one.
+            let room = u64::from(source.topic.shape.slots()) - 3;
             let free = source.published < control.done(index) + room;
             if free && source.published < source.count {
                 source.publish(Mode::Unpaced)?;

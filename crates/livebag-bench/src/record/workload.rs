@@ -3,10 +3,10 @@
 use livebag_shm::{FrameMeta, PointsLayout, StreamOptions};
 use serde::{Deserialize, Serialize};
 
-/// Frames up to this size get as many slots as a stream has; larger ones the default.
+/// Frames up to this size get as many slots as a stream has; larger ones twice the default, as a recorder asks for.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
 const SMALL_SLOTS: u32 = 64;
-const LARGE_SLOTS: u32 = 4;
+const LARGE_SLOTS: u32 = 8;
 
 /// A set of sensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]

@@ -34,6 +34,15 @@ impl EntryReader {
         Ok(Self { file, next: 0, count, buffer: Vec::new(), at: 0 })
     }
 
+    /// The next entry, if it is in memory already and lies in the chunk at `offset`.
+    fn next_of_chunk(&mut self, offset: u64, brick: u16) -> Option<IndexEntry> {
+        let bytes = self.buffer.get(self.at..self.at + ENTRY_BYTES)?;
+        let entry = IndexEntry::decode(bytes.try_into().expect("one entry"))?;
+        let fits = entry.brick == brick && entry.chunk_offset() == offset;
+        self.at += if fits { ENTRY_BYTES } else { 0 };
+        fits.then_some(entry)
+    }
+
     fn next(&mut self) -> io::Result<Option<IndexEntry>> {
         if self.at == self.buffer.len() {
             let wanted = (self.count - self.next).min(ENTRIES_AT_ONCE as u64) as usize;
@@ -107,13 +116,20 @@ impl ChunkWalk {
             && *offset == chunk.offset
         {
             let Some(Reverse((_, _, at, HeapEntry(entry)))) = self.heap.pop() else { break };
-            chunk.records_bytes = chunk.records_bytes.max(entry.inner_end());
+            let (channel_id, brick, reader) = &mut self.readers[at];
+            let mut last = entry;
+            let mut messages = 1;
+            // A chunk's messages of one topic follow each other: no need of the heap for them.
+            while let Some(entry) = reader.next_of_chunk(chunk.offset, *brick) {
+                last = entry;
+                messages += 1;
+            }
+            chunk.records_bytes = chunk.records_bytes.max(last.inner_end());
             chunk.start_nanos = chunk.start_nanos.min(entry.log_time_nanos);
-            chunk.end_nanos = chunk.end_nanos.max(entry.log_time_nanos);
-            let channel_id = self.readers[at].0;
-            match chunk.counts.iter_mut().find(|(id, _)| *id == channel_id) {
-                Some((_, count)) => *count += 1,
-                None => chunk.counts.push((channel_id, 1)),
+            chunk.end_nanos = chunk.end_nanos.max(last.log_time_nanos);
+            match chunk.counts.iter_mut().find(|(id, _)| id == channel_id) {
+                Some((_, count)) => *count += messages,
+                None => chunk.counts.push((*channel_id, messages)),
             }
             self.feed(at)?;
         }

@@ -67,8 +67,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
     let sensors = Sensors::start(&plan)?;
     eprintln!(
-        "livebag: {} publish {}, a recorder takes them to {} for {:.0} s",
-        text::plural(plan.sensors.len(), "process").replace("processs", "processes"),
+        "livebag: publishing processes: {}, with {} in all; a recorder takes it to {} for {:.0} s",
+        plan.sensors.len(),
         text::bytes_per_second(plan.bytes_per_s()),
         plan.directory.display(),
         plan.duration.as_secs_f64(),

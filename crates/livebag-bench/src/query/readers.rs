@@ -156,10 +156,12 @@ pub fn rosbag1(path: &Path, question: &Question<'_>) -> Result<Answer> {
             IndexRecord::Connection(known) if known.topic == question.topic => {
                 connection = Some(known.id);
             }
-            IndexRecord::ChunkInfo(info) if info.end_time >= from && info.start_time <= to => {
-                if info.entries().any(|entry| Some(entry.conn_id) == connection) {
-                    positions.push(info.chunk_pos);
-                }
+            IndexRecord::ChunkInfo(info)
+                if info.end_time >= from
+                    && info.start_time <= to
+                    && info.entries().any(|entry| Some(entry.conn_id) == connection) =>
+            {
+                positions.push(info.chunk_pos);
             }
             _ => {}
         }

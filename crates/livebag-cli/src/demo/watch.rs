@@ -7,7 +7,7 @@ use livebag::{Bag, BagError, BagState, Clock, Query, Span};
 use serde::Serialize;
 
 use super::plan::Plan;
-use crate::text;
+use crate::{files, text};
 
 /// What is asked for.
 const LAST: Duration = Duration::from_secs(1);
@@ -39,7 +39,6 @@ struct Answer {
     newest_nanos: u64,
     /// Messages of the recording.
     total_messages: u64,
-    bytes: u64,
 }
 
 /// What is told of all answers.
@@ -116,20 +115,16 @@ impl Watch {
             messages,
             newest_nanos,
             total_messages: counts.sum::<Result<u64, _>>()?,
-            bytes: bag.topics().iter().map(livebag::BagTopic::message_bytes).sum(),
         }))
     }
 
     /// The last answer in words.
     pub fn line(&self) -> Option<String> {
         let answer = self.answers.last()?;
-        let written = match answer.bytes {
-            0 => String::new(),
-            bytes => format!(", {}", text::bytes(bytes as f64)),
-        };
         Some(format!(
-            "{} messages recorded{written}; its last second: {} messages, found in {}, the newest {} old",
+            "{} messages recorded; its last second: {} messages, found in {}, the newest {} old",
             text::count(answer.total_messages),
+            text::bytes(answer.disk_bytes as f64),
             text::count(answer.messages),
             text::duration(answer.plan_nanos),
             text::duration(answer.newest_nanos),

@@ -54,7 +54,7 @@ impl<'bag> Cursor<'bag> {
         let mut this = Self { topics: Vec::new(), heap: BinaryHeap::new(), remaining: 0 };
         for &number in chosen {
             let topic = &bag.topics[number];
-            let count = topic.index.count()?;
+            let count = topic.message_count()?;
             let first = topic.index.lower_bound(count, from)?;
             let end = match to.checked_add(1) {
                 Some(after) => topic.index.lower_bound(count, after)?.max(first),

@@ -140,7 +140,8 @@ impl BagTopic {
     /// # Errors
     /// If the index cannot be looked at.
     pub fn message_count(&self) -> Result<u64, BagError> {
-        self.index.count()
+        // Opened before the recorder had made the brick: its messages are seen by opening again.
+        if self.bricks.is_empty() { Ok(0) } else { self.index.count() }
     }
 
     /// First and last log time; `None` without messages.
@@ -148,7 +149,7 @@ impl BagTopic {
     /// # Errors
     /// If the index cannot be read or is damaged.
     pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
-        let count = self.index.count()?;
+        let count = self.message_count()?;
         if count == 0 {
             return Ok(None);
         }

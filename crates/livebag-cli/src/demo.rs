@@ -92,14 +92,18 @@ fn accompany(
 ) -> Watch {
     let mut watch = Watch::new(plan, clock.clone());
     let mut questions: u64 = 0;
+    let mut is_told = false;
     while !recorder.has_ended() {
-        if interrupt.has_come() {
-            recorder.interrupt();
+        if is_told {
             clock.sleep(QUESTION / 10);
             continue;
         }
-        // Ends early only when the user ends it.
-        interrupt.wait(QUESTION);
+        if interrupt.wait(QUESTION) {
+            // Once: a second signal would end it without closing the container.
+            recorder.interrupt();
+            is_told = true;
+            continue;
+        }
         watch.ask();
         questions += 1;
         if questions.is_multiple_of(LINE_QUESTIONS)

@@ -135,7 +135,7 @@ impl RecorderProcess {
     /// Ends it as Ctrl-C does.
     pub fn interrupt(&self) {
         if let Some(pid) = self.pid() {
-            // A second signal would end it at once; SIGINT is remembered by whoever has got it.
+            // An error means that it has ended.
             let _ = kill_process(pid, Signal::INT);
         }
     }

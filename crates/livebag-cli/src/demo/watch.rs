@@ -39,6 +39,8 @@ struct Answer {
     newest_nanos: u64,
     /// Messages of the recording.
     total_messages: u64,
+    /// Bytes of its files.
+    disk_bytes: u64,
 }
 
 /// What is told of all answers.
@@ -115,6 +117,9 @@ impl Watch {
             messages,
             newest_nanos,
             total_messages: counts.sum::<Result<u64, _>>()?,
+            // What cannot be listed is not told.
+            disk_bytes: files::list(&self.directory)
+                .map_or(0, |files| files.iter().map(|(_, bytes)| bytes).sum()),
         }))
     }
 
@@ -122,7 +127,7 @@ impl Watch {
     pub fn line(&self) -> Option<String> {
         let answer = self.answers.last()?;
         Some(format!(
-            "{} messages recorded; its last second: {} messages, found in {}, the newest {} old",
+            "{} messages recorded, {}; its last second: {} messages, found in {}, the newest {} old",
             text::count(answer.total_messages),
             text::bytes(answer.disk_bytes as f64),
             text::count(answer.messages),

@@ -73,6 +73,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         plan.directory.display(),
         plan.duration.as_secs_f64(),
     );
+    if interrupt.has_come() {
+        return Err(CliError::failed("interrupted before anything was recorded"));
+    }
     let recorder = RecorderProcess::start(sensors.streams(), &plan)?;
     let watch = accompany(&recorder, &plan, &interrupt, &clock);
     let recorded = recorder.end(&clock)?;

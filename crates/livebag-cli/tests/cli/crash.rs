@@ -185,10 +185,11 @@ fn record_and_kill(
     }
     let recording = Recording::begin(&arguments, TOPICS);
     let firsts = sensors.next_sequences();
-    let live = Bag::open(bag).expect("a live container");
-    assert_eq!(live.state(), BagState::Live);
     let mut seen = vec![0; TOPICS];
     wait_until("the moment", || {
+        // Anew, because bricks are made with their first message.
+        let live = Bag::open(bag).expect("a live container");
+        assert_eq!(live.state(), BagState::Live);
         seen = committed(&live, &names);
         let next = sensors.next_sequences();
         let published = next.iter().zip(&firsts).map(|(next, first)| next - first).sum();

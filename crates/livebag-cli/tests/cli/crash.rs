@@ -1,6 +1,7 @@
 //! The recorder is killed at some moment, fifty times: what it had committed is there.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use livebag::{Bag, BagState, Query};
 use livebag_format::cdr;
@@ -10,6 +11,8 @@ use rustix::process::Signal;
 use crate::common::{Recording, livebag, stream, text, wait_until};
 
 const RUNS: u64 = 50;
+/// Every payload is a piece of so much noise.
+const NOISE_BYTES: usize = 4 << 20;
 const TOPICS: usize = 4;
 const WIDTH: u32 = 641;
 const HEIGHT: u32 = 479;
@@ -33,7 +36,12 @@ impl Random {
 }
 
 /// The payload of a topic's message: length and bytes follow from its sequence.
-fn payload(topic: usize, sequence: u64) -> Vec<u8> {
+fn payload(topic: usize, sequence: u64) -> &'static [u8] {
+    static NOISE: OnceLock<Vec<u8>> = OnceLock::new();
+    let noise = NOISE.get_or_init(|| {
+        let mut random = Random(RUNS);
+        (0..NOISE_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect()
+    });
     let mut random = Random(sequence << 3 | topic as u64);
     let bytes = match topic {
         0 => random.below(200) as usize,
@@ -41,12 +49,8 @@ fn payload(topic: usize, sequence: u64) -> Vec<u8> {
         2 => (WIDTH * HEIGHT) as usize,
         _ => (POINT_BYTES * (1 + random.below(u64::from(POINTS_MAX)) as u32)) as usize,
     };
-    let mut data = Vec::with_capacity(bytes + 8);
-    while data.len() < bytes {
-        data.extend_from_slice(&random.next().to_le_bytes());
-    }
-    data.truncate(bytes);
-    data
+    let start = random.below((NOISE_BYTES - bytes) as u64) as usize;
+    &noise[start..start + bytes]
 }
 
 /// The payload in a recorded message of a topic.
@@ -99,7 +103,7 @@ impl Sensors {
             3 => FrameMeta::points(PointsLayout::xyz(data.len() as u32 / POINT_BYTES, POINT_BYTES)),
             _ => FrameMeta::bytes(),
         };
-        writer.publish(&meta, &data).expect("it fits");
+        writer.publish(&meta, data).expect("it fits");
     }
 
     /// Publishes a few messages of every topic that the recorder keeps up with.

@@ -114,7 +114,13 @@ def test_a_query_gives_an_ordinary_mcap(container, tmp_path):
 def test_an_import_keeps_every_message(bag, tmp_path):
     livebag("convert", bag, tmp_path / "container", "--storage", "container")
     imported = read_everywhere(bricks(tmp_path / "container"))
-    original = {name: said for name, said in check_mcap.read_rosbags(bag).items() if said["count"]}
+    original = check_mcap.read_rosbags(bag)
+    if not original:
+        # rosbags finds no message in a directory whose metadata.yaml lists no `files` (before version
+        # 5), although it reads the one file in it.
+        (file,) = [*bag.glob("*.mcap"), *bag.glob("*.db3")]
+        original = check_mcap.read_rosbags(file)
+    original = {name: said for name, said in original.items() if said["count"]}
     same(imported, original, ("count", "sha256", "data_sha256", *check_mcap.IMAGE_FIELDS))
     same(export(tmp_path / "container", tmp_path / "bag"), imported)
 

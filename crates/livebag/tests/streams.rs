@@ -181,3 +181,26 @@ fn a_stream_that_appears_later_is_recorded_from_its_first_frame() {
     until("recording all ten", || committed(&recorder, &format!("/{name}")) == 10);
     recorder.finish().unwrap();
 }
+
+/// A driver that comes back with larger frames makes its stream anew: recording goes on, on the
+/// same topic.
+#[test]
+fn a_stream_made_anew_is_followed_further() {
+    let name = unique("anew");
+    let (_folder, path) = directory();
+    let topic = format!("/{name}");
+    let small = StreamOptions::bytes(100).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &small).unwrap();
+    let recorder = record(&path, &[&name]);
+    writer.publish(&FrameMeta::bytes(), &[1; 100]).unwrap();
+    until("recording the first", || committed(&recorder, &topic) == 1);
+    drop(writer);
+    let large = StreamOptions::bytes(200_000).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &large).unwrap();
+    writer.publish(&FrameMeta::bytes(), &[2; 200_000]).unwrap();
+    until("recording the second", || committed(&recorder, &topic) == 2);
+    recorder.finish().unwrap();
+    let bag = Bag::open(&path).unwrap();
+    let sizes: Vec<_> = read_topic(&bag, &topic).iter().map(Vec::len).collect();
+    assert_eq!(sizes, [16 + 100, 16 + 200_000]);
+}

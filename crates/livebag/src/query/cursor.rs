@@ -127,6 +127,7 @@ impl<'bag> TopicCursor<'bag> {
         number: usize,
         range: std::ops::Range<u64>,
     ) -> Result<Self, BagError> {
+        topic.index.will_need(&range);
         let last = topic.index.entry(range.end - 1)?;
         let window = Window {
             bytes: Vec::new(),
@@ -195,7 +196,8 @@ impl Window {
         let until = end.min(from.saturating_add(READ_AHEAD_BYTES));
         let start = self.asked.max(from);
         let worth = until.saturating_sub(start) >= READ_AHEAD_BYTES / 4 || until == end;
-        if end - from > READ_WINDOW_BYTES as u64 && worth && until > start {
+        // A frame that was written again from a copy lies behind later ones: `end` may be before it.
+        if end.saturating_sub(from) > READ_WINDOW_BYTES as u64 && worth && until > start {
             file.will_need(start, until - start);
             self.asked = until;
         }

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, is_index_header};
 
 use super::BagError;
+use crate::limits::READ_AHEAD_BYTES;
 use crate::storage::DiskFile;
+
+/// Less than this the kernel reads ahead by itself.
+const AHEAD_BYTES_MIN: u64 = 128 << 10;
 
 /// A topic's time index. Read with `pread` and not mapped: a file that is cut while it is mapped
 /// kills its reader, and a binary search costs some thirty calls at most.
@@ -71,6 +75,14 @@ impl IndexReader {
         self.read(offset, &mut bytes)?;
         IndexEntry::decode(&bytes)
             .ok_or_else(|| self.damaged(offset, "the entry's checksum does not fit"))
+    }
+
+    /// Hints that `range` will be read soon.
+    pub fn will_need(&self, range: &std::ops::Range<u64>) {
+        let bytes = (range.end - range.start) * ENTRY_BYTES as u64;
+        if bytes > AHEAD_BYTES_MIN {
+            self.file.will_need(entry_offset(range.start), bytes.min(READ_AHEAD_BYTES));
+        }
     }
 
     /// Entries `range`, at most `most`, into `out`.

@@ -199,6 +199,28 @@ impl Engine {
             }
         }
         self.first_look = false;
+        self.follow_successors();
+    }
+
+    /// Goes on with streams that were made anew under their old name.
+    fn follow_successors(&mut self) {
+        for at in 0..self.topics.len() {
+            let stream = self.topics[at].stream.as_ref();
+            let Some(reader) = stream.and_then(StreamSource::successor) else { continue };
+            // What the old region still holds comes first.
+            self.take_frames();
+            let source = StreamSource::new(reader, false, self.shared.options.clock.clone());
+            let topic = source.topic();
+            if topic == self.topics[at].topic {
+                self.topics[at].stream = Some(source);
+                continue;
+            }
+            self.topics[at].stream = None;
+            match self.add_topic(topic, true) {
+                Ok(new) => self.topics[new].stream = Some(source),
+                Err(error) => self.shared.fail(error.to_string()),
+            }
+        }
     }
 
     /// The brick that takes the topic's messages, made when there is something to write.

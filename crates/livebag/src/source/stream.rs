@@ -1,7 +1,9 @@
 //! A shared-memory stream as a source of standard ROS 2 messages.
 
+use std::time::Duration;
+
 use livebag_format::{Topic, cdr, definitions};
-use livebag_shm::{FrameHeader, FrameLayout, FrameRef, Kind, Next, Reader, StreamInfo};
+use livebag_shm::{FrameHeader, FrameLayout, FrameRef, Kind, Liveness, Next, Reader, StreamInfo};
 
 use crate::clock::Clock;
 
@@ -42,6 +44,21 @@ impl StreamSource {
             last_publish_nanos: 0,
             latest_seen_nanos: 0,
         }
+    }
+
+    /// The stream's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.reader.info().name
+    }
+
+    /// A reader of the region that has taken this one's name, if this one's writer is gone and there
+    /// is such a region: a driver that came back with frames of another size.
+    pub(crate) fn successor(&self) -> Option<Reader> {
+        if self.reader.liveness(Duration::MAX) != Liveness::Gone {
+            return None;
+        }
+        let reader = Reader::open(self.name()).ok()?;
+        (reader.info().instance != self.reader.info().instance).then_some(reader)
     }
 
     /// The topic that the stream is recorded as.

@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Between two looks at the streams a quarter of the fastest one's lap may pass at most.
+    /// Between two looks at the streams a sixteenth of the fastest one's lap may pass at most.
     fn pause(&self) -> Duration {
         let laps = self.topics.iter().filter_map(|topic| Some(topic.stream.as_ref()?.lap_nanos()));
         let lap = laps.min().unwrap_or(u64::MAX);

@@ -26,14 +26,18 @@ pub const OWN_GATHERED_BRICKS_MAX: usize = 64;
 pub const CACHE_BYTES_DEFAULT: u64 = 200 << 20;
 /// What a single topic may always have in memory, however full the cache is with others'.
 pub const TOPIC_BYTES_MIN: u64 = 256 << 10;
+/// Room that a topic takes from the cache ahead of its next small messages.
+pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 
-/// Longest and shortest pause between two looks at the streams.
-pub const POLL_MAX: Duration = Duration::from_millis(2);
+/// Longest and shortest pause between two looks at streams and queues.
+pub const POLL_MAX: Duration = Duration::from_millis(5);
 /// See [`POLL_MAX`].
 pub const POLL_MIN: Duration = Duration::from_micros(500);
+/// How fast writers of this process may fill the queues at most: 2 GB/s.
+pub const FILL_BYTES_PER_NANO: u64 = 2;
 /// Pause between two looks for streams that have appeared.
 pub const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause between two writings of losses and topics into `container.yaml` while recording.
@@ -41,8 +45,10 @@ pub const MANIFEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Space reserved on the disk so that a recording can be closed when it is full.
 pub const CLOSE_RESERVE_BYTES: u64 = 1 << 20;
-/// Steps in which index files reserve space.
-pub const INDEX_RESERVE_BYTES: u64 = 64 << 10;
+/// Chunks of a brick kept in memory for its summary; of more, the time indexes are read again.
+pub const CHUNKS_KEPT_MAX: usize = 1 << 14;
+/// Bytes of a brick in the page cache at which their write-back is begun.
+pub const WRITE_BEHIND_BYTES: u64 = 4 << 20;
 
 /// Largest encoded message: the index counts its bytes in 32 bits, and CDR's own length fields too.
 pub const MESSAGE_BYTES_MAX: usize = u32::MAX as usize - 2 * BLOCK_BYTES;

@@ -57,7 +57,7 @@ pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
     let recorder = create(options)?;
     let names: Vec<String> = topics.iter().map(|t| t.stream_name(&options.name)).collect();
     recorder.follow(Selector::names(names)).map_err(failed("following the streams"))?;
-    wait_for_streams(&recorder, topics.len())?;
+    wait_for_topics(&recorder, topics.len())?;
     child::ready_and_wait()?;
 
     let mut meter = Meter::start();
@@ -70,12 +70,12 @@ pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
     Ok(recorded(&status, &topics, meter.end(&Durations::new())))
 }
 
-fn wait_for_streams(recorder: &Recorder, count: usize) -> Result<()> {
+fn wait_for_topics(recorder: &Recorder, count: usize) -> Result<()> {
     let deadline = clock::monotonic_nanos() + FOUND_NANOS_MAX;
     while recorder.status().topics.len() < count {
         if clock::monotonic_nanos() > deadline {
             let found = recorder.status().topics.len();
-            return Err(failed("finding the streams")(format!("{found} of {count} were found")));
+            return Err(failed("making the topics")(format!("{found} of {count} were found")));
         }
         clock::sleep(LOOK_NANOS);
     }
@@ -132,6 +132,7 @@ pub fn from_memory(options: &RunOptions) -> Result<Recorded> {
         };
         writers.push(recorder.topic(description).map_err(failed("adding a topic"))?);
     }
+    wait_for_topics(&recorder, topics.len())?;
     child::ready_and_wait()?;
     let meter = Meter::start();
     let mut submit = Durations::new();

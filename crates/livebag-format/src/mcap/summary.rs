@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{MAGIC, opcode, put_channel, put_record, put_schema, put_string};
 use crate::Topic;
+use crate::index::IndexEntry;
 
 /// Where a chunk lies, and whose messages it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,19 @@ pub struct ChunkExtent {
     pub end_nanos: u64,
     /// For each channel, in the order of their message index records: the number of messages.
     pub counts: Vec<(u16, u64)>,
+}
+
+impl ChunkExtent {
+    /// Adds `count` messages of a channel, from `first` to `last` as they lie in the chunk.
+    pub fn add(&mut self, channel_id: u16, first: &IndexEntry, last: &IndexEntry, count: u64) {
+        self.records_bytes = self.records_bytes.max(last.inner_end());
+        self.start_nanos = self.start_nanos.min(first.log_time_nanos);
+        self.end_nanos = self.end_nanos.max(last.log_time_nanos);
+        match self.counts.iter_mut().find(|(id, _)| *id == channel_id) {
+            Some((_, counted)) => *counted += count,
+            None => self.counts.push((channel_id, count)),
+        }
+    }
 }
 
 /// Writes DataEnd, the summary and the footer.

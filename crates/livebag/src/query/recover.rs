@@ -185,11 +185,12 @@ impl Brick {
     /// Makes the brick a finished MCAP of its committed messages.
     fn mend(&mut self, manifest: &Manifest, indexes: &mut [Index]) -> Result<(), BrickError> {
         let mut position = livebag_format::mcap::MAGIC.len() as u64;
-        let mut walk = chunk_walk(indexes)?;
+        let walk = chunk_walk(indexes)?;
         // With one topic everything unfinished lies behind the last commit; with several, chunks
         // without an entry may lie between others.
         let shared = indexes.len() > 1;
-        while let Some(chunk) = walk.next()? {
+        for chunk in walk {
+            let chunk = chunk?;
             if shared {
                 self.mend_gap(position, chunk.offset)?;
             }

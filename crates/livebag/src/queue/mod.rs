@@ -14,7 +14,8 @@ use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, message_hea
 
 use crate::clock::Clock;
 use crate::limits::{
-    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, TOPIC_BYTES_MIN,
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, QUEUE_CREDIT_BYTES,
+    TOPIC_BYTES_MIN,
 };
 
 mod extent;
@@ -37,12 +38,23 @@ pub struct Budget {
     bytes_max: u64,
     used_bytes: AtomicU64,
     topics: AtomicU32,
+    /// Writers waiting for room, of whatever topic: what one gives back may serve another.
+    waiting: AtomicU32,
+    gate: Mutex<()>,
+    room: Condvar,
 }
 
 impl Budget {
     /// At most `bytes_max` in memory at once, all topics together.
     pub fn new(bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { bytes_max, used_bytes: AtomicU64::new(0), topics: AtomicU32::new(0) })
+        Arc::new(Self {
+            bytes_max,
+            used_bytes: AtomicU64::new(0),
+            topics: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            gate: Mutex::new(()),
+            room: Condvar::new(),
+        })
     }
 
     /// Bytes in memory now.
@@ -62,7 +74,27 @@ impl Budget {
 
     /// Gives `bytes` back.
     pub fn give(&self, bytes: u64) {
-        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Lets waiting writers look again. Notifying is a system call even when nobody waits.
+    fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
+            self.room.notify_all();
+        }
+    }
+
+    /// Waits until room has been given back, or a little while.
+    fn wait(&self) {
+        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        // Room given back before the line above has woken nobody: the time limit makes up for it.
+        let limit = crate::limits::POLL_MAX;
+        let waited = self.room.wait_timeout(gate, limit).unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(waited);
     }
 
     /// Size at which a topic's chunk is closed: all open chunks take a sixteenth of the budget, so
@@ -112,10 +144,12 @@ struct State {
     spare: Vec<Batch>,
     /// Bytes taken from the budget and not given back.
     held_bytes: u64,
+    /// Those of them that no message uses yet.
+    credit_bytes: u64,
+    /// Size at which the open batch is closed.
+    chunk_bytes: usize,
     last_log_time_nanos: u64,
     last_sequence: u64,
-    /// Writers waiting for room.
-    waiting: u32,
     closed: bool,
 }
 
@@ -156,7 +190,6 @@ pub struct TopicQueue {
     clock: Clock,
     count_gaps: bool,
     state: Mutex<State>,
-    room: Condvar,
     dropped: AtomicU64,
     gaps: AtomicU64,
 }
@@ -180,10 +213,14 @@ impl TopicQueue {
             clock,
             count_gaps,
             state: Mutex::default(),
-            room: Condvar::new(),
             dropped: AtomicU64::new(0),
             gaps: AtomicU64::new(0),
         }
+    }
+
+    /// MCAP's channel of the topic.
+    pub fn channel_id(&self) -> u16 {
+        self.channel_id
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -265,9 +302,12 @@ impl TopicQueue {
         }
         if state.open.records.is_empty() {
             // Room for the chunk, its last message and its index at once: nothing grows by copying.
-            let room = self.budget.chunk_bytes() + message.data.len();
+            state.chunk_bytes = self.budget.chunk_bytes();
+            let room = state.chunk_bytes + message.data.len();
             state.open.records.reserve(room + room / 4);
             state.open.records.resize(CHUNK_HEADER_BYTES, 0);
+            let messages = state.chunk_bytes / bytes as usize + 1;
+            state.open.entries.reserve(messages);
             state.open.opened_nanos = self.clock.monotonic_nanos();
         }
         let batch = &mut state.open;
@@ -281,7 +321,7 @@ impl TopicQueue {
         ));
         batch.records.extend_from_slice(message.data);
         batch.entries.push(entry);
-        if batch.records.len() >= self.budget.chunk_bytes() {
+        if batch.records.len() >= state.chunk_bytes {
             self.close_open(&mut state);
         }
         Ok(())
@@ -294,8 +334,7 @@ impl TopicQueue {
             if state.closed {
                 return Err(WriteError::Closed { topic: self.topic.clone() });
             }
-            if self.budget.take(bytes, state.held_bytes) {
-                state.held_bytes += bytes;
+            if self.take_bytes(&mut state, bytes) {
                 return Ok(state);
             }
             match self.overflow {
@@ -304,15 +343,30 @@ impl TopicQueue {
                     return Err(WriteError::Full { topic: self.topic.clone() });
                 }
                 Overflow::Block => {
-                    // The budget is shared, so room may come from another topic's messages, whose
-                    // release wakes only that topic: look again after a while too.
-                    let wait = crate::limits::POLL_MAX;
-                    let (again, _) =
-                        self.room.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
-                    state = again;
+                    drop(state);
+                    self.budget.wait();
+                    state = self.lock();
                 }
             }
         }
+    }
+
+    /// Takes room for a message. Small ones take some for their successors too: the budget is
+    /// shared by all threads, and touching it for each message would cost more than the message.
+    fn take_bytes(&self, state: &mut State, bytes: u64) -> bool {
+        if state.credit_bytes >= bytes {
+            state.credit_bytes -= bytes;
+            return true;
+        }
+        let wanted = bytes - state.credit_bytes;
+        for more in [QUEUE_CREDIT_BYTES, 0] {
+            if self.budget.take(wanted + more, state.held_bytes) {
+                state.held_bytes += wanted + more;
+                state.credit_bytes = more;
+                return true;
+            }
+        }
+        false
     }
 
     fn close_open(&self, state: &mut State) {
@@ -334,30 +388,27 @@ impl TopicQueue {
         out.extend(state.ready.drain(..));
     }
 
-    /// Gives back the room of messages that have been written, and a batch to be used again.
-    pub fn release(&self, bytes: u64, spare: Option<Batch>) {
+    /// Gives back the room of messages that have been written.
+    pub fn release(&self, bytes: u64) {
+        self.lock().held_bytes -= bytes;
         self.budget.give(bytes);
-        let mut state = self.lock();
-        state.held_bytes -= bytes;
-        if let Some(mut batch) = spare
-            && state.spare.len() < 2
-            && batch.records.capacity() <= 2 * CHUNK_BYTES_MAX
-        {
+    }
+
+    /// Gives back the memory of a batch, to be filled again without a page fault.
+    pub fn recycle(&self, mut batch: Batch) {
+        if batch.records.capacity() <= 2 * CHUNK_BYTES_MAX {
             batch.clear();
-            state.spare.push(batch);
-        }
-        let waiting = state.waiting > 0;
-        drop(state);
-        // Notifying is a system call even when nobody waits.
-        if waiting {
-            self.room.notify_all();
+            let mut state = self.lock();
+            if state.spare.len() < 2 {
+                state.spare.push(batch);
+            }
         }
     }
 
     /// Takes no more messages.
     pub fn close(&self) {
         self.lock().closed = true;
-        self.room.notify_all();
+        self.budget.wake();
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use livebag_format::Topic;
 use livebag_format::mcap::{
-    RECORD_HEADER_BYTES, padding_header, put_channel, put_file_start, put_padding_to, put_schema,
+    ChunkExtent, RECORD_HEADER_BYTES, padding_header, put_channel, put_file_start, put_padding_to,
+    put_schema,
 };
 
-use crate::limits::BLOCK_BYTES;
+use crate::limits::{BLOCK_BYTES, CHUNKS_KEPT_MAX, WRITE_BEHIND_BYTES};
 use crate::storage::{Access, Block, Disk, DiskFile};
 
 /// Name and version that every file carries.
@@ -22,10 +23,15 @@ pub(super) struct Brick {
     pub access: Access,
     /// Where the next extent goes.
     pub tail: u64,
+    /// Up to here write-back has been begun.
+    written_back: u64,
     /// Topics with messages in it, by their place in the engine's list.
     pub topics: Vec<usize>,
     /// Extents whose write failed: they become padding when the brick is closed.
     pub damaged: Vec<(u64, u64)>,
+    /// Its committed chunks, in order of commitment; `None` once they are too many to be kept, or
+    /// a failure makes them doubtful: the indexes know them too.
+    chunks: Option<Vec<ChunkExtent>>,
     /// Schema and channel records of topics that joined later, for the next extent.
     announcements: Vec<u8>,
 }
@@ -59,8 +65,10 @@ impl Brick {
             file,
             access,
             tail,
+            written_back: 0,
             topics: Vec::new(),
             damaged: Vec::new(),
+            chunks: Some(Vec::new()),
             announcements: Vec::new(),
         })
     }
@@ -81,6 +89,36 @@ impl Brick {
         let offset = self.tail;
         self.tail += bytes;
         offset
+    }
+
+    /// Keeps a committed chunk for the summary.
+    pub fn note_chunk(&mut self, chunk: ChunkExtent) {
+        match &mut self.chunks {
+            Some(chunks) if chunks.len() < CHUNKS_KEPT_MAX => chunks.push(chunk),
+            _ => self.chunks = None,
+        }
+    }
+
+    /// Leaves the summary to the indexes.
+    pub fn doubt_chunks(&mut self) {
+        self.chunks = None;
+    }
+
+    /// The committed chunks in file order, if they are all known.
+    pub fn take_chunks(&mut self) -> Option<Vec<ChunkExtent>> {
+        let mut chunks = self.chunks.take()?;
+        chunks.sort_unstable_by_key(|chunk| chunk.offset);
+        Some(chunks)
+    }
+
+    /// Begins to write back what has gathered in the page cache: the device then works while the
+    /// recording goes on, and the end of the recording need not wait for it.
+    pub fn write_behind(&mut self) {
+        let dirty = self.tail - self.written_back;
+        if self.access == Access::Buffered && dirty >= WRITE_BEHIND_BYTES {
+            self.file.start_write_back(self.written_back, dirty);
+            self.written_back = self.tail;
+        }
     }
 
     /// Turns the extents whose write failed into padding, so that the file stays a sequence of

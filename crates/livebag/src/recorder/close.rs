@@ -12,6 +12,7 @@ use livebag_format::mcap::{ChunkExtent, SummaryBuilder};
 
 use super::RecordError;
 use super::engine::Engine;
+use super::topic::TopicState;
 use crate::storage::DiskFile;
 
 /// Entries read from an index at once.
@@ -107,8 +108,7 @@ impl ChunkWalk {
         Ok(())
     }
 
-    /// The next chunk.
-    pub(crate) fn next(&mut self) -> io::Result<Option<ChunkExtent>> {
+    fn next_chunk(&mut self) -> io::Result<Option<ChunkExtent>> {
         let Some(Reverse((offset, ..))) = self.heap.peek() else { return Ok(None) };
         let mut chunk =
             ChunkExtent { offset: *offset, start_nanos: u64::MAX, ..ChunkExtent::default() };
@@ -124,16 +124,18 @@ impl ChunkWalk {
                 last = entry;
                 messages += 1;
             }
-            chunk.records_bytes = chunk.records_bytes.max(last.inner_end());
-            chunk.start_nanos = chunk.start_nanos.min(entry.log_time_nanos);
-            chunk.end_nanos = chunk.end_nanos.max(last.log_time_nanos);
-            match chunk.counts.iter_mut().find(|(id, _)| id == channel_id) {
-                Some((_, count)) => *count += messages,
-                None => chunk.counts.push((*channel_id, messages)),
-            }
+            chunk.add(*channel_id, &entry, &last, messages);
             self.feed(at)?;
         }
         Ok(Some(chunk))
+    }
+}
+
+impl Iterator for ChunkWalk {
+    type Item = io::Result<ChunkExtent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_chunk().transpose()
     }
 }
 
@@ -142,13 +144,13 @@ pub(crate) fn write_summary(
     file: &dyn DiskFile,
     tail: u64,
     topics: &[(u16, Topic)],
-    mut chunks: ChunkWalk,
+    chunks: impl Iterator<Item = io::Result<ChunkExtent>>,
 ) -> io::Result<u64> {
-    // Cut first: what was reserved or half written behind the tail must not follow the footer.
-    file.set_len(tail)?;
+    // Cut first: what was half written behind the tail must not follow the footer.
+    cut(file, tail)?;
     let mut summary = SummaryBuilder::new(tail, topics.iter().map(|(id, topic)| (*id, topic)));
-    while let Some(chunk) = chunks.next()? {
-        summary.chunk(&chunk);
+    for chunk in chunks {
+        summary.chunk(&chunk?);
         if summary.pending_bytes() >= SUMMARY_PIECE_BYTES {
             let (at, bytes) = summary.take();
             file.write_at(&bytes, at)?;
@@ -157,8 +159,13 @@ pub(crate) fn write_summary(
     let (at, bytes) = summary.finish(&[]);
     file.write_at(&bytes, at)?;
     let end = at + bytes.len() as u64;
-    file.set_len(end)?;
+    cut(file, end)?;
     Ok(end)
+}
+
+/// Cutting a file that has the right length already costs a journal entry.
+fn cut(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    if file.length()? == bytes { Ok(()) } else { file.set_len(bytes) }
 }
 
 impl Engine {
@@ -173,6 +180,7 @@ impl Engine {
                 outcome = Err(RecordError::Io { doing: "closing", path, source });
             }
         };
+        self.start_write_back();
         for at in 0..self.bricks.len() {
             let path = self.bricks[at].path.clone();
             let result = self.close_brick(at);
@@ -180,24 +188,36 @@ impl Engine {
         }
         for topic in &self.topics {
             let path = self.shared.directory.join(format!("{}.idx", topic.file_name));
-            let file = topic.index_file();
-            // Frees what was reserved behind the end.
-            let result = file.length().and_then(|bytes| file.set_len(bytes));
-            note(path, result);
+            note(path, topic.trim_index());
         }
         let result = self.sync_files();
         note(self.shared.directory.clone(), result);
         outcome
     }
 
+    /// The device works while the summaries are made.
+    fn start_write_back(&self) {
+        for brick in &self.bricks {
+            brick.file.start_write_back(0, brick.tail);
+        }
+        for file in self.topics.iter().map(TopicState::index_file) {
+            file.start_write_back(0, file.length().unwrap_or_default());
+        }
+    }
+
     fn close_brick(&mut self, at: usize) -> io::Result<()> {
         let repair = self.shared.disk.open_for_repair(&self.bricks[at].path)?;
         self.bricks[at].mend(&*repair)?;
+        let known = self.bricks[at].take_chunks();
         let brick = &self.bricks[at];
         let topics = brick.topics.iter().map(|topic| &self.topics[*topic]);
-        let indexes = topics.clone().map(|t| (t.channel_id, 0, t.index_file().clone())).collect();
-        let described: Vec<_> = topics.map(|t| (t.channel_id, t.topic.clone())).collect();
-        write_summary(&*repair, brick.tail, &described, ChunkWalk::new(indexes)?)?;
+        let described: Vec<_> = topics.clone().map(|t| (t.channel_id, t.topic.clone())).collect();
+        if let Some(chunks) = known {
+            write_summary(&*repair, brick.tail, &described, chunks.into_iter().map(Ok))?;
+        } else {
+            let indexes = topics.map(|t| (t.channel_id, 0, t.index_file().clone())).collect();
+            write_summary(&*repair, brick.tail, &described, ChunkWalk::new(indexes)?)?;
+        }
         Ok(())
     }
 

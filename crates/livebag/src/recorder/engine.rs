@@ -17,8 +17,8 @@ use super::flight::Flight;
 use super::topic::{Cause, TopicState};
 use super::{Command, FileNames, RecordError, Shared};
 use crate::limits::{
-    CLOSE_RESERVE_BYTES, DISCOVERY_INTERVAL, MANIFEST_INTERVAL, OWN_CHUNK_BYTES_MIN,
-    OWN_GATHERED_BRICKS_MAX, POLL_MAX, POLL_MIN, TOPICS_MAX,
+    CLOSE_RESERVE_BYTES, DISCOVERY_INTERVAL, FILL_BYTES_PER_NANO, MANIFEST_INTERVAL,
+    OWN_CHUNK_BYTES_MIN, OWN_GATHERED_BRICKS_MAX, POLL_MAX, POLL_MIN,
 };
 use crate::queue::{Queued, TopicQueue};
 use crate::source::{Selector, StreamSource};
@@ -49,7 +49,10 @@ pub(super) struct Engine {
     next_discovery_nanos: u64,
     next_manifest_nanos: u64,
     written_losses: Losses,
+    /// Topics that the manifest does not tell of yet.
     new_topics: bool,
+    /// Bricks that the manifest does not tell of yet.
+    new_bricks: bool,
     done: Vec<Completion>,
     drained: Vec<Queued>,
 }
@@ -93,6 +96,7 @@ impl Engine {
             next_manifest_nanos: 0,
             written_losses: Losses::default(),
             new_topics: false,
+            new_bricks: false,
             done: Vec::new(),
             drained: Vec::new(),
         };
@@ -123,11 +127,11 @@ impl Engine {
     fn take_commands(&mut self, commands: &Receiver<Command>) -> bool {
         loop {
             match commands.try_recv() {
-                Ok(Command::AddTopic(topic, reply)) => {
-                    let result =
-                        self.add_topic(topic, false).map(|at| self.topics[at].queue.clone());
-                    // The asker may have gone; the topic then stays empty.
-                    let _ = reply.send(result);
+                Ok(Command::AddTopic(topic, queue)) => {
+                    if let Err(error) = self.add_topic(topic, queue.clone()) {
+                        queue.close();
+                        self.shared.fail(error.to_string());
+                    }
                 }
                 Ok(Command::Follow(selector)) => {
                     self.selectors.push(selector);
@@ -139,40 +143,34 @@ impl Engine {
         }
     }
 
-    /// Between two looks at the streams a sixteenth of the fastest one's lap may pass at most.
+    /// Between two looks at the streams a sixteenth of the fastest one's lap may pass at most, and
+    /// between two looks at the queues the time in which writers could fill a sixteenth of them.
     fn pause(&self) -> Duration {
         let laps = self.topics.iter().filter_map(|topic| Some(topic.stream.as_ref()?.lap_nanos()));
         let lap = laps.min().unwrap_or(u64::MAX);
-        let in_process = self.topics.iter().any(|topic| topic.stream.is_none());
-        let longest = if in_process { POLL_MIN * 2 } else { POLL_MAX };
-        Duration::from_nanos(lap / 16).clamp(POLL_MIN, longest)
+        let fill = self.shared.options.cache_bytes_max / 16 / FILL_BYTES_PER_NANO;
+        Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, POLL_MAX)
     }
 
-    pub fn add_topic(&mut self, topic: Topic, is_stream: bool) -> Result<usize, RecordError> {
-        if self.topics.len() >= TOPICS_MAX {
-            return Err(RecordError::TooManyTopics { max: TOPICS_MAX });
-        }
-        let channel_id = self.topics.len() as u16 + 1;
-        let options = &self.shared.options;
-        let queue = Arc::new(TopicQueue::new(
-            topic.name.clone(),
-            channel_id,
-            options.overflow,
-            self.shared.budget.clone(),
-            options.clock.clone(),
-            options.count_gaps && !is_stream,
-        ));
+    fn add_topic(&mut self, topic: Topic, queue: Arc<TopicQueue>) -> Result<usize, RecordError> {
         let file_name = self.file_names.give(&topic.name);
         let directory = &self.shared.directory;
-        let disk = &*self.shared.disk;
         let path = directory.join(format!("{file_name}.idx"));
-        let state = TopicState::create(disk, directory, topic, queue, channel_id, file_name)
+        let state = TopicState::create(&*self.shared.disk, directory, topic, queue, file_name)
             .map_err(|source| RecordError::Io { doing: "making", path, source })?;
         let seen = (state.topic.clone(), state.counters.clone());
         self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
         self.topics.push(state);
         self.new_topics = true;
         Ok(self.topics.len() - 1)
+    }
+
+    fn add_stream(&mut self, topic: Topic, source: StreamSource) {
+        let queue = self.shared.make_queue(&topic.name, false);
+        match queue.and_then(|queue| self.add_topic(topic, queue)) {
+            Ok(at) => self.topics[at].stream = Some(source),
+            Err(error) => self.shared.fail(error.to_string()),
+        }
     }
 
     fn discover(&mut self) {
@@ -193,10 +191,7 @@ impl Engine {
                 continue;
             }
             self.known_streams.insert(name);
-            match self.add_topic(topic, true) {
-                Ok(at) => self.topics[at].stream = Some(source),
-                Err(error) => self.shared.fail(error.to_string()),
-            }
+            self.add_stream(topic, source);
         }
         self.first_look = false;
         self.follow_successors();
@@ -216,10 +211,7 @@ impl Engine {
                 continue;
             }
             self.topics[at].stream = None;
-            match self.add_topic(topic, true) {
-                Ok(new) => self.topics[new].stream = Some(source),
-                Err(error) => self.shared.fail(error.to_string()),
-            }
+            self.add_stream(topic, source);
         }
     }
 
@@ -241,7 +233,7 @@ impl Engine {
         };
         self.topics[topic].brick = Some(brick);
         self.bricks[brick].topics.push(topic);
-        self.new_topics = true;
+        self.new_bricks = true;
         Ok(brick)
     }
 
@@ -365,6 +357,7 @@ impl Engine {
     pub fn fail(&mut self, doing: &'static str, path: &Path, source: std::io::Error) {
         let error = RecordError::Io { doing, path: path.to_owned(), source };
         self.shared.fail(error.to_string());
+        self.bricks.iter_mut().for_each(Brick::doubt_chunks);
         self.drop_reserve();
     }
 
@@ -378,8 +371,10 @@ impl Engine {
     fn keep_manifest(&mut self, now: u64) {
         let mut losses = Losses::default();
         self.topics.iter().for_each(|topic| losses.add(&topic.counters.losses()));
-        let due = now >= self.next_manifest_nanos && losses != self.written_losses;
-        if !due && !self.new_topics {
+        // Topics come in hundreds at once: one manifest for many.
+        let changed = losses != self.written_losses || self.new_topics;
+        let due = changed && now >= self.next_manifest_nanos;
+        if !due && !self.new_bricks {
             return;
         }
         self.next_manifest_nanos = now + MANIFEST_INTERVAL.as_nanos() as u64;
@@ -390,15 +385,16 @@ impl Engine {
         }
     }
 
-    /// Writes the manifest if a topic or a brick is not in it yet.
+    /// Writes the manifest if a brick is not in it yet.
     pub fn name_bricks(&mut self) {
-        if self.new_topics {
+        if self.new_bricks {
             self.keep_manifest(self.shared.options.clock.monotonic_nanos());
         }
     }
 
     pub fn write_manifest(&mut self, state: State) -> Result<(), RecordError> {
         self.new_topics = false;
+        self.new_bricks = false;
         let ended = state != State::Recording;
         let options = &self.shared.options;
         let manifest = Manifest {

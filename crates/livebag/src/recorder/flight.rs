@@ -2,7 +2,8 @@
 
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES, RECORD_HEADER_BYTES, chunk_header, put_message_index, put_padding_to,
+    CHUNK_HEADER_BYTES, ChunkExtent, RECORD_HEADER_BYTES, chunk_header, put_message_index,
+    put_padding_to,
 };
 use livebag_shm::FrameRef;
 
@@ -119,7 +120,7 @@ impl Engine {
                 piece.held_bytes = held_bytes;
                 *rescue = copied;
             } else {
-                state.queue.release(held_bytes, None);
+                state.queue.release(held_bytes);
             }
         }
     }
@@ -206,19 +207,27 @@ impl Engine {
 
     /// Joins batches into a chunk record and its message indexes.
     fn assemble(&mut self, batches: Vec<(usize, Batch)>) -> (Vec<u8>, Vec<Piece>) {
-        let mut bytes: Vec<u8> = Vec::new();
+        let alone = batches.len() == 1;
+        let mut bytes = Vec::new();
         let mut pieces = Vec::with_capacity(batches.len());
+        if !alone {
+            let records = batches.iter().map(|(_, batch)| batch.records_bytes()).sum::<usize>();
+            bytes.reserve(records + records / 4 + CHUNK_HEADER_BYTES);
+            bytes.resize(CHUNK_HEADER_BYTES, 0);
+        }
         for (topic, mut batch) in batches {
             let held_bytes = batch.records_bytes() as u64;
-            if bytes.is_empty() {
+            let mut entries = std::mem::take(&mut batch.entries);
+            if alone {
                 bytes = std::mem::take(&mut batch.records);
             } else {
                 let shift = (bytes.len() - CHUNK_HEADER_BYTES) as u32;
                 bytes.extend_from_slice(&batch.records[CHUNK_HEADER_BYTES..]);
-                batch.entries.iter_mut().for_each(|entry| entry.inner += shift);
+                entries.iter_mut().for_each(|entry| entry.inner += shift);
+                self.topics[topic].queue.recycle(batch);
             }
             let ticket = self.topics[topic].issue();
-            pieces.push(Piece { topic, ticket, entries: batch.entries, held_bytes });
+            pieces.push(Piece { topic, ticket, entries, held_bytes });
         }
         let times = pieces.iter().flat_map(|piece| {
             let ends = [piece.entries.first(), piece.entries.last()];
@@ -273,15 +282,20 @@ impl Engine {
             };
             for piece in pieces {
                 let lost = Outcome::Lost(Cause::Disk, piece.entries.len() as u64);
-                self.settle(piece, lost, None);
+                self.settle(piece, lost);
             }
             return;
         }
         match content {
-            Content::Chunk { pieces } => self.commit_chunk(pieces, completion.parts),
+            Content::Chunk { pieces } => {
+                self.bricks[brick].write_behind();
+                self.note_chunk(brick, &pieces);
+                self.commit_chunk(pieces, completion.parts);
+            }
             Content::Commit { mut piece } => {
+                self.note_chunk(brick, std::slice::from_ref(&piece));
                 let entries = std::mem::take(&mut piece.entries);
-                self.settle(piece, Outcome::Readable(entries), None);
+                self.settle(piece, Outcome::Readable(entries));
             }
             Content::Slot { piece, frame, lead, rescue } => {
                 if frame.is_intact() {
@@ -290,22 +304,37 @@ impl Engine {
                     self.write_owned_piece(brick, extent, piece);
                 } else {
                     // The padding record in front already covers the torn extent.
-                    self.settle(piece, Outcome::Lost(Cause::Lapped, 1), None);
+                    self.settle(piece, Outcome::Lost(Cause::Lapped, 1));
                 }
             }
         }
     }
 
-    fn commit_chunk(&mut self, pieces: Vec<Piece>, parts: Vec<Part>) {
-        // The first piece's memory carried the whole chunk; it goes back to where it came from.
-        let mut memory = parts.into_iter().find_map(|part| match part {
-            Part::Block(block) => Some(block.into_vec()),
-            Part::Slot(..) => None,
-        });
+    fn note_chunk(&mut self, brick: usize, pieces: &[Piece]) {
+        let Some(first) = pieces.first().and_then(|piece| piece.entries.first()) else { return };
+        let mut chunk = ChunkExtent {
+            offset: first.chunk_offset(),
+            start_nanos: u64::MAX,
+            ..ChunkExtent::default()
+        };
+        for piece in pieces {
+            if let (Some(first), Some(last)) = (piece.entries.first(), piece.entries.last()) {
+                let channel_id = self.topics[piece.topic].channel_id;
+                chunk.add(channel_id, first, last, piece.entries.len() as u64);
+            }
+        }
+        self.bricks[brick].note_chunk(chunk);
+    }
+
+    fn commit_chunk(&mut self, pieces: Vec<Piece>, mut parts: Vec<Part>) {
+        // The memory of a lone piece goes back to where it came from.
+        if let ([piece], Some(Part::Block(block))) = (&pieces[..], parts.pop()) {
+            let records = block.into_vec();
+            self.topics[piece.topic].queue.recycle(Batch { records, ..Batch::default() });
+        }
         for mut piece in pieces {
             let entries = std::mem::take(&mut piece.entries);
-            let spare = memory.take().map(|records| Batch { records, ..Batch::default() });
-            self.settle(piece, Outcome::Readable(entries), spare);
+            self.settle(piece, Outcome::Readable(entries));
         }
     }
 
@@ -330,14 +359,14 @@ impl Engine {
         self.launch(brick, offset, bytes, vec![Part::Block(head)], content);
     }
 
-    fn settle(&mut self, piece: Piece, outcome: Outcome, spare: Option<Batch>) {
+    fn settle(&mut self, piece: Piece, outcome: Outcome) {
         // A brick is named before the first entry points into it, also while closing.
         if matches!(outcome, Outcome::Readable(_)) {
             self.name_bricks();
         }
         let state = &mut self.topics[piece.topic];
         if piece.held_bytes > 0 {
-            state.queue.release(piece.held_bytes, spare);
+            state.queue.release(piece.held_bytes);
         }
         if let Err(error) = state.settle(piece.ticket, outcome) {
             let path = self.shared.directory.join(format!("{}.idx", state.file_name));
@@ -363,6 +392,6 @@ impl Engine {
             Queued::Own(extent) => (1, extent.block.len() as u64),
         };
         self.topics[topic].lose(Cause::Disk, count);
-        self.topics[topic].queue.release(held_bytes, None);
+        self.topics[topic].queue.release(held_bytes);
     }
 }

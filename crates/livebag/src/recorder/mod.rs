@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use livebag_format::container::{Losses, MetadataEntry};
 use livebag_format::{Message, Topic};
 
 use crate::clock::Clock;
-use crate::limits::{CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX};
+use crate::limits::{CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX, TOPICS_MAX};
 use crate::queue::{Budget, TopicQueue};
 use crate::source::Selector;
 use crate::storage::{Disk, KernelDisk, MethodChoice};
@@ -183,10 +183,29 @@ pub(crate) struct Shared {
     pub options: RecorderOptions,
     pub budget: Arc<Budget>,
     pub topics: Mutex<Vec<(Topic, Arc<Counters>)>>,
+    channels_given: AtomicU32,
     pub failure: Mutex<Option<String>>,
 }
 
 impl Shared {
+    /// A queue for one more topic, with a channel of its own.
+    ///
+    /// # Errors
+    /// If MCAP's numbers are used up.
+    pub fn make_queue(&self, name: &str, count_gaps: bool) -> Result<Arc<TopicQueue>, RecordError> {
+        let given = self.channels_given.fetch_add(1, Ordering::Relaxed);
+        let channel_id = u16::try_from(given + 1).ok().filter(|id| usize::from(*id) <= TOPICS_MAX);
+        let channel_id = channel_id.ok_or(RecordError::TooManyTopics { max: TOPICS_MAX })?;
+        Ok(Arc::new(TopicQueue::new(
+            name.to_owned(),
+            channel_id,
+            self.options.overflow,
+            self.budget.clone(),
+            self.options.clock.clone(),
+            count_gaps,
+        )))
+    }
+
     /// Notes a failure; only the first counts.
     pub fn fail(&self, what: String) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +218,7 @@ impl Shared {
 }
 
 pub(crate) enum Command {
-    AddTopic(Topic, SyncSender<Result<Arc<TopicQueue>, RecordError>>),
+    AddTopic(Topic, Arc<TopicQueue>),
     Follow(Selector),
     Finish,
 }
@@ -208,7 +227,7 @@ pub(crate) enum Command {
 /// [`Recorder::finish`] says how that went.
 pub struct Recorder {
     shared: Arc<Shared>,
-    commands: SyncSender<Command>,
+    commands: Sender<Command>,
     thread: Option<JoinHandle<Result<(), RecordError>>>,
     method: Option<MethodChoice>,
 }
@@ -257,10 +276,11 @@ impl Recorder {
             options,
             budget,
             topics: Mutex::default(),
+            channels_given: AtomicU32::new(0),
             failure: Mutex::default(),
         });
         let engine = engine::Engine::create(shared.clone())?;
-        let (commands, receiver) = sync_channel(64);
+        let (commands, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("livebag-recorder".into())
             .spawn(move || run(engine, &receiver))
@@ -277,14 +297,15 @@ impl Recorder {
         self.method.as_ref()
     }
 
-    /// Adds a topic that this process writes.
+    /// Adds a topic that this process writes. Its files are made by the recorder's thread; should
+    /// that fail, the recording ends early, as it does when any write fails.
     ///
     /// # Errors
-    /// If its files cannot be made.
+    /// If there are too many topics, or the recorder has stopped.
     pub fn topic(&self, topic: Topic) -> Result<TopicWriter, RecordError> {
-        let (reply, answer) = sync_channel(1);
-        self.commands.send(Command::AddTopic(topic, reply)).map_err(|_| RecordError::Stopped)?;
-        let queue = answer.recv().map_err(|_| RecordError::Stopped)??;
+        let queue = self.shared.make_queue(&topic.name, self.shared.options.count_gaps)?;
+        let command = Command::AddTopic(topic, queue.clone());
+        self.commands.send(command).map_err(|_| RecordError::Stopped)?;
         Ok(TopicWriter { queue })
     }
 

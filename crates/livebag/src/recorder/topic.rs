@@ -10,7 +10,6 @@ use livebag_format::Topic;
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, index_header};
 
 use super::Counters;
-use crate::limits::INDEX_RESERVE_BYTES;
 use crate::queue::TopicQueue;
 use crate::source::StreamSource;
 use crate::storage::{Access, Disk, DiskFile};
@@ -64,14 +63,13 @@ impl Tickets {
 struct IndexWriter {
     file: Arc<dyn DiskFile>,
     bytes: u64,
-    reserved_bytes: u64,
 }
 
 impl IndexWriter {
     fn create(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
         let file = disk.create(path, Access::Buffered)?;
         file.write_at(&index_header(), 0)?;
-        Ok(Self { file, bytes: ENTRY_BYTES as u64, reserved_bytes: 0 })
+        Ok(Self { file, bytes: ENTRY_BYTES as u64 })
     }
 
     fn append(&mut self, entries: &[IndexEntry]) -> io::Result<()> {
@@ -80,11 +78,6 @@ impl IndexWriter {
             bytes.extend_from_slice(&entry.encode());
         }
         let end = self.bytes + bytes.len() as u64;
-        if end > self.reserved_bytes {
-            let step = INDEX_RESERVE_BYTES.max(bytes.len() as u64);
-            self.file.reserve(self.bytes, step)?;
-            self.reserved_bytes = self.bytes + step;
-        }
         self.file.write_at(&bytes, self.bytes)?;
         self.bytes = end;
         Ok(())
@@ -111,13 +104,12 @@ impl TopicState {
         directory: &Path,
         topic: Topic,
         queue: Arc<TopicQueue>,
-        channel_id: u16,
         file_name: String,
     ) -> io::Result<Self> {
         let index = IndexWriter::create(disk, &directory.join(format!("{file_name}.idx")))?;
         Ok(Self {
             topic,
-            channel_id,
+            channel_id: queue.channel_id(),
             queue,
             stream: None,
             brick: None,
@@ -130,6 +122,18 @@ impl TopicState {
 
     pub fn index_file(&self) -> &Arc<dyn DiskFile> {
         &self.index.file
+    }
+
+    /// Cuts off what a failed write has left behind the index's end.
+    ///
+    /// # Errors
+    /// If the file cannot be cut.
+    pub fn trim_index(&self) -> io::Result<()> {
+        let index = &self.index;
+        if index.file.length()? != index.bytes {
+            index.file.set_len(index.bytes)?;
+        }
+        Ok(())
     }
 
     pub fn issue(&mut self) -> Ticket {

@@ -343,6 +343,22 @@ impl DiskFile for KernelFile {
         }
     }
 
+    fn start_write_back(&self, offset: u64, bytes: u64) {
+        use std::os::fd::AsRawFd;
+        let descriptor = self.file.as_raw_fd();
+        #[expect(unsafe_code, reason = "a system call without a wrapper")]
+        // SAFETY: no memory is involved.
+        unsafe {
+            // Only a beginning: errors of the medium show at the sync.
+            libc::sync_file_range(
+                descriptor,
+                offset as i64,
+                bytes as i64,
+                libc::SYNC_FILE_RANGE_WRITE,
+            );
+        }
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
     }

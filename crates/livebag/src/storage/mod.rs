@@ -98,6 +98,8 @@ pub trait DiskFile: Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// Hints that a range will be read soon.
     fn will_need(&self, _offset: u64, _bytes: u64) {}
+    /// Begins to write a range of the page cache back, without waiting for it.
+    fn start_write_back(&self, _offset: u64, _bytes: u64) {}
     /// The file's descriptor, if the kernel knows it.
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None

@@ -34,6 +34,8 @@ pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 
 /// Memory on its way to the disk at which the queues keep what they have.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// Orders that wait for a thread of the recorder; who gives more of them waits too.
+pub const JOBS_MAX: usize = 1024;
 /// Pause between two looks at the free space and at the old splits.
 pub const SPACE_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 

@@ -165,6 +165,7 @@ impl Settings {
     /// # Errors
     /// If the file cannot be read, or has a key that is no setting.
     pub fn over_profile(self, path: &Path) -> Result<Self, CliError> {
+        #[expect(clippy::disallowed_methods, reason = "a profile, not a recording")]
         let read = std::fs::read_to_string(path);
         let text = read.map_err(|source| CliError::File {
             doing: "reading the profile",
@@ -361,8 +362,8 @@ mod tests {
     use super::*;
 
     fn over(settings: Settings, profile: &str) -> Result<Settings, CliError> {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), profile).unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, profile.as_bytes()).unwrap();
         settings.over_profile(file.path())
     }
 

@@ -4,11 +4,12 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use super::split::Split;
 use super::{RecordError, Shared};
+use crate::limits::JOBS_MAX;
 use crate::storage::DiskFile;
 
 enum Job {
@@ -27,13 +28,13 @@ enum Job {
 
 /// The thread's handle.
 pub(super) struct Keeper {
-    jobs: Option<Sender<Job>>,
+    jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
     pub fn start(shared: Arc<Shared>) -> Result<Self, RecordError> {
-        let (jobs, todo) = channel();
+        let (jobs, todo) = sync_channel(JOBS_MAX);
         let path = shared.directory.clone();
         let thread = std::thread::Builder::new()
             .name("livebag-keeper".into())
@@ -66,7 +67,7 @@ impl Keeper {
     /// Makes durable what a split has now.
     pub fn sync(&self, split: &Split) {
         let bricks = split.bricks.iter().map(|brick| brick.file.clone()).collect();
-        let indexes = split.topics.iter().filter_map(|topic| Some(topic.files.as_ref()?));
+        let indexes = split.topics.iter().filter_map(|topic| topic.files.as_ref());
         let indexes = indexes.map(|files| files.index().clone()).collect();
         self.send(Job::Sync { bricks, indexes, directory: split.directory.clone() });
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use livebag_format::container::Losses;
 use livebag_format::{Message, Topic};
 
-use crate::limits::TOPICS_MAX;
+use crate::limits::{JOBS_MAX, TOPICS_MAX};
 use crate::queue::{Budget, TopicQueue};
 use crate::source::Selector;
 use crate::storage::{Disk, KernelDisk, MethodChoice};
@@ -224,7 +224,7 @@ pub(crate) enum Command {
 /// [`Recorder::finish`] says how that went.
 pub struct Recorder {
     shared: Arc<Shared>,
-    commands: Sender<Command>,
+    commands: SyncSender<Command>,
     thread: Option<JoinHandle<Result<(), RecordError>>>,
     method: Option<MethodChoice>,
 }
@@ -280,7 +280,7 @@ impl Recorder {
             failure: Mutex::default(),
         });
         let engine = engine::Engine::create(shared.clone())?;
-        let (commands, receiver) = channel();
+        let (commands, receiver) = sync_channel(JOBS_MAX);
         let thread = std::thread::Builder::new()
             .name("livebag-recorder".into())
             .spawn(move || run(engine, &receiver))

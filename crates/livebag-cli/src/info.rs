@@ -82,8 +82,21 @@ fn container(path: &Path) -> Result<Info, CliError> {
     let bag = Bag::open(path)?;
     let topics = report::topics(&bag)?;
     let range = bag.time_range()?;
-    let files: Vec<_> =
-        files::list(path)?.into_iter().map(|(name, bytes)| File { name, bytes }).collect();
+    let mut files = Vec::new();
+    for split in std::iter::once("").chain(bag.splits().iter().map(String::as_str)) {
+        let listed = files::list(&path.join(split))?.into_iter();
+        let named = |(name, bytes)| File { name: split_file(split, name), bytes };
+        files.extend(listed.map(named));
+    }
+    let removed = bag.removed();
+    let mut warnings = Vec::new();
+    if removed.splits > 0 {
+        warnings.push(format!(
+            "{} with {} messages were removed to keep within the limits of the recording",
+            text::plural(removed.splits as usize, "split"),
+            text::count(removed.messages),
+        ));
+    }
     Ok(Info {
         path: path.display().to_string(),
         storage: "container".into(),
@@ -100,9 +113,13 @@ fn container(path: &Path) -> Result<Info, CliError> {
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
         lost: Some(bag.lost().into()),
-        warnings: Vec::new(),
+        warnings,
         topics,
     })
+}
+
+fn split_file(split: &str, name: String) -> String {
+    if split.is_empty() { name } else { format!("{split}/{name}") }
 }
 
 fn render(info: &Info) -> String {

@@ -80,7 +80,10 @@ fn the_old_storage_holds_every_message() {
     let old = folder.path().join("old");
     let ended = run(&["convert", text(&bag), text(&old), "--storage", "sqlite3", "--json"]);
     let summary = ended.expect(0, &["publish times"]).json();
-    assert_eq!((&summary["storage"], &summary["message_count"]), (&"sqlite3".into(), &(2 * COUNT).into()));
+    assert_eq!(
+        (&summary["storage"], &summary["message_count"]),
+        (&"sqlite3".into(), &(2 * COUNT).into())
+    );
     assert!(old.join("old_0.db3").is_file());
     let back = folder.path().join("back");
     run(&["convert", text(&old), text(&back)]).expect(0, &[]);

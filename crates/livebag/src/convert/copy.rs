@@ -166,9 +166,8 @@ pub fn to_sqlite3(
                        message, the log time";
         copied.warnings.push(warning.to_owned());
     }
-    let left_out = |what: &str, name: &str| {
-        format!("the {what} {name} was left out: sqlite3 bags have none")
-    };
+    let left_out =
+        |what: &str, name: &str| format!("the {what} {name} was left out: sqlite3 bags have none");
     while let Some(attachment) = source.next_attachment()? {
         copied.warnings.push(left_out("attachment", &attachment.name));
     }

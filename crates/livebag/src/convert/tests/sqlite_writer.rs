@@ -82,8 +82,7 @@ fn what_is_written_reads_back_whole() {
 fn the_database_is_the_one_that_rosbag2_makes() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("run");
-    let options =
-        Sqlite3Options { preset: Sqlite3Preset::Resilient, ..Sqlite3Options::default() };
+    let options = Sqlite3Options { preset: Sqlite3Preset::Resilient, ..Sqlite3Options::default() };
     write_bag(&bag, options);
     let database = Connection::open(bag.join("run_0.db3")).unwrap();
     let text = |sql: &str| database.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();

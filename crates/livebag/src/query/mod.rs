@@ -4,6 +4,7 @@
 //! topic, and merged by log time. Nothing is scanned, and opening costs the same for a recording of
 //! a gigabyte and of a terabyte.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, MetadataEntry, State,
+    CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, MetadataEntry, Removed, State,
 };
 
 use crate::storage::{Disk, DiskFile, KernelDisk};
@@ -119,14 +120,32 @@ pub enum Span {
     History(u64, u64),
 }
 
+/// A topic's part of one split.
+struct Segment {
+    index: IndexReader,
+    bricks: Vec<(PathBuf, Arc<dyn DiskFile>)>,
+    message_bytes: u64,
+}
+
+impl Segment {
+    fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
+        let count = self.index.count()?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let first = self.index.entry(0)?.log_time_nanos;
+        Ok(Some((first, self.index.entry(count - 1)?.log_time_nanos)))
+    }
+}
+
 /// One topic of a container.
 pub struct BagTopic {
     topic: Topic,
-    index: IndexReader,
-    bricks: Vec<(PathBuf, Arc<dyn DiskFile>)>,
+    /// In order of time. A topic without a message has none.
+    segments: Vec<Segment>,
     brick_names: Vec<String>,
     lost: Losses,
-    message_bytes: u64,
+    skipped: u64,
 }
 
 impl BagTopic {
@@ -140,8 +159,7 @@ impl BagTopic {
     /// # Errors
     /// If the index cannot be looked at.
     pub fn message_count(&self) -> Result<u64, BagError> {
-        // Opened before the recorder had made the brick: its messages are seen by opening again.
-        if self.bricks.is_empty() { Ok(0) } else { self.index.count() }
+        self.segments.iter().map(|segment| segment.index.count()).sum()
     }
 
     /// First and last log time; `None` without messages.
@@ -149,12 +167,14 @@ impl BagTopic {
     /// # Errors
     /// If the index cannot be read or is damaged.
     pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
-        let count = self.message_count()?;
-        if count == 0 {
-            return Ok(None);
+        let mut range = None;
+        for segment in &self.segments {
+            if let Some((first, last)) = segment.time_range()? {
+                let (start, end) = range.unwrap_or((first, last));
+                range = Some((first.min(start), last.max(end)));
+            }
         }
-        let first = self.index.entry(0)?.log_time_nanos;
-        Ok(Some((first, self.index.entry(count - 1)?.log_time_nanos)))
+        Ok(range)
     }
 
     /// Messages lost, by cause, as last written by the recorder.
@@ -164,10 +184,15 @@ impl BagTopic {
 
     /// Bytes of encoded messages; of a live container as last written by the recorder.
     pub fn message_bytes(&self) -> u64 {
-        self.message_bytes
+        self.segments.iter().map(|segment| segment.message_bytes).sum()
     }
 
-    /// File names of its bricks.
+    /// Messages left out on purpose: while paused, or more often than asked for.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// File names of its bricks, relative to the container's directory.
     pub fn bricks(&self) -> &[String] {
         &self.brick_names
     }
@@ -196,16 +221,21 @@ impl Bag {
     /// # Errors
     /// See [`BagError`].
     pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
-        let mut manifest = read_manifest(disk, path)?;
-        let mut state = match manifest.state {
-            State::Closed => BagState::Closed,
-            State::Recovered => BagState::Recovered,
-            State::Recording => BagState::Live,
-        };
-        if state == BagState::Live {
-            state = recover::settle(disk, path, &mut manifest)?;
+        let (state, manifest) = settled(disk, path)?;
+        let mut topics = Vec::new();
+        add_topics(disk, path, "", &manifest, state, &mut topics)?;
+        for name in &manifest.splits {
+            let directory = path.join(name);
+            match settled(disk, &directory) {
+                Ok((state, split)) => {
+                    add_topics(disk, &directory, name, &split, state, &mut topics)?;
+                }
+                // Retention may have removed it meanwhile, or it is just being made.
+                Err(BagError::NotFound(_) | BagError::NotAContainer(_))
+                    if state == BagState::Live => {}
+                Err(error) => return Err(error),
+            }
         }
-        let topics = open_topics(disk, path, &manifest, state)?;
         Ok(Self { path: path.to_owned(), state, manifest, topics })
     }
 
@@ -244,14 +274,24 @@ impl Bag {
         &self.manifest.metadata
     }
 
+    /// Directories of the splits behind the first, which lies in the container's own.
+    pub fn splits(&self) -> &[String] {
+        &self.manifest.splits
+    }
+
+    /// What retention has removed from the recording.
+    pub fn removed(&self) -> &Removed {
+        &self.manifest.removed
+    }
+
     /// The topics, in the order of appearance.
     pub fn topics(&self) -> &[BagTopic] {
         &self.topics
     }
 
-    /// Losses of all topics.
+    /// Losses of all topics, those that removed splits told of included.
     pub fn lost(&self) -> Losses {
-        let mut lost = Losses::default();
+        let mut lost = self.manifest.removed.lost;
         self.topics.iter().for_each(|topic| lost.add(&topic.lost));
         lost
     }
@@ -325,36 +365,70 @@ fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
     Manifest::parse(&text).map_err(|source| BagError::Manifest { path: path.to_owned(), source })
 }
 
-fn open_topics(
+/// The state and the manifest of one split; recovers it if its recorder died.
+fn settled(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+    let mut manifest = read_manifest(disk, path)?;
+    let state = match manifest.state {
+        State::Closed => BagState::Closed,
+        State::Recovered => BagState::Recovered,
+        State::Recording => recover::settle(disk, path, &mut manifest)?,
+    };
+    Ok((state, manifest))
+}
+
+/// Adds what one split has, `directory`, called `split` in the container.
+fn add_topics(
     disk: &dyn Disk,
-    path: &Path,
+    directory: &Path,
+    split: &str,
     manifest: &Manifest,
     state: BagState,
-) -> Result<Vec<BagTopic>, BagError> {
+    topics: &mut Vec<BagTopic>,
+) -> Result<(), BagError> {
     let open = |name: &String| {
-        let path = path.join(name);
+        let path = directory.join(name);
         match disk.open(&path) {
             Ok(file) => Ok((path, file)),
             Err(source) => Err(BagError::Io { path, source }),
         }
     };
-    let mut topics = Vec::with_capacity(manifest.topics.len());
+    // Two topics may have one name: their order among those tells which is which.
+    let mut seen: HashMap<&str, usize> = HashMap::new();
     for described in &manifest.topics {
-        let (index_path, index_file) = open(&described.index)?;
-        let bricks = described.bricks.iter().map(open).collect::<Result<_, _>>()?;
         let topic = described
             .topic()
-            .map_err(|source| BagError::Manifest { path: path.to_owned(), source })?;
-        topics.push(BagTopic {
-            topic,
-            index: IndexReader::open(index_path, index_file, state == BagState::Unrecovered)?,
-            bricks,
-            brick_names: described.bricks.clone(),
-            lost: described.lost,
+            .map_err(|source| BagError::Manifest { path: directory.to_owned(), source })?;
+        let skip = seen.entry(&described.name).or_default();
+        let mut same = topics.iter().enumerate().filter(|(_, known)| known.topic == topic);
+        let at = same.nth(*skip).map(|(at, _)| at);
+        *skip += 1;
+        let at = at.unwrap_or_else(|| {
+            topics.push(BagTopic {
+                topic,
+                segments: Vec::new(),
+                brick_names: Vec::new(),
+                lost: Losses::default(),
+                skipped: 0,
+            });
+            topics.len() - 1
+        });
+        let known = &mut topics[at];
+        known.lost.add(&described.lost);
+        known.skipped += described.skipped;
+        // Opened before the recorder had made the files: its messages are seen by opening again.
+        if described.index.is_empty() || described.bricks.is_empty() {
+            continue;
+        }
+        let (path, file) = open(&described.index)?;
+        known.segments.push(Segment {
+            index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
+            bricks: described.bricks.iter().map(open).collect::<Result<_, _>>()?,
             message_bytes: described.message_bytes,
         });
+        let named = described.bricks.iter().map(|name| Path::new(split).join(name));
+        known.brick_names.extend(named.map(|path| path.display().to_string()));
     }
-    Ok(topics)
+    Ok(())
 }
 
 /// Whether a recorder holds the container's lock.

@@ -56,6 +56,10 @@ pub trait Disk: Send + Sync {
     fn replace(&self, path: &Path, bytes: &[u8], durable: bool) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory and the files in it.
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.list(path)?.iter().try_for_each(|file| self.remove(file))
+    }
     /// Names of the files in a directory.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Makes the names in a directory durable.

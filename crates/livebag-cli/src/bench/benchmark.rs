@@ -154,8 +154,12 @@ impl Benchmark {
     /// Reads a document. Storage config files are looked for beside it.
     pub fn parse(file: &str, name: &str, text: &str) -> Result<Self, CliError> {
         let value = yaml::parse(file, text)?;
-        let node =
-            Node::root(file, &value).at(&[ROOT, "benchmark_node", "ros__parameters", "benchmark"])?;
+        let node = Node::root(file, &value).at(&[
+            ROOT,
+            "benchmark_node",
+            "ros__parameters",
+            "benchmark",
+        ])?;
         node.only(&[
             "summary_result_file",
             "bag_root_folder",
@@ -218,9 +222,7 @@ fn parameters(node: &Node, file: &Path) -> Result<Parameters, CliError> {
             .map_or(Ok(usual.compression), |n| n.some(compression))?,
         compression_queue: numbers("compression_queue_size", usual.compression_queue)?,
         compression_threads: numbers("compression_threads", usual.compression_threads)?,
-        config: node
-            .find("storage_config_file")?
-            .map_or(Ok(usual.config), |n| n.some(config))?,
+        config: node.find("storage_config_file")?.map_or(Ok(usual.config), |n| n.some(config))?,
     })
 }
 

@@ -49,6 +49,9 @@ impl Combination {
         if self.compression_threads > 0 {
             words.push(text::plural(self.compression_threads as usize, "thread"));
         }
+        if self.compression_queue != 1 {
+            words.push(format!("queue {}", self.compression_queue));
+        }
         if self.bag_bytes > 0 {
             words.push(format!("split at {}", text::bytes(self.bag_bytes as f64)));
         }
@@ -81,7 +84,9 @@ impl Plan {
         }
         if plan.combinations.is_empty() {
             let why = plan.left_out.join("; ");
-            return Err(CliError::failed(format!("no combination of parameters can be run: {why}")));
+            return Err(CliError::failed(format!(
+                "no combination of parameters can be run: {why}"
+            )));
         }
         Ok(plan)
     }

@@ -55,19 +55,17 @@ impl Producers {
     /// Reads a document.
     pub fn parse(file: &str, name: &str, text: &str) -> Result<Self, CliError> {
         let value = yaml::parse(file, text)?;
-        let publishers =
-            Node::root(file, &value).at(&[ROOT, "ros__parameters", "publishers"])?;
+        let publishers = Node::root(file, &value).at(&[ROOT, "ros__parameters", "publishers"])?;
         let names = publishers.get("publisher_groups")?.some(Node::text)?;
         let mut known = vec!["publisher_groups", "wait_for_subscriptions", "number_of_threads"];
         known.extend(&names);
         for key in publishers.keys()?.filter(|key| !known.contains(key)) {
             eprintln!("livebag: warning: {file}: {key} is not in publisher_groups: left out");
         }
-        let groups =
-            names.iter().map(|name| Group::parse(name, &publishers.get(name)?)).collect::<Result<
-                Vec<_>,
-                _,
-            >>()?;
+        let groups = names
+            .iter()
+            .map(|name| Group::parse(name, &publishers.get(name)?))
+            .collect::<Result<Vec<_>, _>>()?;
         let flag = |key| publishers.find(key)?.map(|node| node.flag()).transpose();
         let threads = publishers.find("number_of_threads")?.map(|node| node.whole(0));
         let producers = Producers {

@@ -66,7 +66,8 @@ pub fn publish(
             handles.push(named.spawn_scoped(scope, body).map_err(failed)?);
         }
         for handle in handles {
-            let joined = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let joined: Result<_, CliError> =
+                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             all.add(&joined?);
         }
         Ok(all)

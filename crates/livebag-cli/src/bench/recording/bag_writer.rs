@@ -284,11 +284,7 @@ struct SqliteFile {
 }
 
 impl SqliteFile {
-    fn create(
-        path: &Path,
-        settings: &Sqlite3Settings,
-        topics: &[Topic],
-    ) -> Result<Self, CliError> {
+    fn create(path: &Path, settings: &Sqlite3Settings, topics: &[Topic]) -> Result<Self, CliError> {
         let options = Sqlite3Options {
             preset: settings.preset(),
             pragmas: settings.pragmas.clone(),
@@ -296,10 +292,8 @@ impl SqliteFile {
             ..Sqlite3Options::default()
         };
         let mut writer = Sqlite3Writer::create(path, options)?;
-        let topics = topics
-            .iter()
-            .map(|topic| writer.add_topic(topic))
-            .collect::<Result<Vec<_>, _>>()?;
+        let topics =
+            topics.iter().map(|topic| writer.add_topic(topic)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { writer, topics })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-use livebag::{Clock, Recorder, RecorderOptions, Selector, Status, TopicWriter};
+use livebag::{Clock, Recorder, RecorderOptions, Selector, SplitRules, Status, TopicWriter};
 
 use super::{Orders, Recorded, Source};
 use crate::bench::latency::Latencies;
@@ -30,6 +30,10 @@ pub fn record(orders: &Orders, parent: &mut Parent) -> Result<Recorded, CliError
     let options = RecorderOptions {
         // The peers' cache has two halves.
         cache_bytes_max: 2 * orders.cache_bytes,
+        split: SplitRules {
+            bytes_max: (orders.bag_bytes > 0).then_some(orders.bag_bytes),
+            ..SplitRules::default()
+        },
         ..RecorderOptions::default()
     };
     let recorder = Recorder::create(&orders.bag, options)?;

@@ -127,13 +127,7 @@ impl Reception {
         }
     }
 
-    fn drain(
-        &self,
-        topic: usize,
-        reader: &mut Reader,
-        intake: &dyn Intake,
-        buffer: &mut Vec<u8>,
-    ) {
+    fn drain(&self, topic: usize, reader: &mut Reader, intake: &dyn Intake, buffer: &mut Vec<u8>) {
         loop {
             let next = reader.next();
             self.lapped.fetch_add(next.lapped, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use livebag::Clock;
 use livebag::convert::{self, Attachment, ConvertError, MessageSource, MetadataRecord};
-use livebag::convert::{SinkCompression, SinkOptions, SourceMessage};
+use livebag::convert::{SinkCompression, SinkOptions, SourceMessage, Sqlite3Options};
 use livebag_format::Topic;
 use livebag_format::container::CONTAINER_FILE;
 use livebag_format::rosbag2::{BagMetadata, MetadataVersion};
@@ -20,13 +20,16 @@ use crate::text;
 /// Convert a recording: container to rosbag2 bag and back, ROS 1 bags, rosbag2 bags and MCAP files
 /// into either.
 ///
-/// Every message keeps its bytes, both times, its sequence, schema, QoS and type hash.
+/// Every message keeps its bytes, both times, its sequence, schema, QoS and type hash, as far as
+/// the target has a place for them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag convert run1 run1_rosbag2\n  \
     livebag convert drive.bag drive\n  \
-    livebag convert drive_rosbag2 small --storage mcap --compression zstd\n\n\
-A bag in `mcap` storage is a folder with one MCAP file and metadata.yaml: `ros2 bag play` takes it.\n\n\
+    livebag convert drive_rosbag2 small --storage mcap --compression zstd\n  \
+    livebag convert run1 run1_db3 --storage sqlite3\n\n\
+A bag in `mcap` storage is a folder with one MCAP file and metadata.yaml: `ros2 bag play` takes it. \
+`sqlite3` storage holds one time a message (the log time) and no sequence.\n\n\
 Environment:\n  \
     LIVEBAG_STORAGE  how containers are written: io_uring (default) or pwrite, with ,buffered \
 behind either")]
@@ -60,6 +63,8 @@ enum Storage {
     Container,
     /// A rosbag2 bag: one MCAP with metadata.yaml.
     Mcap,
+    /// A rosbag2 bag of the old storage: one SQLite database with metadata.yaml.
+    Sqlite3,
 }
 
 /// How chunks are compressed.
@@ -102,8 +107,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         let is_container = args.input.join(CONTAINER_FILE).exists();
         if is_container { Storage::Mcap } else { Storage::Container }
     });
-    if storage == Storage::Container && args.compression != Compression::None {
-        return Err(CliError::usage("--compression is for --storage mcap: containers have none"));
+    if storage != Storage::Mcap && args.compression != Compression::None {
+        return Err(CliError::usage("--compression is for --storage mcap: the others have none"));
     }
     let clock = Clock::system();
     let interrupt = Interrupt::watch()?;
@@ -157,6 +162,11 @@ fn copy(
                 ..SinkOptions::default()
             };
             convert::to_mcap(source, &args.output, options, &mut show).map(|(copied, _)| copied)
+        }
+        Storage::Sqlite3 => {
+            let metadata_version = args.metadata_version;
+            let options = Sqlite3Options { metadata_version, ..Sqlite3Options::default() };
+            convert::to_sqlite3(source, &args.output, options, &mut show).map(|(copied, _)| copied)
         }
     };
     bar.finish_and_clear();

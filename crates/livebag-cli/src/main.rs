@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod completions;
 mod convert;
 mod ctl;
@@ -48,6 +49,9 @@ enum Verb {
     Convert(convert::Args),
     Play(play::Args),
     Doctor(doctor::Args),
+    Bench(bench::Args),
+    #[command(hide = true)]
+    BenchRole(bench::roles::Args),
     Demo(demo::Args),
     #[command(hide = true)]
     DemoSensor(demo::sensor::Args),
@@ -64,6 +68,8 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Convert(args) => convert::run(&args),
         Verb::Play(args) => play::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Bench(args) => bench::run(&args),
+        Verb::BenchRole(args) => bench::roles::run(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::DemoSensor(args) => demo::sensor::run(&args),
         Verb::Completions(args) => completions::run(&args),

@@ -78,11 +78,14 @@ pub fn time(nanos: u64) -> String {
 
 /// A name for a recording that begins at `nanos`, as rosbag2 forms them.
 pub fn recording_name(nanos: u64) -> String {
+    format!("livebag_{}", stamp(nanos))
+}
+
+/// `2026_11_21-09_05_00` in the machine's time zone, for names of files.
+pub fn stamp(nanos: u64) -> String {
     match Timestamp::from_nanosecond(i128::from(nanos)) {
-        Ok(time) => {
-            time.to_zoned(TimeZone::system()).strftime("livebag_%Y_%m_%d-%H_%M_%S").to_string()
-        }
-        Err(_) => "livebag".into(),
+        Ok(time) => time.to_zoned(TimeZone::system()).strftime("%Y_%m_%d-%H_%M_%S").to_string(),
+        Err(_) => nanos.to_string(),
     }
 }
 

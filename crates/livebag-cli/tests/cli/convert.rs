@@ -73,6 +73,40 @@ fn there_and_back_keeps_everything() {
     tells_what_a_truncated_file_lacks(&only_mcap(&rosbag2), folder.path());
 }
 
+#[test]
+fn the_old_storage_holds_every_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = record(folder.path());
+    let old = folder.path().join("old");
+    let ended = run(&["convert", text(&bag), text(&old), "--storage", "sqlite3", "--json"]);
+    let summary = ended.expect(0, &["publish times"]).json();
+    assert_eq!(
+        (&summary["storage"], &summary["message_count"]),
+        (&"sqlite3".into(), &(2 * COUNT).into())
+    );
+    assert!(old.join("old_0.db3").is_file());
+    let back = folder.path().join("back");
+    run(&["convert", text(&old), text(&back)]).expect(0, &[]);
+    assert_eq!(contents(&back), contents(&bag));
+    let zstd = ["convert", text(&bag), text(&old), "--storage", "sqlite3", "--compression", "zstd"];
+    std::fs::remove_dir_all(&old).unwrap();
+    run(&zstd).expect(2, &["--storage mcap"]);
+}
+
+/// The messages without what the old storage has no place for.
+fn contents(bag: &Path) -> Vec<Value> {
+    let of_line = |line: &String| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        let line = line.as_object_mut().unwrap();
+        line.remove("publish_time");
+        line.remove("sequence");
+        Value::Object(line.clone())
+    };
+    let mut all: Vec<_> = messages(bag).iter().map(of_line).collect();
+    all.sort_by_key(Value::to_string);
+    all
+}
+
 fn refuses_what_is_there(bag: &Path, there: &Path, folder: &Path) {
     let before = std::fs::read(there.join("metadata.yaml")).unwrap();
     run(&["convert", text(bag), text(there)]).expect(1, &["exists already", "never overwrites"]);

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests look at files and clocks as users do")]
 
 mod bad_input;
+mod bench;
 mod common;
 mod convert;
 mod crash;

@@ -20,6 +20,7 @@
 //! assert_eq!(value.to_string(), r#"{"data":"hi"}"#);
 //! ```
 
+mod blank;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use serde_json::{Map, Number, Value, json};
 use crate::wire::{Cursor, DecodeError};
 use crate::{Topic, definitions};
 
+pub use blank::blank;
 pub use schema::SchemaError;
 
 use schema::{Count, Field, Kind, Primitive, Schema};

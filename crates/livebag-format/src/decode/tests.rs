@@ -210,3 +210,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn blank_messages_of_every_bundled_type_decode() {
+    for type_name in crate::definitions::type_names() {
+        let (message, holds) = blank(type_name, &[7; 33]).unwrap();
+        let topic = Topic {
+            type_name: type_name.to_owned(),
+            message_encoding: "cdr".to_owned(),
+            ..Topic::default()
+        };
+        let value = Decoder::new(&topic).unwrap().decode(&message, &DecodeOptions::default());
+        let value = value.unwrap_or_else(|error| panic!("{type_name}: {error}"));
+        assert_eq!(value.to_string().contains("7,7,7,7"), holds, "{type_name}: {value}");
+    }
+    let (_, holds) = blank("sensor_msgs/msg/PointCloud2", &[1]).unwrap();
+    assert!(holds);
+    assert!(blank("acme_msgs/msg/Anvil", &[]).is_err());
+}

@@ -8,7 +8,7 @@ use livebag_format::container::{CONTAINER_FILE, MetadataEntry};
 
 use super::{
     ConvertError, McapSink, MessageSource, MetadataRecord, SinkOptions, SinkSummary, SourceMessage,
-    open_foreign,
+    Sqlite3Options, Sqlite3Summary, Sqlite3Writer, open_foreign, write_bag_metadata,
 };
 use crate::query::{Bag, BagState, IndexEntry, Query, Span};
 use crate::recorder::{Overflow, Recorder, RecorderOptions, Status};
@@ -115,21 +115,9 @@ pub fn to_mcap(
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<(Copied, SinkSummary), ConvertError> {
     options.profile = source.profile().to_owned();
-    if let Some(bag) = source.bag_metadata() {
-        options.custom_data = bag.custom_data.clone();
-        options.ros_distro = bag.ros_distro.clone();
-    }
-    let mut records = source.metadata_records().to_vec();
-    records.retain(|record| {
-        match record.name.as_str() {
-            CUSTOM_DATA => options.custom_data = record.values.clone(),
-            name if name == ROS_DISTRO.0 => {
-                options.ros_distro = record.values.get(ROS_DISTRO.1).cloned().unwrap_or_default();
-            }
-            _ => return true,
-        }
-        false
-    });
+    let (of_bag, records) = about_bag(source);
+    options.custom_data = of_bag.custom_data;
+    options.ros_distro = of_bag.ros_distro;
     let mut sink = McapSink::create(directory, source.topics(), options)?;
     let copied =
         copy(source, on_progress, &mut |message| sink.write(message.topic, &message.as_message()))?;
@@ -140,6 +128,81 @@ pub fn to_mcap(
         sink.add_metadata(record)?;
     }
     Ok((copied, sink.finish()?))
+}
+
+/// Copies everything into a new rosbag2 bag: one SQLite database with `metadata.yaml`. A message
+/// has one time there, its log time, and no sequence; nothing else has a place. What was left out is
+/// said in the warnings.
+///
+/// # Errors
+/// If the source cannot be read, or the bag cannot be written.
+pub fn to_sqlite3(
+    source: &mut dyn MessageSource,
+    directory: &Path,
+    mut options: Sqlite3Options,
+    on_progress: &mut dyn FnMut(&Progress),
+) -> Result<(Copied, Sqlite3Summary), ConvertError> {
+    let (of_bag, records) = about_bag(source);
+    options.custom_data = of_bag.custom_data;
+    options.ros_distro = of_bag.ros_distro;
+    let version = options.metadata_version;
+    std::fs::create_dir(directory)
+        .map_err(|source| ConvertError::io("create the directory", directory, source))?;
+    let stem = directory.file_name().unwrap_or("bag".as_ref()).to_string_lossy();
+    let path = directory.join(format!("{stem}_0.db3"));
+    let mut writer = Sqlite3Writer::create(&path, options)?;
+    let topics = source
+        .topics()
+        .iter()
+        .map(|topic| writer.add_topic(topic))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut loses_times = false;
+    let mut copied = copy(source, on_progress, &mut |message| {
+        loses_times |= message.publish_time_nanos != message.log_time_nanos;
+        writer.write(topics[message.topic], &message.as_message())
+    })?;
+    if loses_times {
+        let warning = "publish times and sequences were left out: sqlite3 bags hold one time a \
+                       message, the log time";
+        copied.warnings.push(warning.to_owned());
+    }
+    let left_out =
+        |what: &str, name: &str| format!("the {what} {name} was left out: sqlite3 bags have none");
+    while let Some(attachment) = source.next_attachment()? {
+        copied.warnings.push(left_out("attachment", &attachment.name));
+    }
+    copied.warnings.extend(records.iter().map(|r| left_out("metadata record", &r.name)));
+    let summary = writer.finish()?;
+    write_bag_metadata(directory, &summary.metadata, version)?;
+    Ok((copied, summary))
+}
+
+/// What rosbag2's metadata say of the bag as a whole.
+#[derive(Default)]
+struct AboutBag {
+    custom_data: BTreeMap<String, String>,
+    ros_distro: String,
+}
+
+/// That, wherever the source has it, and its other metadata records.
+fn about_bag(source: &dyn MessageSource) -> (AboutBag, Vec<MetadataRecord>) {
+    let mut about = AboutBag::default();
+    if let Some(bag) = source.bag_metadata() {
+        about.custom_data = bag.custom_data.clone();
+        about.ros_distro = bag.ros_distro.clone();
+    }
+    let mut records = source.metadata_records().to_vec();
+    records.retain(|record| {
+        match record.name.as_str() {
+            CUSTOM_DATA => about.custom_data = record.values.clone(),
+            name if name == ROS_DISTRO.0 => {
+                about.ros_distro = record.values.get(ROS_DISTRO.1).cloned().unwrap_or_default();
+            }
+            _ => return true,
+        }
+        false
+    });
+    (about, records)
 }
 
 /// Messages between two reports of progress.

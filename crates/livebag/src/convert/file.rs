@@ -40,6 +40,17 @@ impl ForeignFile {
         File::create_new(path).map_err(|source| ConvertError::io("create", path, source))
     }
 
+    /// Makes what is in the file, or the names in the directory, durable.
+    pub(super) fn sync(path: &Path) -> Result<(), ConvertError> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "an exported bag is an ordinary file; the storage trait is for containers"
+        )]
+        File::open(path)
+            .and_then(|file| file.sync_all())
+            .map_err(|source| ConvertError::io("write", path, source))
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -6,16 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use livebag_format::rosbag2::{
-    BagMetadata, FileEntry, MetadataVersion, QosProfile, QosStyle, TopicEntry,
-};
+use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion};
 use livebag_format::{Message, Topic, definitions};
 use mcap::records::MessageHeader;
 use mcap::{Compression, WriteOptions, Writer};
 
+use super::bag_metadata::{topic_entries, write_bag_metadata};
 use super::file::ForeignFile;
 use super::{Attachment, ConvertError, MetadataRecord};
 
@@ -207,7 +206,7 @@ impl McapSink {
         let file = writer.into_inner().into_inner().map_err(|error| io(error.into_error()))?;
         file.sync_all().map_err(io)?;
         let file_bytes = file.metadata().map_err(io)?.len();
-        self.write_metadata_file(&metadata)?;
+        write_bag_metadata(&self.directory, &metadata, self.options.metadata_version)?;
         let message_count = self.message_counts.iter().sum();
         Ok(SinkSummary { mcap_path: self.path, message_count, file_bytes })
     }
@@ -222,14 +221,6 @@ impl McapSink {
         self.begin(file, false)?;
         let extras = std::mem::take(&mut self.extras);
         self.with_writer(|_, writer| extras.iter().try_for_each(|extra| write_extra(writer, extra)))
-    }
-
-    fn write_metadata_file(&self, metadata: &BagMetadata) -> Result<(), ConvertError> {
-        let path = self.directory.join("metadata.yaml");
-        let mut file = ForeignFile::create(&path)?;
-        file.write_all(metadata.to_yaml(self.options.metadata_version).as_bytes())
-            .and_then(|()| file.sync_all())
-            .map_err(|source| ConvertError::io("write", &path, source))
     }
 
     /// Runs `write`; after its first failure nothing is written any more.
@@ -307,7 +298,7 @@ impl McapSink {
             starting_time_nanos: first,
             duration_nanos: last - first,
             message_count,
-            topics: self.topic_entries(),
+            topics: topic_entries(&self.topics, &self.message_counts),
             relative_file_paths: vec![name.clone()],
             files: vec![FileEntry {
                 path: name,
@@ -319,31 +310,6 @@ impl McapSink {
             ros_distro: self.options.ros_distro.clone(),
             ..Default::default()
         }
-    }
-
-    /// One entry by name: rosbag2 knows no two topics of the same name. Counts are added up, QoS
-    /// profiles joined.
-    fn topic_entries(&self) -> Vec<TopicEntry> {
-        let mut entries: Vec<TopicEntry> = Vec::new();
-        for (topic, count) in self.topics.iter().zip(&self.message_counts) {
-            let value = |key| topic.metadata.get(key).cloned().unwrap_or_default();
-            let qos = value("offered_qos_profiles");
-            match entries.iter_mut().find(|entry| entry.name == topic.name) {
-                Some(entry) => {
-                    entry.message_count += count;
-                    entry.offered_qos_profiles = joined(&entry.offered_qos_profiles, qos);
-                }
-                None => entries.push(TopicEntry {
-                    name: topic.name.clone(),
-                    type_name: topic.type_name.clone(),
-                    serialization_format: topic.message_encoding.clone(),
-                    offered_qos_profiles: qos,
-                    type_description_hash: value("topic_type_hash"),
-                    message_count: *count,
-                }),
-            }
-        }
-        entries
     }
 }
 
@@ -360,17 +326,5 @@ fn write_extra(writer: &mut McapWriter, extra: &Extra) -> mcap::McapResult<()> {
             name: record.name.clone(),
             metadata: record.values.clone(),
         }),
-    }
-}
-
-/// Both lists of profiles in one; the first alone if they cannot be joined.
-fn joined(first: &str, second: String) -> String {
-    match (QosProfile::parse_list(first), QosProfile::parse_list(&second)) {
-        (Ok(profiles), Ok(_)) if profiles.is_empty() => second,
-        (Ok(mut profiles), Ok(more)) if !more.is_empty() && more != profiles => {
-            profiles.extend(more);
-            QosProfile::write_list(&profiles, QosStyle::Numbers)
-        }
-        _ => first.to_owned(),
     }
 }

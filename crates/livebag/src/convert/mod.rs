@@ -10,6 +10,7 @@
 //! - What cannot be read of a damaged recording is said in [`MessageSource::warnings`], which is
 //!   complete once the last message was given.
 
+mod bag_metadata;
 mod copy;
 mod error;
 mod file;
@@ -20,6 +21,7 @@ mod merge;
 mod ros1_bag;
 mod rosbag2_dir;
 mod sqlite;
+mod sqlite_writer;
 
 #[cfg(test)]
 mod tests;
@@ -32,9 +34,11 @@ use livebag_format::ros1::bag::MAGIC_ANY_VERSION as ROS1_MAGIC;
 use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Message, Topic};
 
-pub use copy::{Copied, Progress, open_any, to_container, to_mcap};
+pub use bag_metadata::write_bag_metadata;
+pub use copy::{Copied, Progress, open_any, to_container, to_mcap, to_sqlite3};
 pub use error::ConvertError;
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
+pub use sqlite_writer::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary, Sqlite3Writer};
 
 use file::ForeignFile;
 

@@ -58,7 +58,9 @@ impl SqliteBag {
                 None => self.bundled_definition(&row),
             };
             let named = [("offered_qos_profiles", row.qos), ("topic_type_hash", row.type_hash)];
-            let filled = named.into_iter().filter(|(_, value)| !value.is_empty());
+            // rosbag2 writes an empty list where it knew of no profile.
+            let is_said = |value: &str| !value.is_empty() && value != "[]";
+            let filled = named.into_iter().filter(|(_, value)| is_said(value));
             self.ids.insert(row.id, self.topics.len());
             self.topics.push(Topic {
                 name: row.name,

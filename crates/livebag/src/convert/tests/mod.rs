@@ -4,6 +4,7 @@ mod mcap_sink;
 mod recordings;
 mod ros1_bag;
 mod sqlite;
+mod sqlite_writer;
 
 use std::path::{Path, PathBuf};
 

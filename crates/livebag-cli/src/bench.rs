@@ -1,0 +1,265 @@
+//! `livebag bench`: rosbag2's performance benchmark over livebag's containers and, for comparison,
+//! MCAP files and SQLite databases as rosbag2 writes them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use livebag::Clock;
+use serde::Serialize;
+
+use crate::interrupt::Interrupt;
+use crate::outcome::{CliError, Outcome};
+use crate::{parse, text};
+
+mod benchmark;
+mod chart;
+mod csv;
+mod html;
+mod latency;
+mod machine;
+mod measure;
+mod plan;
+mod producers;
+mod producing;
+mod profiles;
+mod recording;
+mod report;
+pub mod roles;
+mod schedule;
+mod settings;
+mod summary;
+mod usage;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+use benchmark::{Benchmark, StorageId};
+use measure::Run;
+use plan::Plan;
+use producers::Producers;
+
+/// Measure recording: the YAML of rosbag2's performance benchmark, over livebag, MCAP and SQLite.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag bench --profile automotive --quick\n  \
+    livebag bench producers.yaml benchmark.yaml\n  \
+    livebag bench --profile mixed_110Mbs --storage livebag,mcap --repeat 3 --transport\n\n\
+Files are told apart by their root key: rosbag2_performance_benchmarking_node (producers) and \
+rosbag2_performance_benchmarking (what is run over them).\n\n\
+Results go to a new folder: the table of results (rosbag2's columns, then more), report.txt, \
+report.html, results.json.")]
+pub struct Args {
+    /// Producer YAML and, once at most, benchmark YAML, in any order.
+    #[arg(value_name = "FILE.yaml")]
+    files: Vec<PathBuf>,
+    /// One of rosbag2's own loads: automotive, 100MBs_raw, 200MBs_raw, 300MBs_raw, mixed_110Mbs,
+    /// low_pubs.
+    #[arg(long, value_name = "NAME")]
+    profile: Vec<String>,
+    /// A first look in less than 50 s: once each, few seconds, first values of parameters.
+    #[arg(long)]
+    quick: bool,
+    /// Storages to run, in place of the benchmark's.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ID,…")]
+    storage: Vec<StorageId>,
+    /// Runs of each combination, in place of the benchmark's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    repeat: Option<u64>,
+    /// Publish for so long in each run, in place of the producers' counts: 5, 500ms, 1m.
+    #[arg(long, value_name = "S", value_parser = parse::duration_above_zero)]
+    duration: Option<Duration>,
+    /// Publish through shared-memory streams from a process of its own (no_transport: false).
+    #[arg(long)]
+    transport: bool,
+    /// Where the folder of results is made [default: the benchmark's bag_root_folder, or
+    /// livebag_bench]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the results as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything of one producer YAML.
+#[derive(Serialize)]
+struct Results {
+    benchmark: String,
+    producers: Producers,
+    transport: bool,
+    directory: PathBuf,
+    left_out: Vec<String>,
+    runs: Vec<Run>,
+}
+
+/// Runs it all.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    let (mut all, mut benchmark) = read(args)?;
+    if !args.storage.is_empty() {
+        benchmark.parameters.storage = args.storage.clone();
+    }
+    if let Some(out) = &args.out {
+        benchmark.bag_root = out.clone();
+    }
+    benchmark.no_transport &= !args.transport;
+    if args.quick {
+        benchmark = plan::quick_benchmark(benchmark);
+    }
+    benchmark.repeat_each = args.repeat.unwrap_or(benchmark.repeat_each);
+    let plan = Plan::new(&benchmark)?;
+    for producers in &mut all {
+        if let Some(duration) = args.duration {
+            *producers = producers.clone().lasting(duration.as_secs_f64());
+        } else if args.quick {
+            let runs = plan.combinations.len() * benchmark.repeat_each as usize;
+            *producers = plan::quick_producers(producers.clone(), runs);
+        }
+    }
+    let interrupt = Interrupt::watch()?;
+    let mut results = Vec::new();
+    for producers in all {
+        let result = run_producers(&benchmark, producers, &plan, &interrupt)?;
+        conclude(&benchmark, &result, args.json)?;
+        results.push(result);
+    }
+    if args.json {
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&results)?)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The documents, told apart by their root keys, and the profiles.
+fn read(args: &Args) -> Result<(Vec<Producers>, Benchmark), CliError> {
+    let mut all =
+        args.profile.iter().map(|name| profiles::producers(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut found: Option<Benchmark> = None;
+    for path in &args.files {
+        let file = path.display().to_string();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let text = yaml::read(path)?;
+        let value = yaml::parse(&file, &text)?;
+        if value.get(producers::ROOT).is_some() {
+            all.push(Producers::parse(&file, &name, &text)?);
+        } else if value.get(benchmark::ROOT).is_none() {
+            return Err(CliError::failed(format!(
+                "{file} is neither producers (root key {}) nor a benchmark (root key {})",
+                producers::ROOT,
+                benchmark::ROOT
+            )));
+        } else if found.is_some() {
+            return Err(CliError::usage(format!("{file} is a second benchmark: give one")));
+        } else {
+            found = Some(Benchmark::parse(&file, &name, &text)?);
+        }
+    }
+    if all.is_empty() {
+        let known: Vec<_> = profiles::names().collect();
+        return Err(CliError::usage(format!(
+            "nothing to publish: give a producer YAML, or --profile with one of {}",
+            known.join(", ")
+        )));
+    }
+    Ok((all, found.unwrap_or_default()))
+}
+
+fn run_producers(
+    benchmark: &Benchmark,
+    producers: Producers,
+    plan: &Plan,
+    interrupt: &Interrupt,
+) -> Result<Results, CliError> {
+    let directory = result_directory(benchmark, &producers)?;
+    let runs_count = plan.combinations.len() * benchmark.repeat_each as usize;
+    eprintln!(
+        "livebag: {}: {}, {} for {:.1} s each, into {}",
+        producers.name,
+        text::plural(runs_count, "run"),
+        text::bytes_per_second(producers.bytes() as f64 / producers.seconds()),
+        producers.seconds(),
+        directory.display()
+    );
+    for why in &plan.left_out {
+        eprintln!("livebag: left out: {why}");
+    }
+    let mut runs = Vec::new();
+    // The repeats are the outer loop: what changes on the machine meanwhile meets all alike.
+    for repeat in 1..=benchmark.repeat_each {
+        for combination in &plan.combinations {
+            let place = directory.join(run_name(runs.len(), combination));
+            let run =
+                measure::measure(benchmark, &producers, combination, repeat, &place, interrupt)?;
+            eprintln!("livebag: [{}/{runs_count}] {}", runs.len() + 1, progress(&run));
+            runs.push(run);
+        }
+    }
+    Ok(Results {
+        benchmark: benchmark.name.clone(),
+        transport: !benchmark.no_transport,
+        producers,
+        directory,
+        left_out: plan.left_out.clone(),
+        runs,
+    })
+}
+
+fn progress(run: &Run) -> String {
+    format!(
+        "{}, {}: {:.2} % recorded, {:.1} MB/s, {:.3} CPU s/GB",
+        run.storage_id, run.parameters, run.recorded_pct, run.mb_per_s, run.cpu_s_per_gb
+    )
+}
+
+/// `<root>/<benchmark>_<producers>_<transport|no_transport>_<time>`, with the documents in it.
+fn result_directory(benchmark: &Benchmark, producers: &Producers) -> Result<PathBuf, CliError> {
+    let transport = if benchmark.no_transport { "no_transport" } else { "transport" };
+    let time = text::stamp(Clock::system().wall_nanos());
+    let name = format!("{}_{}_{transport}_{time}", benchmark.name, producers.name);
+    let directory = benchmark.bag_root.join(name);
+    std::fs::create_dir_all(&benchmark.bag_root)
+        .and_then(|()| std::fs::create_dir(&directory))
+        .map_err(|source| CliError::file("making", &directory, source))?;
+    write(&directory, "producers.yaml", &producers.text)?;
+    if !benchmark.text.is_empty() {
+        write(&directory, "benchmark.yaml", &benchmark.text)?;
+    }
+    Ok(directory)
+}
+
+/// `run_<i>_<storage>_<cache>_<compression>_<queue>_<threads>_<config>_<size>`.
+fn run_name(index: usize, combination: &plan::Combination) -> String {
+    let c = combination;
+    let name = format!(
+        "run_{index}_{}_{}_{}_{}_{}_{}_{}",
+        c.storage,
+        c.cache_bytes,
+        c.compression,
+        c.compression_queue,
+        c.compression_threads,
+        c.config,
+        c.bag_bytes
+    );
+    name.replace(['/', ' '], "-")
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> Result<(), CliError> {
+    let path = directory.join(name);
+    #[expect(clippy::disallowed_methods, reason = "a report, not a recording")]
+    std::fs::write(&path, text).map_err(|source| CliError::file("writing", &path, source))
+}
+
+/// Writes the reports, and prints the one for people.
+fn conclude(benchmark: &Benchmark, results: &Results, json: bool) -> Result<(), CliError> {
+    let Results { producers, runs, left_out, directory, .. } = results;
+    let report = report::text(producers, runs, left_out);
+    let page = html::page(producers, runs, left_out, results.transport)?;
+    write(directory, &benchmark.result_file, &csv::table(producers, runs))?;
+    write(directory, "results.json", &serde_json::to_string_pretty(results)?)?;
+    write(directory, "report.txt", &report)?;
+    write(directory, "report.html", &page)?;
+    if !json {
+        write!(std::io::stdout(), "{report}")?;
+    }
+    eprintln!("livebag: charts: {}", directory.join("report.html").display());
+    Ok(())
+}

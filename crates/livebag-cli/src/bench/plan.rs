@@ -1,0 +1,197 @@
+//! Which runs there are: the cross product of a benchmark's parameters.
+
+use super::benchmark::{Benchmark, Config, StorageId};
+use super::producers::Producers;
+use super::settings::{self, Settings};
+use crate::outcome::CliError;
+use crate::text;
+
+/// Publishing takes so long in all runs of `--quick` together, and at most so long in one.
+const QUICK_SECONDS_ALL: f64 = 12.0;
+const QUICK_SECONDS_EACH: f64 = 3.0;
+/// What one run of `--quick` writes at most: a slow disk must take it in time, too.
+const QUICK_BYTES_EACH: f64 = 1e9;
+
+/// One combination of parameters.
+#[derive(Clone, Debug)]
+pub struct Combination {
+    /// The storage.
+    pub storage: StorageId,
+    /// Bytes of each half of the cache.
+    pub cache_bytes: u64,
+    /// Bytes at which a file is split; 0 for never.
+    pub bag_bytes: u64,
+    /// `zstd` or nothing.
+    pub compression: String,
+    /// Messages that wait for compression, as the benchmark has it.
+    pub compression_queue: u64,
+    /// Compressing threads, as the benchmark has them.
+    pub compression_threads: u64,
+    /// Name of the storage's settings.
+    pub config: String,
+    /// What is meant by all that.
+    pub settings: Settings,
+}
+
+impl Combination {
+    /// What tells it from others of its storage, in words: `cache 100 MB, fastwrite`.
+    pub fn parameters(&self) -> String {
+        let mut words = vec![match self.cache_bytes {
+            0 => "no cache".to_owned(),
+            bytes => format!("cache {}", text::bytes(bytes as f64)),
+        }];
+        if !self.config.is_empty() {
+            words.push(self.config.clone());
+        }
+        if !self.compression.is_empty() {
+            words.push(self.compression.clone());
+        }
+        if self.compression_threads > 0 {
+            words.push(text::plural(self.compression_threads as usize, "thread"));
+        }
+        if self.compression_queue != 1 {
+            words.push(format!("queue {}", self.compression_queue));
+        }
+        if self.bag_bytes > 0 {
+            words.push(format!("split at {}", text::bytes(self.bag_bytes as f64)));
+        }
+        words.join(", ")
+    }
+}
+
+/// What is run, and what is not.
+#[derive(Debug)]
+pub struct Plan {
+    /// What is run, the storages of one set of parameters next to each other.
+    pub combinations: Vec<Combination>,
+    /// Why others are not.
+    pub left_out: Vec<String>,
+}
+
+impl Plan {
+    /// Every combination that has a meaning.
+    pub fn new(benchmark: &Benchmark) -> Result<Self, CliError> {
+        let mut plan = Plan { combinations: Vec::new(), left_out: Vec::new() };
+        let p = &benchmark.parameters;
+        for cache_bytes in &p.cache_bytes {
+            for bag_bytes in &p.bag_bytes {
+                for config in &p.config {
+                    for storage in &p.storage {
+                        plan.add(benchmark, *storage, *cache_bytes, *bag_bytes, config)?;
+                    }
+                }
+            }
+        }
+        if plan.combinations.is_empty() {
+            let why = plan.left_out.join("; ");
+            return Err(CliError::failed(format!(
+                "no combination of parameters can be run: {why}"
+            )));
+        }
+        Ok(plan)
+    }
+
+    fn add(
+        &mut self,
+        benchmark: &Benchmark,
+        storage: StorageId,
+        cache_bytes: u64,
+        bag_bytes: u64,
+        config: &Config,
+    ) -> Result<(), CliError> {
+        let p = &benchmark.parameters;
+        for compression in &p.compression {
+            for queue in &p.compression_queue {
+                for threads in &p.compression_threads {
+                    match settings::resolve(storage, config, compression, *threads)? {
+                        Ok(settings) => self.combinations.push(Combination {
+                            storage,
+                            cache_bytes,
+                            bag_bytes,
+                            compression: compression.clone(),
+                            compression_queue: *queue,
+                            compression_threads: *threads,
+                            config: config.label().to_owned(),
+                            settings,
+                        }),
+                        Err(why) if !self.left_out.contains(&why) => self.left_out.push(why),
+                        Err(_) => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The benchmark for a first look: once each, only the first value of whatever is not a storage or
+/// its settings.
+pub fn quick_benchmark(mut benchmark: Benchmark) -> Benchmark {
+    benchmark.repeat_each = 1;
+    let p = &mut benchmark.parameters;
+    p.cache_bytes.truncate(1);
+    p.bag_bytes.truncate(1);
+    p.compression.truncate(1);
+    p.compression_queue.truncate(1);
+    p.compression_threads.truncate(1);
+    benchmark
+}
+
+/// The producers for a first look at so many runs.
+pub fn quick_producers(producers: Producers, runs: usize) -> Producers {
+    let bytes_per_second = producers.bytes() as f64 / producers.seconds();
+    let seconds = (QUICK_SECONDS_ALL / runs as f64)
+        .min(QUICK_SECONDS_EACH)
+        .min(QUICK_BYTES_EACH / bytes_per_second)
+        .min(producers.seconds());
+    producers.lasting(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profiles;
+    use super::*;
+
+    fn benchmark() -> Benchmark {
+        let mut benchmark = Benchmark::default();
+        benchmark.parameters.cache_bytes = vec![0, 100];
+        benchmark.parameters.config = ["fastwrite", "resilient"]
+            .map(|name| Config::Preset(name.to_owned()))
+            .into_iter()
+            .chain([Config::Usual])
+            .collect();
+        benchmark.parameters.compression = vec![String::new(), "zstd".to_owned()];
+        benchmark
+    }
+
+    #[test]
+    fn the_cross_product_leaves_out_what_has_no_meaning_and_says_so() {
+        let plan = Plan::new(&benchmark()).unwrap();
+        let count = |storage| plan.combinations.iter().filter(|c| c.storage == storage).count();
+        // Two caches; livebag plainly, SQLite in two ways, MCAP in two with and without zstd.
+        assert_eq!(count(StorageId::Livebag), 2);
+        assert_eq!(count(StorageId::Sqlite3), 4);
+        assert_eq!(count(StorageId::Mcap), 8);
+        assert_eq!(plan.combinations[0].parameters(), "no cache, fastwrite");
+        let said = |what: &str| plan.left_out.iter().any(|why| why.contains(what));
+        assert!(said("fastwrite is not for storage sqlite3"), "{:?}", plan.left_out);
+        assert!(said("resilient is not for storage mcap"), "{:?}", plan.left_out);
+
+        let mut nothing = benchmark();
+        nothing.parameters.storage = vec![StorageId::Livebag];
+        nothing.parameters.config.truncate(1);
+        assert!(Plan::new(&nothing).unwrap_err().to_string().contains("fastwrite"));
+    }
+
+    #[test]
+    fn a_quick_run_is_small() {
+        let benchmark = quick_benchmark(benchmark());
+        let plan = Plan::new(&benchmark).unwrap();
+        assert_eq!(plan.combinations.len(), 1 + 2 + 2);
+        let producers = profiles::producers("automotive").unwrap();
+        let quick = quick_producers(producers, plan.combinations.len());
+        assert!(quick.bytes() < 1_100_000_000 && quick.seconds() <= 3.0);
+        let short = profiles::producers("low_pubs").unwrap().lasting(0.5);
+        assert_eq!(quick_producers(short, 1).seconds(), 0.5);
+    }
+}

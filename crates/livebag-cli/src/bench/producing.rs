@@ -1,0 +1,89 @@
+//! The producing process of a run with transport: publishers into livebag streams.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use livebag_shm::{FrameMeta, StreamOptions, Writer};
+use serde::{Deserialize, Serialize};
+
+use super::latency::Percentiles;
+use super::producers::{Group, Published};
+use super::recording::Orders;
+use super::roles::Parent;
+use super::schedule::{self, Intake, Schedule};
+use super::usage;
+use crate::outcome::CliError;
+
+/// What a stream keeps at least, in seconds: how long the recorder may be kept from running.
+const HISTORY_S: f64 = 0.25;
+
+/// What the producing process found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Produced {
+    /// Messages that their stream refused.
+    pub refused: u64,
+    /// How long the publishing calls took.
+    pub submit: Option<Percentiles>,
+    /// Processor time.
+    pub cpu_s: f64,
+    /// From the first message's due time to the last call's end.
+    pub seconds: f64,
+}
+
+/// Publishes, tells the parent how it went, and keeps the streams until it is told to end.
+pub fn run(orders: &Orders, parent: &mut Parent) -> Result<(), CliError> {
+    usage::pin(&orders.producers_affinity)?;
+    let topics = orders.producers.topics();
+    let streams = Streams::create(orders, &topics)?;
+    let start_nanos = parent.ready_and_go()?;
+    let cpu_nanos = usage::cpu_nanos();
+    let schedule = Schedule::new(&topics, start_nanos);
+    let affinity = &orders.producers_affinity;
+    let submit = schedule::publish(&orders.producers, &schedule, affinity, &streams)?;
+    parent.answer(&Produced {
+        refused: streams.refused.load(Ordering::Relaxed),
+        submit: submit.percentiles(),
+        cpu_s: (usage::cpu_nanos() - cpu_nanos) as f64 / 1e9,
+        seconds: usage::now_nanos().saturating_sub(start_nanos) as f64 / 1e9,
+    })?;
+    parent.wait_for_stop()
+}
+
+struct Streams {
+    writers: Vec<Mutex<Writer>>,
+    refused: AtomicU64,
+}
+
+impl Streams {
+    fn create(orders: &Orders, topics: &[Published]) -> Result<Self, CliError> {
+        let groups = &orders.producers.groups;
+        let bytes: Vec<_> = groups.iter().map(|group| group.message().len()).collect();
+        let create = |(index, published): (usize, &Published)| {
+            let topic = &published.topic;
+            let options = StreamOptions::message(&topic.type_name, bytes[published.group])
+                .schema(&topic.schema)
+                .topic(&topic.name)
+                .slots(slots(&groups[published.group]))
+                .remove_on_drop(true);
+            let writer = Writer::create(&orders.stream_name(index), &options);
+            writer.map(Mutex::new).map_err(|error| CliError::failed(error.to_string()))
+        };
+        let writers = topics.iter().enumerate().map(create).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { writers, refused: AtomicU64::new(0) })
+    }
+}
+
+/// The publisher's history, or a quarter of a second if that is more.
+fn slots(group: &Group) -> u32 {
+    let frames = group.qos_depth.max((group.rate_hz * HISTORY_S).ceil() as u64);
+    u32::try_from(frames).unwrap_or(u32::MAX).max(2)
+}
+
+impl Intake for Streams {
+    fn submit(&self, topic: usize, _: u64, data: &[u8]) {
+        let mut writer = self.writers[topic].lock().unwrap_or_else(PoisonError::into_inner);
+        if writer.publish(&FrameMeta::bytes(), data).is_err() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

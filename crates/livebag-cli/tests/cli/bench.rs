@@ -1,0 +1,161 @@
+//! `livebag bench`: small runs of every storage, what they leave behind, and what is refused.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::common::{run, text};
+
+const PRODUCERS: &str = "rosbag2_performance_benchmarking_node:
+  ros__parameters:
+    publishers:
+      publisher_groups: [small, images]
+      small:
+        publishers_count: 3
+        topic_root: small
+        msg_size_bytes: 200
+        msg_count_each: 40
+        rate_hz: 100
+      images:
+        publishers_count: 1
+        topic_root: camera/image
+        msg_size_bytes: 100000
+        msg_type: sensor_msgs::msg::Image
+        msg_count_each: 10
+        rate_hz: 24
+        qos: {qos_depth: 10}
+";
+const MESSAGES: u64 = 3 * 40 + 10;
+
+fn benchmark(transport: bool, more: &str) -> String {
+    format!(
+        "rosbag2_performance_benchmarking:
+  benchmark_node:
+    ros__parameters:
+      benchmark:
+        summary_result_file: figures.csv
+        repeat_each: 1
+        no_transport: {}
+{more}        parameters:
+          storage_id: [livebag, mcap, sqlite3]
+          max_cache_size: [50000000]
+",
+        !transport
+    )
+}
+
+fn write(folder: &Path, name: &str, contents: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, contents).unwrap();
+    path
+}
+
+/// Runs both documents; the only result, and its folder.
+fn bench(folder: &Path, benchmark: &str, more: &[&str]) -> (Value, PathBuf) {
+    let producers = write(folder, "producers.yaml", PRODUCERS);
+    let benchmark = write(folder, "bench.yaml", benchmark);
+    let out = folder.join("out");
+    let mut arguments = vec!["bench", text(&benchmark), text(&producers), "--json"];
+    arguments.extend(["--out", text(&out)]);
+    arguments.extend(more);
+    let ended = run(&arguments).expect(0, &["recorded", "report.html"]);
+    let result = ended.json()[0].clone();
+    let directory = PathBuf::from(result["directory"].as_str().unwrap());
+    (result, directory)
+}
+
+fn file(directory: &Path, name: &str) -> String {
+    std::fs::read_to_string(directory.join(name)).unwrap()
+}
+
+/// Every message that was not lost with a count is there, for each storage.
+fn check_counts(runs: &Value) {
+    let runs = runs.as_array().unwrap();
+    let ids: Vec<_> = runs.iter().map(|run| run["storage_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["livebag", "mcap", "sqlite3"]);
+    for run in runs {
+        let count = |key: &str| run[key].as_u64().unwrap();
+        assert_eq!(count("produced"), MESSAGES, "{run}");
+        assert_eq!(count("recorded") + count("dropped") + count("lapped"), MESSAGES, "{run}");
+        let groups = run["recorded_by_group"].as_array().unwrap();
+        let sum: u64 = groups.iter().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(sum, count("recorded"));
+        for key in ["submit", "write"] {
+            assert!(run[key]["p99_us"].as_f64().unwrap() >= run[key]["p50_us"].as_f64().unwrap());
+        }
+        assert!(count("memory_peak_bytes") > 0 && count("file_bytes") > 10 * 100_000);
+    }
+}
+
+#[test]
+fn every_storage_records_what_producers_of_its_process_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let (result, directory) = bench(folder.path(), &benchmark(false, ""), &[]);
+    check_counts(&result["runs"]);
+    let name = directory.file_name().unwrap().to_str().unwrap();
+    assert!(name.starts_with("bench_producers_no_transport_2"), "{name}");
+    assert_eq!(file(&directory, "producers.yaml"), PRODUCERS);
+    assert_eq!(file(&directory, "benchmark.yaml"), benchmark(false, ""));
+    assert_eq!(file(&directory, "figures.csv").lines().count(), 1 + 3 * 2);
+    assert!(file(&directory, "report.txt").contains("storage: sqlite3"));
+    assert_eq!(file(&directory, "report.html").matches("<svg").count(), 7);
+    let json: Value = serde_json::from_str(&file(&directory, "results.json")).unwrap();
+    assert_eq!(json["runs"], result["runs"]);
+    assert_eq!(directory.read_dir().unwrap().count(), 6, "the recordings are gone");
+}
+
+#[test]
+fn every_storage_records_what_another_process_publishes() {
+    let folder = tempfile::tempdir().unwrap();
+    let keep = "        preserve_bags: true\n";
+    let (result, directory) = bench(folder.path(), &benchmark(false, keep), &["--transport"]);
+    check_counts(&result["runs"]);
+    assert!(text(&directory).contains("_transport_"));
+    for entry in result["runs"].as_array().unwrap() {
+        let bag = entry["bag"].as_str().unwrap();
+        let info = run(&["info", bag, "--json"]).expect(0, &[]).json();
+        assert_eq!(info["message_count"], entry["recorded"]);
+        assert_eq!(info["topics"].as_array().unwrap().len(), 4);
+    }
+}
+
+#[test]
+fn without_a_cache_and_with_splits_nothing_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "          max_bag_size: [300000]\n          storage_config_file: [\"\"]\n";
+    let document = benchmark(false, "        preserve_bags: true\n") + settings;
+    let document = document.replace("[50000000]", "[0]");
+    let (result, _) = bench(folder.path(), &document, &[]);
+    check_counts(&result["runs"]);
+    for entry in &result["runs"].as_array().unwrap()[1..] {
+        assert_eq!(entry["recorded"], MESSAGES, "no cache, no loss");
+        let bag = Path::new(entry["bag"].as_str().unwrap());
+        assert!(bag.read_dir().unwrap().count() > 3, "it was split");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let refused = |arguments: &[&str], code: i32, words: &[&str]| {
+        let all = [&["bench", "--out", text(&out)], arguments].concat();
+        run(&all).expect(code, words);
+        assert!(!out.exists());
+    };
+    refused(&[], 2, &["nothing to publish", "automotive"]);
+    refused(&["--profile", "car"], 2, &["no profile \"car\"", "mixed_110Mbs"]);
+    let bench = write(folder.path(), "b.yaml", &benchmark(false, ""));
+    let producers = write(folder.path(), "p.yaml", PRODUCERS);
+    let other = write(folder.path(), "other.yaml", "a: 1\n");
+    refused(&[text(&bench)], 2, &["nothing to publish"]);
+    refused(&[text(&producers), text(&bench), text(&bench)], 2, &["second benchmark"]);
+    refused(&[text(&other)], 1, &["other.yaml is neither producers", "root key"]);
+    refused(&[text(&folder.path().join("none.yaml"))], 1, &["none.yaml"]);
+    let wrong = PRODUCERS.replace("rate_hz: 24", "rate_hz: often");
+    let wrong = write(folder.path(), "wrong.yaml", &wrong);
+    refused(&[text(&wrong)], 1, &["wrong.yaml", "images.rate_hz", "found \"often\""]);
+    let wrong = benchmark(false, "        repeat: 3\n");
+    let wrong = write(folder.path(), "wrong.yaml", &wrong);
+    refused(&[text(&producers), text(&wrong)], 1, &["wrong.yaml", "repeat is not known"]);
+}

@@ -73,8 +73,10 @@ type McapWriter = Writer<BufWriter<File>>;
 /// A rosbag2 bag being written. [`finish`](McapSink::finish) makes it whole; a sink that is only
 /// dropped leaves an MCAP without `metadata.yaml`.
 pub struct McapSink {
-    directory: PathBuf,
+    /// The bag's directory; `None` if only the file is written.
+    directory: Option<PathBuf>,
     path: PathBuf,
+    has_bag_record: bool,
     options: SinkOptions,
     topics: Vec<Topic>,
     /// MCAP's channel by topic, once it was written.
@@ -101,10 +103,32 @@ impl McapSink {
             .map_err(|source| ConvertError::io("create the directory", directory, source))?;
         let stem = directory.file_name().unwrap_or("bag".as_ref()).to_string_lossy();
         let path = directory.join(format!("{stem}_0.mcap"));
+        Self::start(Some(directory.to_owned()), path, topics, options, true)
+    }
+
+    /// Begins the MCAP file `path`, which must not exist, without a bag around it; with rosbag2's
+    /// own record only if `has_bag_record`.
+    pub(super) fn create_file(
+        path: &Path,
+        topics: &[Topic],
+        options: SinkOptions,
+        has_bag_record: bool,
+    ) -> Result<Self, ConvertError> {
+        Self::start(None, path.to_owned(), topics, options, has_bag_record)
+    }
+
+    fn start(
+        directory: Option<PathBuf>,
+        path: PathBuf,
+        topics: &[Topic],
+        options: SinkOptions,
+        has_bag_record: bool,
+    ) -> Result<Self, ConvertError> {
         let file = BufWriter::with_capacity(BUFFER_BYTES, ForeignFile::create(&path)?);
         let mut sink = McapSink {
-            directory: directory.to_owned(),
+            directory,
             path,
+            has_bag_record,
             options,
             topics: topics.to_vec(),
             channels: vec![None; topics.len()],
@@ -225,7 +249,8 @@ impl McapSink {
     }
 
     fn write_metadata_file(&self, metadata: &BagMetadata) -> Result<(), ConvertError> {
-        let path = self.directory.join("metadata.yaml");
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let path = directory.join("metadata.yaml");
         let mut file = ForeignFile::create(&path)?;
         file.write_all(metadata.to_yaml(self.options.metadata_version).as_bytes())
             .and_then(|()| file.sync_all())
@@ -289,6 +314,9 @@ impl McapSink {
         writer: &mut McapWriter,
         metadata: &BagMetadata,
     ) -> mcap::McapResult<()> {
+        if !self.has_bag_record {
+            return Ok(());
+        }
         let yaml = metadata.to_mcap_record(self.options.metadata_version);
         writer.write_metadata(&mcap::records::Metadata {
             name: "rosbag2".to_owned(),
@@ -307,7 +335,7 @@ impl McapSink {
             starting_time_nanos: first,
             duration_nanos: last - first,
             message_count,
-            topics: self.topic_entries(),
+            topics: topic_entries(&self.topics, &self.message_counts),
             relative_file_paths: vec![name.clone()],
             files: vec![FileEntry {
                 path: name,
@@ -320,31 +348,31 @@ impl McapSink {
             ..Default::default()
         }
     }
+}
 
-    /// One entry by name: rosbag2 knows no two topics of the same name. Counts are added up, QoS
-    /// profiles joined.
-    fn topic_entries(&self) -> Vec<TopicEntry> {
-        let mut entries: Vec<TopicEntry> = Vec::new();
-        for (topic, count) in self.topics.iter().zip(&self.message_counts) {
-            let value = |key| topic.metadata.get(key).cloned().unwrap_or_default();
-            let qos = value("offered_qos_profiles");
-            match entries.iter_mut().find(|entry| entry.name == topic.name) {
-                Some(entry) => {
-                    entry.message_count += count;
-                    entry.offered_qos_profiles = joined(&entry.offered_qos_profiles, qos);
-                }
-                None => entries.push(TopicEntry {
-                    name: topic.name.clone(),
-                    type_name: topic.type_name.clone(),
-                    serialization_format: topic.message_encoding.clone(),
-                    offered_qos_profiles: qos,
-                    type_description_hash: value("topic_type_hash"),
-                    message_count: *count,
-                }),
+/// One entry by name: rosbag2 knows no two topics of the same name. Counts are added up, QoS
+/// profiles joined.
+pub(super) fn topic_entries(topics: &[Topic], message_counts: &[u64]) -> Vec<TopicEntry> {
+    let mut entries: Vec<TopicEntry> = Vec::new();
+    for (topic, count) in topics.iter().zip(message_counts) {
+        let value = |key| topic.metadata.get(key).cloned().unwrap_or_default();
+        let qos = value("offered_qos_profiles");
+        match entries.iter_mut().find(|entry| entry.name == topic.name) {
+            Some(entry) => {
+                entry.message_count += count;
+                entry.offered_qos_profiles = joined(&entry.offered_qos_profiles, qos);
             }
+            None => entries.push(TopicEntry {
+                name: topic.name.clone(),
+                type_name: topic.type_name.clone(),
+                serialization_format: topic.message_encoding.clone(),
+                offered_qos_profiles: qos,
+                type_description_hash: value("topic_type_hash"),
+                message_count: *count,
+            }),
         }
-        entries
     }
+    entries
 }
 
 fn write_extra(writer: &mut McapWriter, extra: &Extra) -> mcap::McapResult<()> {

@@ -14,11 +14,14 @@ mod copy;
 mod error;
 mod file;
 mod mcap_file;
-mod mcap_records;
+pub(crate) mod mcap_records;
+mod mcap_resync;
 mod mcap_sink;
 mod merge;
+mod reindex;
 mod ros1_bag;
 mod rosbag2_dir;
+mod salvage;
 mod sqlite;
 
 #[cfg(test)]
@@ -35,6 +38,9 @@ use livebag_format::{Message, Topic};
 pub use copy::{Copied, Progress, open_any, to_container, to_mcap};
 pub use error::ConvertError;
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
+pub use reindex::{Reindexed, reindex};
+pub use salvage::{Salvaged, salvage};
+pub(crate) use sqlite::check_integrity;
 
 use file::ForeignFile;
 
@@ -107,6 +113,10 @@ pub trait MessageSource {
     /// Messages in the recording, if it says.
     fn message_count(&self) -> Option<u64> {
         None
+    }
+    /// Messages that the recording is known to have had and that could not be read, so far.
+    fn lost_count(&self) -> u64 {
+        0
     }
     /// What was not as it should be, in sentences.
     fn warnings(&self) -> &[String];

@@ -17,7 +17,9 @@ use livebag_format::container::{
 use crate::storage::{Disk, DiskFile, KernelDisk};
 
 mod cursor;
+mod distrust;
 mod index;
+mod rebuild;
 mod recover;
 
 pub use cursor::Cursor;
@@ -179,6 +181,7 @@ pub struct Bag {
     state: BagState,
     manifest: Manifest,
     topics: Vec<BagTopic>,
+    recorder_pid: Option<u32>,
 }
 
 impl Bag {
@@ -196,17 +199,52 @@ impl Bag {
     /// # Errors
     /// See [`BagError`].
     pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
-        let mut manifest = read_manifest(disk, path)?;
-        let mut state = match manifest.state {
+        let (state, manifest) = match read_manifest(disk, path) {
+            Ok(manifest) => match manifest.state {
+                State::Closed => (BagState::Closed, manifest),
+                State::Recovered => (BagState::Recovered, manifest),
+                State::Recording => recover::settle(disk, path)?,
+            },
+            Err(error) if rebuild::can_help(disk, path, &error) => recover::settle(disk, path)?,
+            Err(error) => return Err(error),
+        };
+        Self::assemble(disk, path, state, manifest)
+    }
+
+    /// Opens a container and changes nothing: one whose recorder died is read as it is.
+    ///
+    /// # Errors
+    /// See [`BagError`].
+    pub fn peek(path: &Path) -> Result<Self, BagError> {
+        Self::peek_on(&KernelDisk::for_reading(), path)
+    }
+
+    /// The same on any disk.
+    ///
+    /// # Errors
+    /// See [`BagError`].
+    pub fn peek_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
+        let manifest = read_manifest(disk, path)?;
+        let live = is_being_written(disk, path);
+        let live = live.map_err(|source| BagError::Io { path: path.to_owned(), source })?;
+        let state = match manifest.state {
             State::Closed => BagState::Closed,
             State::Recovered => BagState::Recovered,
-            State::Recording => BagState::Live,
+            State::Recording if live => BagState::Live,
+            State::Recording => BagState::Unrecovered,
         };
-        if state == BagState::Live {
-            state = recover::settle(disk, path, &mut manifest)?;
-        }
+        Self::assemble(disk, path, state, manifest)
+    }
+
+    fn assemble(
+        disk: &dyn Disk,
+        path: &Path,
+        state: BagState,
+        manifest: Manifest,
+    ) -> Result<Self, BagError> {
         let topics = open_topics(disk, path, &manifest, state)?;
-        Ok(Self { path: path.to_owned(), state, manifest, topics })
+        let recorder_pid = recover::read_owner(disk, path).map(|owner| owner.pid);
+        Ok(Self { path: path.to_owned(), state, manifest, topics, recorder_pid })
     }
 
     /// The container's directory.
@@ -232,6 +270,11 @@ impl Bag {
     /// When recording began; nanoseconds since the Unix epoch.
     pub fn started_nanos(&self) -> u64 {
         self.manifest.started_nanos
+    }
+
+    /// Process id of the recorder that made it, if it says; of a live container the one at work.
+    pub fn recorder_pid(&self) -> Option<u32> {
+        self.recorder_pid
     }
 
     /// What ended the recording early, if anything.

@@ -444,7 +444,9 @@ impl Engine {
         if let Err(error) = &closed {
             self.shared.fail(error.to_string());
         }
-        let written = self.write_manifest(State::Closed);
+        // Closed means whole and on the medium; anything else is recovered at the next opening.
+        let state = if closed.is_ok() { State::Closed } else { State::Recording };
+        let written = self.write_manifest(state);
         drop(self.lock.take());
         written.and(closed)
     }

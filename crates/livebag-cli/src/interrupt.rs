@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use crate::outcome::{CliError, Outcome};
+use crate::record::control::Order;
 
 /// From its making on, the first SIGINT, SIGTERM or SIGHUP ends what the verb does, in order; the
 /// second ends the process at once.
@@ -56,5 +57,31 @@ impl Interrupt {
     /// Set when an interruption has come, for those who look for themselves.
     pub fn flag(&self) -> &AtomicBool {
         &self.arrived
+    }
+}
+
+/// What signals ask a recorder for: USR1 a new split, USR2 a snapshot.
+pub struct SignalOrders {
+    split: Arc<AtomicBool>,
+    snapshot: Arc<AtomicBool>,
+}
+
+impl SignalOrders {
+    /// Begins to watch.
+    pub fn watch() -> Result<Self, CliError> {
+        let this = Self { split: Arc::default(), snapshot: Arc::default() };
+        for (signal, flag) in [(SIGUSR1, &this.split), (SIGUSR2, &this.snapshot)] {
+            signal_hook::flag::register(signal, flag.clone()).map_err(|error| {
+                CliError::failed(format!("watching for signals is not possible: {error}"))
+            })?;
+        }
+        Ok(this)
+    }
+
+    /// What has been asked for since the last look.
+    pub fn take(&self) -> Vec<Order> {
+        let asked = [(&self.split, Order::Split), (&self.snapshot, Order::Snapshot)];
+        let asked = asked.into_iter().filter(|(flag, _)| flag.swap(false, Ordering::Relaxed));
+        asked.map(|(_, order)| order).collect()
     }
 }

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod completions;
 mod convert;
+mod ctl;
 mod demo;
 mod doctor;
 mod info;
@@ -41,6 +42,7 @@ struct Cli {
 enum Verb {
     Streams(streams::Args),
     Record(record::Args),
+    Ctl(ctl::Args),
     Info(info::Args),
     Query(query::Args),
     Convert(convert::Args),
@@ -56,6 +58,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
     match verb {
         Verb::Streams(args) => streams::run(&args),
         Verb::Record(args) => record::run(&args),
+        Verb::Ctl(args) => ctl::run(&args),
         Verb::Info(args) => info::run(&args),
         Verb::Query(args) => query::run(&args),
         Verb::Convert(args) => convert::run(&args),

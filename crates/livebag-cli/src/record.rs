@@ -4,55 +4,56 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::{Bag, Clock, RecordError, Recorder, RecorderOptions, Selector};
+use livebag::{Bag, Clock, RecordError, Recorder};
 use serde::Serialize;
 
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, SignalOrders};
 use crate::outcome::{CliError, Outcome};
 use crate::report::{self, Lost, TopicReport};
 use crate::{parse, text};
 
+pub mod control;
 mod names;
 mod progress;
+mod settings;
+mod stats;
 
+use control::{ControlSocket, Keyboard};
 use names::Wanted;
 use progress::Progress;
+use settings::Settings;
 
-/// Time between two looks at the recorder.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between two looks at orders from outside.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time between two looks at the recorder's counts.
+const SHOW: Duration = Duration::from_millis(200);
 
 /// Record streams into a container, until Ctrl-C or for a given time.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag record -a\n  \
     livebag record camera_front camera_rear /imu -o run1 --duration 60\n  \
-    livebag record -e '^/camera' --exclude-regex depth -o run2\n\n\
+    livebag record -e '^/camera' --exclude-regex depth -o run2\n  \
+    livebag record -a -d 60 --max-total-size 100GB --throttle /diagnostics=1 -o run3\n  \
+    livebag record -a --snapshot-mode --max-cache-size 4GiB -o incidents\n  \
+    livebag record -a -d 60 --print-profile > recording.yaml; livebag record --profile recording.yaml\n\n\
+Signals: USR1 begins a new split, USR2 takes a snapshot. `livebag ctl DIR` does the same and more.\n\n\
 Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost.\n\n\
 Environment:\n  \
     LIVEBAG_STORAGE  how bytes reach the disk: io_uring (default) or pwrite, with ,buffered behind \
 either to go through the page cache")]
 pub struct Args {
-    /// Names of streams, or topics they carry (/camera_front).
-    #[arg(value_name = "NAME")]
-    names: Vec<String>,
-    /// Record every stream, also those that appear later.
-    #[arg(short, long)]
-    all: bool,
-    /// Record streams whose name or topic matches this regular expression.
-    #[arg(short = 'e', long, value_name = "RE")]
-    regex: Option<String>,
-    /// Leave out streams whose name or topic matches this regular expression.
-    #[arg(long, value_name = "RE")]
-    exclude_regex: Option<String>,
-    /// The container to make [default: livebag_%Y_%m_%d-%H_%M_%S]
-    #[arg(short, long, value_name = "DIR")]
-    output: Option<PathBuf>,
-    /// Stop after this time: 60, 1.5s, 2m30s.
-    #[arg(long, value_name = "S", value_parser = parse::duration_above_zero)]
-    duration: Option<Duration>,
-    /// Bound of everything waiting in memory: bytes, 100MiB, 1GB.
-    #[arg(long, value_name = "B", default_value = "200MiB", value_parser = parse::size_bytes)]
-    max_cache_size: u64,
+    #[command(flatten)]
+    settings: Settings,
+    /// Take settings from a YAML file; the command line overrides it.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Print the settings as a profile, and record nothing.
+    #[arg(long)]
+    print_profile: bool,
+    /// Print counts by topic and cause as JSON lines on standard output while recording, so often.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1", value_parser = parse::duration_above_zero)]
+    stats: Option<Duration>,
     /// Print the final summary as one JSON object.
     #[arg(long)]
     json: bool,
@@ -85,32 +86,58 @@ struct Storage {
 
 /// Records.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let selectors = selectors(args)?;
-    let mut wanted = Wanted::new(&args.names)?;
-    let clock = Clock::system();
-    let directory = match &args.output {
-        Some(directory) => directory.clone(),
+    let mut settings = args.settings.clone();
+    if let Some(profile) = &args.profile {
+        settings = settings.over_profile(profile)?;
+    }
+    if args.print_profile {
+        settings.options()?;
+        write!(std::io::stdout().lock(), "{}", settings.to_profile()?)?;
+        return Ok(Outcome::Done);
+    }
+    let selectors = settings.selectors()?;
+    let mut wanted = Wanted::new(&settings.wanted_names())?;
+    let options = settings.options()?;
+    let stop_after = settings.stop_after()?;
+    let clock = options.clock.clone();
+    let directory = match &settings.output {
+        Some(directory) => PathBuf::from(directory),
         None => PathBuf::from(text::recording_name(clock.wall_nanos())),
     };
     let interrupt = Interrupt::watch()?;
-    let options = RecorderOptions {
-        cache_bytes_max: args.max_cache_size,
-        clock: clock.clone(),
-        ..RecorderOptions::default()
-    };
+    let orders = SignalOrders::watch()?;
+    let is_ring = options.snapshot.is_some();
     let recorder = Recorder::create(&directory, options)?;
     let storage = announce(&recorder, &directory);
+    let socket = control_socket(&directory);
     for selector in selectors {
         recorder.follow(selector)?;
     }
-    if args.all {
+    if settings.all {
         for refusal in names::unreadable() {
             eprintln!("livebag: warning: not recorded: {refusal}");
         }
     }
+    let keyboard = match settings.disable_keyboard_controls {
+        true => None,
+        false => Keyboard::listen(),
+    };
+    if keyboard.is_some() {
+        eprintln!("livebag: {}", Keyboard::HELP);
+    }
     let began = clock.monotonic_nanos();
-    let progress = Progress::begin(clock.clone(), &directory);
-    watch(&recorder, &interrupt, args.duration, &clock, progress, &mut wanted);
+    let watch = Watch {
+        recorder: &recorder,
+        interrupt: &interrupt,
+        orders: &orders,
+        socket: socket.as_ref(),
+        keyboard: keyboard.as_ref(),
+        is_ring,
+        stats: args.stats,
+        clock: clock.clone(),
+    };
+    watch.until(stop_after, Progress::begin(clock.clone(), &directory), &mut wanted)?;
+    drop((socket, keyboard));
     let elapsed_s = (clock.monotonic_nanos() - began) as f64 / 1e9;
     wanted.look(&recorder.status());
     let failure = match recorder.finish() {
@@ -122,30 +149,13 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     conclude(&summary(&directory, storage, failure, elapsed_s, missing)?, args.json)
 }
 
-fn selectors(args: &Args) -> Result<Vec<Selector>, CliError> {
-    let mut selectors = Vec::new();
-    if args.all {
-        selectors.push(Selector::all());
-    }
-    if !args.names.is_empty() {
-        selectors.push(Selector::names(&args.names));
-    }
-    let refused = |error: livebag::SelectorError| CliError::usage(error.to_string());
-    if let Some(pattern) = &args.regex {
-        selectors.push(Selector::regex(pattern).map_err(refused)?);
-    }
-    if selectors.is_empty() {
-        return Err(CliError::usage(
-            "nothing to record: give names of streams or topics, a pattern (-e RE), or --all; \
-             `livebag streams` lists what there is",
-        ));
-    }
-    match &args.exclude_regex {
-        None => Ok(selectors),
-        Some(pattern) => {
-            selectors.into_iter().map(|s| s.excluding(pattern).map_err(refused)).collect()
-        }
-    }
+/// Recording goes on without it where the filesystem has no sockets.
+fn control_socket(directory: &Path) -> Option<ControlSocket> {
+    let made = ControlSocket::create(directory);
+    made.inspect_err(|error| {
+        eprintln!("livebag: warning: `livebag ctl` will not reach this recorder: {error}");
+    })
+    .ok()
 }
 
 /// Says once where and how bytes go.
@@ -161,30 +171,68 @@ fn announce(recorder: &Recorder, directory: &Path) -> Storage {
     storage
 }
 
-fn watch(
-    recorder: &Recorder,
-    interrupt: &Interrupt,
-    duration: Option<Duration>,
-    clock: &Clock,
-    mut progress: Progress,
-    wanted: &mut Wanted,
-) {
-    let began = clock.monotonic_nanos();
-    let end = duration.map(|time| began.saturating_add(time.as_nanos() as u64));
-    loop {
-        let status = recorder.status();
-        wanted.look(&status);
-        progress.show(&status);
-        let left = end.map(|end| end.saturating_sub(clock.monotonic_nanos()));
-        if status.failure.is_some() || left == Some(0) {
-            break;
+/// Everything that may tell the recording something while it runs.
+struct Watch<'a> {
+    recorder: &'a Recorder,
+    interrupt: &'a Interrupt,
+    orders: &'a SignalOrders,
+    socket: Option<&'a ControlSocket>,
+    keyboard: Option<&'a Keyboard>,
+    is_ring: bool,
+    stats: Option<Duration>,
+    clock: Clock,
+}
+
+impl Watch<'_> {
+    /// Looks after the recording until it is to end.
+    fn until(
+        &self,
+        stop_after: Option<Duration>,
+        mut progress: Progress,
+        wanted: &mut Wanted,
+    ) -> Result<(), CliError> {
+        let began = self.clock.monotonic_nanos();
+        let end = stop_after.map(|time| began.saturating_add(time.as_nanos() as u64));
+        let mut next_show = began;
+        let mut next_stats = began;
+        loop {
+            let now = self.clock.monotonic_nanos();
+            let status = self.recorder.status();
+            if now >= next_show {
+                wanted.look(&status);
+                progress.show(&status);
+                next_show = now + SHOW.as_nanos() as u64;
+            }
+            if let Some(interval) = self.stats.filter(|_| now >= next_stats) {
+                stats::print(&status, now - began)?;
+                next_stats = now + interval.as_nanos() as u64;
+            }
+            let left = end.map(|end| end.saturating_sub(now));
+            if status.failure.is_some() || left == Some(0) || self.follow_orders(status.paused) {
+                break;
+            }
+            let pause = left.map_or(LOOK, |left| LOOK.min(Duration::from_nanos(left)));
+            if self.interrupt.wait(pause) {
+                break;
+            }
         }
-        let pause = left.map_or(LOOK, |left| LOOK.min(Duration::from_nanos(left)));
-        if interrupt.wait(pause) {
-            break;
-        }
+        progress.end();
+        Ok(())
     }
-    progress.end();
+
+    /// Does what key, signal or socket ask for; whether the recording is to end.
+    fn follow_orders(&self, is_paused: bool) -> bool {
+        let key = self.keyboard.and_then(|keyboard| keyboard.look(is_paused));
+        let mut stop = false;
+        for order in self.orders.take().into_iter().chain(key) {
+            let (answer, is_over) = control::follow(self.recorder, order, self.is_ring);
+            if let Some(error) = answer.error {
+                eprintln!("livebag: {error}");
+            }
+            stop |= is_over;
+        }
+        stop || self.socket.is_some_and(|socket| socket.look(self.recorder, self.is_ring))
+    }
 }
 
 /// What is on the disk now, as anybody who opens the container will find it.

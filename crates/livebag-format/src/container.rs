@@ -84,9 +84,11 @@ pub struct TopicManifest {
     /// MCAP channel metadata.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
-    /// File name of the time index.
+    /// File name of the time index; empty while there is no message.
+    #[serde(default)]
     pub index: String,
     /// File names of the bricks, in the order in which index entries number them.
+    #[serde(default)]
     pub bricks: Vec<String>,
     /// MCAP's channel and schema id in the bricks.
     pub channel_id: u16,
@@ -99,6 +101,33 @@ pub struct TopicManifest {
     /// Losses by cause, as of the last writing of this file.
     #[serde(default)]
     pub lost: Losses,
+    /// Messages left out on purpose: while paused, or more often than asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// What retention has removed from a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// Splits.
+    pub splits: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Bytes of encoded messages in them.
+    pub bytes: u64,
+    /// Losses that they told of.
+    pub lost: Losses,
+}
+
+impl Removed {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl TopicManifest {
@@ -122,6 +151,7 @@ impl TopicManifest {
             message_count: 0,
             message_bytes: 0,
             lost: Losses::default(),
+            skipped: 0,
         }
     }
 
@@ -182,6 +212,13 @@ pub struct Manifest {
     /// data.
     #[serde(default)]
     pub metadata: Vec<MetadataEntry>,
+    /// Directories of the later splits, each a container of its own, in order of time. The first
+    /// split lies in this directory itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<String>,
+    /// What retention has removed.
+    #[serde(default, skip_serializing_if = "Removed::is_nothing")]
+    pub removed: Removed,
     /// The topics, in the order in which they appeared.
     #[serde(default)]
     pub topics: Vec<TopicManifest>,
@@ -225,13 +262,14 @@ impl Manifest {
             return Err(ContainerError::Version { found: manifest.livebag_container });
         }
         for topic in &manifest.topics {
-            let files = topic.bricks.iter().chain([&topic.index]);
-            for file in files {
-                if file.is_empty() || file.contains('/') || file.starts_with('.') {
-                    let field = "index or bricks";
-                    return Err(ContainerError::Field { field, topic: topic.name.clone() });
-                }
+            let index = Some(&topic.index).filter(|name| !name.is_empty());
+            if topic.bricks.iter().chain(index).any(|name| !is_file_name(name)) {
+                let field = "index or bricks";
+                return Err(ContainerError::Field { field, topic: topic.name.clone() });
             }
+        }
+        if manifest.splits.iter().any(|name| !is_file_name(name)) {
+            return Err(ContainerError::Field { field: "splits", topic: String::new() });
         }
         Ok(manifest)
     }
@@ -298,6 +336,11 @@ impl SyncMark {
         }
         Some(mark)
     }
+}
+
+/// Whether a name stays within its directory.
+fn is_file_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains('/') && !name.starts_with('.')
 }
 
 fn hex_encode(bytes: &[u8]) -> String {

@@ -15,13 +15,14 @@ mod source;
 pub mod storage;
 
 pub use clock::Clock;
-pub use livebag_format::container::MetadataEntry;
+pub use livebag_format::container::{MetadataEntry, Removed};
 pub use livebag_format::{Message, Topic};
 pub use play::{
     PlayError, PlayOptions, PlayStatus, Player, Stamp, TopicPublisher, TopicSurvey, survey,
 };
 pub use query::{Bag, BagError, BagState, BagTopic, Cursor, IndexEntry, Query, Span};
 pub use recorder::{
-    Overflow, RecordError, Recorder, RecorderOptions, Status, TopicStatus, TopicWriter, WriteError,
+    LowSpace, Overflow, Priority, RecordError, Recorder, RecorderOptions, Retention, SnapshotRing,
+    SplitRules, Status, TopicRule, TopicRules, TopicSettings, TopicStatus, TopicWriter, WriteError,
 };
-pub use source::{Selector, SelectorError, stream_topic};
+pub use source::{Selector, SelectorError, pattern, stream_topic};

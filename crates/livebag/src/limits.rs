@@ -32,6 +32,13 @@ pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 
+/// Memory on its way to the disk at which the queues keep what they have.
+pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// Orders that wait for a thread of the recorder; who gives more of them waits too.
+pub const JOBS_MAX: usize = 1024;
+/// Pause between two looks at the free space and at the old splits.
+pub const SPACE_LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
 /// Longest and shortest pause between two looks at streams and queues.
 pub const POLL_MAX: Duration = Duration::from_millis(5);
 /// See [`POLL_MAX`].

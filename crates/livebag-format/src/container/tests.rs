@@ -12,6 +12,8 @@ fn manifest(topic: &Topic) -> Manifest {
         ended_nanos: 2,
         failure: String::new(),
         metadata: Vec::new(),
+        splits: Vec::new(),
+        removed: Removed::default(),
         topics: vec![TopicManifest::new(topic, 1, "t.idx".into(), vec!["t.mcap".into()])],
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 
-use super::{Bag, BagError, BagTopic};
+use super::{Bag, BagError, Segment};
 use crate::limits::{READ_AHEAD_BYTES, READ_WINDOW_BYTES};
 
 /// Index entries read at once.
@@ -22,7 +22,7 @@ pub struct Cursor<'bag> {
 
 /// One topic's part of a query.
 struct TopicCursor<'bag> {
-    topic: &'bag BagTopic,
+    segment: &'bag Segment,
     /// Place in the bag's list.
     number: usize,
     /// Entries not yet in `entries`.
@@ -53,23 +53,34 @@ impl<'bag> Cursor<'bag> {
     ) -> Result<Self, BagError> {
         let mut this = Self { topics: Vec::new(), heap: BinaryHeap::new(), remaining: 0 };
         for &number in chosen {
-            let topic = &bag.topics[number];
-            let count = topic.message_count()?;
-            let first = topic.index.lower_bound(count, from)?;
-            let end = match to.checked_add(1) {
-                Some(after) => topic.index.lower_bound(count, after)?.max(first),
-                None => count,
-            };
-            if first == end {
-                continue;
+            for segment in &bag.topics[number].segments {
+                this.plan_segment(segment, number, from, to)?;
             }
-            this.remaining += end - first;
-            let mut cursor = TopicCursor::new(topic, number, first..end)?;
-            cursor.feed()?;
-            this.heap.push(Reverse((cursor.entries[0].log_time_nanos, this.topics.len())));
-            this.topics.push(cursor);
         }
         Ok(this)
+    }
+
+    fn plan_segment(
+        &mut self,
+        segment: &'bag Segment,
+        number: usize,
+        from: u64,
+        to: u64,
+    ) -> Result<(), BagError> {
+        let count = segment.index.count()?;
+        let first = segment.index.lower_bound(count, from)?;
+        let end = match to.checked_add(1) {
+            Some(after) => segment.index.lower_bound(count, after)?.max(first),
+            None => count,
+        };
+        if first < end {
+            self.remaining += end - first;
+            let mut cursor = TopicCursor::new(segment, number, first..end)?;
+            cursor.feed()?;
+            self.heap.push(Reverse((cursor.entries[0].log_time_nanos, self.topics.len())));
+            self.topics.push(cursor);
+        }
+        Ok(())
     }
 
     /// Messages not yet given.
@@ -123,12 +134,12 @@ impl<'bag> Cursor<'bag> {
 
 impl<'bag> TopicCursor<'bag> {
     fn new(
-        topic: &'bag BagTopic,
+        segment: &'bag Segment,
         number: usize,
         range: std::ops::Range<u64>,
     ) -> Result<Self, BagError> {
-        topic.index.will_need(&range);
-        let last = topic.index.entry(range.end - 1)?;
+        segment.index.will_need(&range);
+        let last = segment.index.entry(range.end - 1)?;
         let window = Window {
             bytes: Vec::new(),
             start: 0,
@@ -137,7 +148,7 @@ impl<'bag> TopicCursor<'bag> {
             end: (last.brick, last.offset + u64::from(last.data_bytes)),
             asked: 0,
         };
-        Ok(Self { topic, number, range, entries: Vec::new(), at: 0, window })
+        Ok(Self { segment, number, range, entries: Vec::new(), at: 0, window })
     }
 
     fn feed(&mut self) -> Result<(), BagError> {
@@ -145,16 +156,16 @@ impl<'bag> TopicCursor<'bag> {
         self.entries.clear();
         if !self.range.is_empty() {
             let range = self.range.clone();
-            self.topic.index.entries(range, ENTRIES_AT_ONCE, &mut self.entries)?;
+            self.segment.index.entries(range, ENTRIES_AT_ONCE, &mut self.entries)?;
             self.range.start += self.entries.len() as u64;
         }
         Ok(())
     }
 
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
-        let Some((path, file)) = self.topic.bricks.get(usize::from(entry.brick)) else {
+        let Some((path, file)) = self.segment.bricks.get(usize::from(entry.brick)) else {
             return Err(BagError::Damaged {
-                path: self.topic.brick_names.join(",").into(),
+                path: self.segment.index.path().to_owned(),
                 offset: entry.offset,
                 what: "the time index names a brick that the container does not have",
             });

@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use livebag_format::container::{Manifest, SYNCED_FILE, SyncMark};
+use livebag_format::container::{Manifest, SYNCED_FILE, SyncMark, TopicManifest};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, ChunkHeader, MAGIC, MESSAGE_HEADER_BYTES, MessageHeader,
@@ -35,7 +35,8 @@ use crate::storage::{Access, Disk, DiskFile};
 const DEFINITION_BYTES_MAX: u64 = 64 << 20;
 
 /// The index of a topic, and what can be believed of it.
-struct Index {
+struct Index<'a> {
+    topic: &'a TopicManifest,
     channel_id: u16,
     path: PathBuf,
     file: Arc<dyn DiskFile>,
@@ -61,10 +62,11 @@ pub(super) fn distrust(
     let mark = mark.unwrap_or_default();
     let mut indexes = Vec::with_capacity(manifest.topics.len());
     let mut bricks: BTreeMap<&str, Members> = BTreeMap::new();
-    for (at, topic) in manifest.topics.iter().enumerate() {
+    for topic in manifest.topics.iter().filter(|topic| !topic.index.is_empty()) {
+        let at = indexes.len();
         let path = directory.join(&topic.index);
         let synced = mark.entries.get(&topic.index).copied().unwrap_or(0);
-        let index = Index::open(disk, path.clone(), topic.channel_id, synced);
+        let index = Index::open(disk, path.clone(), topic, synced);
         indexes.push(index.map_err(|source| BagError::Io { path, source })?);
         for (number, brick) in topic.bricks.iter().enumerate() {
             bricks.entry(brick).or_default().push((at, number as u16));
@@ -91,8 +93,13 @@ fn open_or_create(disk: &dyn Disk, path: &Path) -> io::Result<Arc<dyn DiskFile>>
     }
 }
 
-impl Index {
-    fn open(disk: &dyn Disk, path: PathBuf, channel_id: u16, synced: u64) -> io::Result<Self> {
+impl<'a> Index<'a> {
+    fn open(
+        disk: &dyn Disk,
+        path: PathBuf,
+        topic: &'a TopicManifest,
+        synced: u64,
+    ) -> io::Result<Self> {
         let file = open_or_create(disk, &path)?;
         let bytes = file.length()?;
         let mut head = [0; ENTRY_BYTES];
@@ -102,7 +109,15 @@ impl Index {
         }
         let mut whole = read_whole_entries(&*file, entry_count(bytes))?;
         let doubtful = whole.split_off((synced as usize).min(whole.len()));
-        Ok(Self { channel_id, path, file, synced: whole, doubtful, proven: Vec::new() })
+        Ok(Self {
+            topic,
+            channel_id: topic.channel_id,
+            path,
+            file,
+            synced: whole,
+            doubtful,
+            proven: Vec::new(),
+        })
     }
 
     fn rewrite(&mut self) -> io::Result<()> {
@@ -137,12 +152,12 @@ fn read_whole_entries(file: &dyn DiskFile, count: u64) -> io::Result<Vec<IndexEn
 }
 
 /// One pass over the part of a brick that a power cut may have damaged.
-struct Walk<'a> {
+struct Walk<'a, 'm> {
     file: Arc<dyn DiskFile>,
     bytes: u64,
     manifest: &'a Manifest,
     members: &'a Members,
-    indexes: &'a mut [Index],
+    indexes: &'a mut [Index<'m>],
     /// Doubtful entries by their message's place: index, entry.
     claimed: HashMap<u64, (usize, IndexEntry)>,
     /// Places of messages below the mark.
@@ -152,13 +167,13 @@ struct Walk<'a> {
     last_log_times: HashMap<usize, u64>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a, 'm> Walk<'a, 'm> {
     fn open(
         disk: &dyn Disk,
         path: &Path,
         manifest: &'a Manifest,
         members: &'a Members,
-        indexes: &'a mut [Index],
+        indexes: &'a mut [Index<'m>],
     ) -> io::Result<Self> {
         let file = open_or_create(disk, path)?;
         let mut claimed = HashMap::new();
@@ -238,7 +253,7 @@ impl<'a> Walk<'a> {
         }
         let first = self.claimed.values().min_by_key(|(_, entry)| entry.offset);
         let made_for = first.map_or(self.members[0].0, |(at, _)| *at);
-        let topic = &self.manifest.topics[made_for];
+        let topic = self.indexes[made_for].topic;
         let mut start = Vec::new();
         put_file_start(&mut start, &self.manifest.profile, &self.manifest.library);
         if let Ok(described) = topic.topic() {
@@ -282,7 +297,7 @@ impl<'a> Walk<'a> {
         }
         let found = self.read(end)?;
         Ok(self.members.iter().any(|(at, _)| {
-            let topic = &self.manifest.topics[*at];
+            let topic = self.indexes[*at].topic;
             let Ok(described) = topic.topic() else { return false };
             let (mut schema, mut channel) = (Vec::new(), Vec::new());
             put_schema(&mut schema, topic.channel_id, &described);

@@ -1,6 +1,6 @@
 //! Reading a time index, which may be growing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, is_index_header};
@@ -37,6 +37,10 @@ impl IndexReader {
             this.limit = this.whole_entries()?;
         }
         Ok(this)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), BagError> {

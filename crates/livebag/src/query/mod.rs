@@ -4,6 +4,7 @@
 //! topic, and merged by log time. Nothing is scanned, and opening costs the same for a recording of
 //! a gigabyte and of a terabyte.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, MetadataEntry, State,
+    CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, MetadataEntry, Removed, State,
 };
 
 use crate::storage::{Disk, DiskFile, KernelDisk};
@@ -121,14 +122,32 @@ pub enum Span {
     History(u64, u64),
 }
 
+/// A topic's part of one split.
+struct Segment {
+    index: IndexReader,
+    bricks: Vec<(PathBuf, Arc<dyn DiskFile>)>,
+    message_bytes: u64,
+}
+
+impl Segment {
+    fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
+        let count = self.index.count()?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let first = self.index.entry(0)?.log_time_nanos;
+        Ok(Some((first, self.index.entry(count - 1)?.log_time_nanos)))
+    }
+}
+
 /// One topic of a container.
 pub struct BagTopic {
     topic: Topic,
-    index: IndexReader,
-    bricks: Vec<(PathBuf, Arc<dyn DiskFile>)>,
+    /// In order of time. A topic without a message has none.
+    segments: Vec<Segment>,
     brick_names: Vec<String>,
     lost: Losses,
-    message_bytes: u64,
+    skipped: u64,
 }
 
 impl BagTopic {
@@ -142,8 +161,7 @@ impl BagTopic {
     /// # Errors
     /// If the index cannot be looked at.
     pub fn message_count(&self) -> Result<u64, BagError> {
-        // Opened before the recorder had made the brick: its messages are seen by opening again.
-        if self.bricks.is_empty() { Ok(0) } else { self.index.count() }
+        self.segments.iter().map(|segment| segment.index.count()).sum()
     }
 
     /// First and last log time; `None` without messages.
@@ -151,12 +169,14 @@ impl BagTopic {
     /// # Errors
     /// If the index cannot be read or is damaged.
     pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
-        let count = self.message_count()?;
-        if count == 0 {
-            return Ok(None);
+        let mut range = None;
+        for segment in &self.segments {
+            if let Some((first, last)) = segment.time_range()? {
+                let (start, end) = range.unwrap_or((first, last));
+                range = Some((first.min(start), last.max(end)));
+            }
         }
-        let first = self.index.entry(0)?.log_time_nanos;
-        Ok(Some((first, self.index.entry(count - 1)?.log_time_nanos)))
+        Ok(range)
     }
 
     /// Messages lost, by cause, as last written by the recorder.
@@ -166,10 +186,15 @@ impl BagTopic {
 
     /// Bytes of encoded messages; of a live container as last written by the recorder.
     pub fn message_bytes(&self) -> u64 {
-        self.message_bytes
+        self.segments.iter().map(|segment| segment.message_bytes).sum()
     }
 
-    /// File names of its bricks.
+    /// Messages left out on purpose: while paused, or more often than asked for.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// File names of its bricks, relative to the container's directory.
     pub fn bricks(&self) -> &[String] {
         &self.brick_names
     }
@@ -199,16 +224,7 @@ impl Bag {
     /// # Errors
     /// See [`BagError`].
     pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
-        let (state, manifest) = match read_manifest(disk, path) {
-            Ok(manifest) => match manifest.state {
-                State::Closed => (BagState::Closed, manifest),
-                State::Recovered => (BagState::Recovered, manifest),
-                State::Recording => recover::settle(disk, path)?,
-            },
-            Err(error) if rebuild::can_help(disk, path, &error) => recover::settle(disk, path)?,
-            Err(error) => return Err(error),
-        };
-        Self::assemble(disk, path, state, manifest)
+        Self::assemble(disk, path, &settled)
     }
 
     /// Opens a container and changes nothing: one whose recorder died is read as it is.
@@ -224,25 +240,29 @@ impl Bag {
     /// # Errors
     /// See [`BagError`].
     pub fn peek_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
-        let manifest = read_manifest(disk, path)?;
-        let live = is_being_written(disk, path);
-        let live = live.map_err(|source| BagError::Io { path: path.to_owned(), source })?;
-        let state = match manifest.state {
-            State::Closed => BagState::Closed,
-            State::Recovered => BagState::Recovered,
-            State::Recording if live => BagState::Live,
-            State::Recording => BagState::Unrecovered,
-        };
-        Self::assemble(disk, path, state, manifest)
+        Self::assemble(disk, path, &as_it_is)
     }
 
     fn assemble(
         disk: &dyn Disk,
         path: &Path,
-        state: BagState,
-        manifest: Manifest,
+        look: &dyn Fn(&dyn Disk, &Path) -> Result<(BagState, Manifest), BagError>,
     ) -> Result<Self, BagError> {
-        let topics = open_topics(disk, path, &manifest, state)?;
+        let (state, manifest) = look(disk, path)?;
+        let mut topics = Vec::new();
+        add_topics(disk, path, "", &manifest, state, &mut topics)?;
+        for name in &manifest.splits {
+            let directory = path.join(name);
+            match look(disk, &directory) {
+                Ok((state, split)) => {
+                    add_topics(disk, &directory, name, &split, state, &mut topics)?;
+                }
+                // Retention may have removed it meanwhile, or it was just being made.
+                Err(BagError::NotFound(_) | BagError::NotAContainer(_))
+                    if state != BagState::Closed => {}
+                Err(error) => return Err(error),
+            }
+        }
         let recorder_pid = recover::read_owner(disk, path).map(|owner| owner.pid);
         Ok(Self { path: path.to_owned(), state, manifest, topics, recorder_pid })
     }
@@ -287,14 +307,24 @@ impl Bag {
         &self.manifest.metadata
     }
 
+    /// Directories of the splits behind the first, which lies in the container's own.
+    pub fn splits(&self) -> &[String] {
+        &self.manifest.splits
+    }
+
+    /// What retention has removed from the recording.
+    pub fn removed(&self) -> &Removed {
+        &self.manifest.removed
+    }
+
     /// The topics, in the order of appearance.
     pub fn topics(&self) -> &[BagTopic] {
         &self.topics
     }
 
-    /// Losses of all topics.
+    /// Losses of all topics, those that removed splits told of included.
     pub fn lost(&self) -> Losses {
-        let mut lost = Losses::default();
+        let mut lost = self.manifest.removed.lost;
         self.topics.iter().for_each(|topic| lost.add(&topic.lost));
         lost
     }
@@ -368,36 +398,86 @@ fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
     Manifest::parse(&text).map_err(|source| BagError::Manifest { path: path.to_owned(), source })
 }
 
-fn open_topics(
+/// The state and the manifest of one split; recovers it if its recorder died.
+fn settled(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+    match read_manifest(disk, path) {
+        Ok(manifest) => match manifest.state {
+            State::Closed => Ok((BagState::Closed, manifest)),
+            State::Recovered => Ok((BagState::Recovered, manifest)),
+            State::Recording => recover::settle(disk, path),
+        },
+        Err(error) if rebuild::can_help(disk, path, &error) => recover::settle(disk, path),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a split is at the moment, without recovering it.
+fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+    let manifest = read_manifest(disk, path)?;
+    let live = is_being_written(disk, path);
+    let live = live.map_err(|source| BagError::Io { path: path.to_owned(), source })?;
+    let state = match manifest.state {
+        State::Closed => BagState::Closed,
+        State::Recovered => BagState::Recovered,
+        State::Recording if live => BagState::Live,
+        State::Recording => BagState::Unrecovered,
+    };
+    Ok((state, manifest))
+}
+
+/// Adds what one split has, `directory`, called `split` in the container.
+fn add_topics(
     disk: &dyn Disk,
-    path: &Path,
+    directory: &Path,
+    split: &str,
     manifest: &Manifest,
     state: BagState,
-) -> Result<Vec<BagTopic>, BagError> {
+    topics: &mut Vec<BagTopic>,
+) -> Result<(), BagError> {
     let open = |name: &String| {
-        let path = path.join(name);
+        let path = directory.join(name);
         match disk.open(&path) {
             Ok(file) => Ok((path, file)),
             Err(source) => Err(BagError::Io { path, source }),
         }
     };
-    let mut topics = Vec::with_capacity(manifest.topics.len());
+    // Two topics may have one name: their order among those tells which is which.
+    let mut seen: HashMap<&str, usize> = HashMap::new();
     for described in &manifest.topics {
-        let (index_path, index_file) = open(&described.index)?;
-        let bricks = described.bricks.iter().map(open).collect::<Result<_, _>>()?;
         let topic = described
             .topic()
-            .map_err(|source| BagError::Manifest { path: path.to_owned(), source })?;
-        topics.push(BagTopic {
-            topic,
-            index: IndexReader::open(index_path, index_file, state == BagState::Unrecovered)?,
-            bricks,
-            brick_names: described.bricks.clone(),
-            lost: described.lost,
+            .map_err(|source| BagError::Manifest { path: directory.to_owned(), source })?;
+        let skip = seen.entry(&described.name).or_default();
+        let mut same = topics.iter().enumerate().filter(|(_, known)| known.topic == topic);
+        let at = same.nth(*skip).map(|(at, _)| at);
+        *skip += 1;
+        let at = at.unwrap_or_else(|| {
+            topics.push(BagTopic {
+                topic,
+                segments: Vec::new(),
+                brick_names: Vec::new(),
+                lost: Losses::default(),
+                skipped: 0,
+            });
+            topics.len() - 1
+        });
+        let known = &mut topics[at];
+        known.lost.add(&described.lost);
+        known.skipped += described.skipped;
+        // Opened before the recorder had made the files: its messages are seen by opening again.
+        if described.index.is_empty() || described.bricks.is_empty() {
+            continue;
+        }
+        let (path, file) = open(&described.index)?;
+        known.segments.push(Segment {
+            index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
+            bricks: described.bricks.iter().map(open).collect::<Result<_, _>>()?,
             message_bytes: described.message_bytes,
         });
+        let named = described.bricks.iter().map(|name| Path::new(split).join(name));
+        known.brick_names.extend(named.map(|path| path.display().to_string()));
     }
-    Ok(topics)
+    Ok(())
 }
 
 /// Whether a recorder holds the container's lock.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    CONTAINER_VERSION, ContainerError, Manifest, State, TopicManifest,
+    CONTAINER_VERSION, ContainerError, Manifest, Removed, State, TopicManifest,
 };
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset};
 use livebag_format::mcap::{
@@ -48,6 +48,12 @@ fn is_index(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "idx")
 }
 
+/// Whether a directory holds a later split.
+fn is_split(disk: &dyn Disk, path: &Path) -> bool {
+    let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("split_"));
+    named && disk.list(path).is_ok_and(|files| !files.is_empty())
+}
+
 /// What a brick says of itself.
 struct Brick {
     name: String,
@@ -79,6 +85,12 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
         ended_nanos: 0,
         failure: "container.yaml was damaged and has been made anew".into(),
         metadata: Vec::new(),
+        splits: files
+            .iter()
+            .filter(|file| is_split(disk, file))
+            .map(|file| name_of(file))
+            .collect(),
+        removed: Removed::default(),
         topics: Vec::new(),
     };
     let mut started = u64::MAX;
@@ -90,6 +102,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
             manifest.topics.push(TopicManifest::new(topic, channel_id, index, vec![brick]));
         }
     }
+    manifest.splits.sort();
     manifest.topics.sort_by_key(|topic| topic.channel_id);
     manifest.started_nanos = if started == u64::MAX { 0 } else { started };
     Ok(manifest)
@@ -151,6 +164,9 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Bri
     let mut at = MAGIC.len() as u64;
     while let Some((record, end)) = record_at(&*brick.file, at, length)? {
         let wanted = matches!(record.opcode, opcode::HEADER | opcode::SCHEMA | opcode::CHANNEL);
+        if wanted && brick.file.has_hole(at, end - at)? {
+            break;
+        }
         if wanted && record.body_bytes <= RECORD_BYTES_MAX {
             let mut body = vec![0; record.body_bytes as usize];
             brick.file.read_at(&mut body, at + RECORD_HEADER_BYTES as u64)?;
@@ -186,7 +202,9 @@ fn record_at(file: &dyn DiskFile, at: u64, length: u64) -> io::Result<Option<(Re
 
 fn take_channel(brick: &mut Brick, channel: mcap::records::Channel, schemas: &[mcap::Schema<'_>]) {
     let schema = schemas.iter().find(|schema| schema.id == channel.schema_id);
-    if brick.topics.iter().any(|(id, _)| *id == channel.id) {
+    let known = brick.topics.iter().any(|(id, _)| *id == channel.id);
+    // Neither is given by a recorder.
+    if known || channel.id == 0 || channel.topic.is_empty() {
         return;
     }
     let topic = Topic {

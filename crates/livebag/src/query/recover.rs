@@ -168,6 +168,9 @@ fn recover(
     }
     let mut bricks: HashMap<String, Vec<Index>> = HashMap::new();
     for (topic, described) in manifest.topics.iter().enumerate() {
+        if described.index.is_empty() {
+            continue;
+        }
         let path = directory.join(&described.index);
         // The manifest may have been written before the index: then there is nothing in it.
         let file = match disk.open_for_repair(&path) {

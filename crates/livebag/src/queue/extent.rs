@@ -124,6 +124,12 @@ impl OwnedExtent {
         padded(CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES + data_bytes + INDEX_BYTES)
     }
 
+    /// The encoded message.
+    pub fn data(&self) -> &[u8] {
+        let start = self.entry.offset as usize;
+        &self.block[start..start + self.entry.data_bytes as usize]
+    }
+
     /// Copies `data` into an extent.
     pub fn new(channel_id: u16, entry: IndexEntry, data: &[u8]) -> Self {
         Self::with(channel_id, entry, data.len(), |room| {

@@ -5,22 +5,23 @@
 //! whole batches.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, message_header};
 
 use crate::clock::Clock;
-use crate::limits::{
-    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, QUEUE_CREDIT_BYTES,
-    TOPIC_BYTES_MIN,
-};
+use crate::limits::{CHUNK_BYTES_MAX, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, QUEUE_CREDIT_BYTES};
 
 mod extent;
 
 pub use extent::{Extent, OwnedExtent};
+
+mod budget;
+
+pub use budget::Budget;
 
 /// What a full queue does with the next message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,82 +29,39 @@ pub enum Overflow {
     /// Drops it, and counts it as lost in the queue.
     #[default]
     DropNewest,
+    /// Drops the oldest messages that are not on their way to the disk yet, and counts those.
+    DropOldest,
     /// Makes its writer wait.
     Block,
 }
 
-/// Memory shared by all queues of a recorder.
-#[derive(Debug)]
-pub struct Budget {
-    bytes_max: u64,
-    used_bytes: AtomicU64,
-    topics: AtomicU32,
-    /// Writers waiting for room, of whatever topic: what one gives back may serve another.
-    waiting: AtomicU32,
-    gate: Mutex<()>,
-    room: Condvar,
+/// Who loses first when memory runs out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// May take all of the common cache, and is written first.
+    Critical,
+    /// May take nearly all of it.
+    #[default]
+    Normal,
+    /// May take half of it, and is written last.
+    Low,
 }
 
-impl Budget {
-    /// At most `bytes_max` in memory at once, all topics together.
-    pub fn new(bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self {
-            bytes_max,
-            used_bytes: AtomicU64::new(0),
-            topics: AtomicU32::new(0),
-            waiting: AtomicU32::new(0),
-            gate: Mutex::new(()),
-            room: Condvar::new(),
-        })
-    }
-
-    /// Bytes in memory now.
-    pub fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Takes `bytes` if they fit, or if the topic, holding `topic_bytes`, is within its own share.
-    pub fn take(&self, bytes: u64, topic_bytes: u64) -> bool {
-        let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let fits = used + bytes <= self.bytes_max || topic_bytes + bytes <= TOPIC_BYTES_MIN;
-        if !fits {
-            self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        fits
-    }
-
-    /// Gives `bytes` back.
-    pub fn give(&self, bytes: u64) {
-        self.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
-        self.wake();
-    }
-
-    /// Lets waiting writers look again. Notifying is a system call even when nobody waits.
-    fn wake(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
-            self.room.notify_all();
-        }
-    }
-
-    /// Waits until room has been given back, or a little while.
-    fn wait(&self) {
-        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        // Room given back before the line above has woken nobody: the time limit makes up for it.
-        let limit = crate::limits::POLL_MAX;
-        let waited = self.room.wait_timeout(gate, limit).unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        drop(waited);
-    }
-
-    /// Size at which a topic's chunk is closed: all open chunks take a sixteenth of the budget, so
-    /// that hundreds of them stay in the processor's cache.
-    fn chunk_bytes(&self) -> usize {
-        let topics = u64::from(self.topics.load(Ordering::Relaxed)).max(1);
-        let share = (self.bytes_max / (16 * topics)) as usize;
-        share.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
-    }
+/// How one topic is queued.
+#[derive(Clone, Debug, Default)]
+pub struct QueueOptions {
+    /// What a full queue does.
+    pub overflow: Overflow,
+    /// Who loses first.
+    pub priority: Priority,
+    /// Bytes that the topic holds at most; `None`: as many as its share and the common cache give.
+    pub bytes_max: Option<u64>,
+    /// Messages per second at most; more are left out on purpose.
+    pub rate_max_hz: Option<f64>,
+    /// Whether gaps in the sequence of messages written in this process are transport losses.
+    pub count_gaps: bool,
+    /// Whether the queue is a ring whose oldest messages make way for new ones without being lost.
+    pub is_ring: bool,
 }
 
 /// Small messages on their way into one chunk.
@@ -137,6 +95,43 @@ pub enum Queued {
     Own(OwnedExtent),
 }
 
+impl Queued {
+    /// Messages in it.
+    pub fn messages(&self) -> u64 {
+        match self {
+            Self::Batch(batch) => batch.entries.len() as u64,
+            Self::Own(_) => 1,
+        }
+    }
+
+    /// Bytes that its topic holds for it.
+    pub fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Batch(batch) => batch.records_bytes() as u64,
+            Self::Own(extent) => extent.block.len() as u64,
+        }
+    }
+
+    /// The newest message: its index entry and its bytes.
+    pub fn newest(&self) -> Option<(&IndexEntry, &[u8])> {
+        match self {
+            Self::Batch(batch) => {
+                let entry = batch.entries.last()?;
+                let start = CHUNK_HEADER_BYTES + entry.inner as usize + MESSAGE_HEADER_BYTES;
+                Some((entry, batch.records.get(start..start + entry.data_bytes as usize)?))
+            }
+            Self::Own(extent) => Some((&extent.entry, extent.data())),
+        }
+    }
+
+    fn newest_nanos(&self) -> u64 {
+        match self {
+            Self::Batch(batch) => batch.entries.last().map_or(0, |entry| entry.log_time_nanos),
+            Self::Own(extent) => extent.entry.log_time_nanos,
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     open: Batch,
@@ -144,12 +139,16 @@ struct State {
     spare: Vec<Batch>,
     /// Bytes taken from the budget and not given back.
     held_bytes: u64,
+    /// Those of them beyond the topic's own share.
+    common_bytes: u64,
     /// Those of them that no message uses yet.
     credit_bytes: u64,
     /// Size at which the open batch is closed.
     chunk_bytes: usize,
     last_log_time_nanos: u64,
     last_sequence: u64,
+    /// Log time from which on the next message may come, if the rate is limited.
+    due_nanos: u64,
     closed: bool,
 }
 
@@ -185,37 +184,59 @@ pub enum WriteError {
 pub struct TopicQueue {
     topic: String,
     channel_id: u16,
-    overflow: Overflow,
+    options: QueueOptions,
     budget: Arc<Budget>,
     clock: Clock,
-    count_gaps: bool,
+    paused: Arc<AtomicBool>,
+    /// Bytes that no other topic can take away.
+    share_bytes: AtomicU64,
     state: Mutex<State>,
+    taken_bytes: AtomicU64,
     dropped: AtomicU64,
     gaps: AtomicU64,
+    skipped: AtomicU64,
 }
 
 impl TopicQueue {
-    /// An empty queue for MCAP's channel `channel_id`.
+    /// An empty queue for MCAP's channel `channel_id`; while `paused`, messages are left out.
     pub fn new(
         topic: String,
         channel_id: u16,
-        overflow: Overflow,
+        options: QueueOptions,
         budget: Arc<Budget>,
         clock: Clock,
-        count_gaps: bool,
+        paused: Arc<AtomicBool>,
     ) -> Self {
-        budget.topics.fetch_add(1, Ordering::Relaxed);
+        let share_bytes = budget.add_topic();
         Self {
             topic,
             channel_id,
-            overflow,
+            options,
             budget,
             clock,
-            count_gaps,
+            paused,
+            share_bytes: AtomicU64::new(share_bytes),
             state: Mutex::default(),
+            taken_bytes: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             gaps: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
         }
+    }
+
+    /// How it queues.
+    pub fn options(&self) -> &QueueOptions {
+        &self.options
+    }
+
+    /// Bytes that have entered since it was made: the topic's measured rate.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets the bytes that no other topic can take away.
+    pub fn set_share(&self, bytes: u64) {
+        self.share_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// MCAP's channel of the topic.
@@ -227,9 +248,33 @@ impl TopicQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Messages lost because the queue was full, and messages missing in the source's sequence.
-    pub fn losses(&self) -> (u64, u64) {
-        (self.dropped.load(Ordering::Relaxed), self.gaps.load(Ordering::Relaxed))
+    /// Messages lost because the queue was full, messages missing in the source's sequence, and
+    /// messages left out on purpose.
+    pub fn counts(&self) -> [u64; 3] {
+        [&self.dropped, &self.gaps, &self.skipped].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Whether a message of `log_time_nanos` is wanted: the recording is not paused, and the topic
+    /// is not too fast. Messages left out are the caller's to count.
+    fn wants(&self, state: &mut State, log_time_nanos: u64) -> bool {
+        if self.paused.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(rate_max_hz) = self.options.rate_max_hz else { return true };
+        if log_time_nanos < state.due_nanos {
+            return false;
+        }
+        let period_nanos = (1e9 / rate_max_hz) as u64;
+        // In step with the rate asked for, unless the source has fallen behind by a whole period.
+        let late = log_time_nanos - state.due_nanos >= period_nanos;
+        state.due_nanos = if late { log_time_nanos } else { state.due_nanos } + period_nanos;
+        true
+    }
+
+    /// The same for a message that does not pass through this queue.
+    pub fn wants_frame(&self) -> bool {
+        let now = self.clock.wall_nanos();
+        self.wants(&mut self.lock(), now)
     }
 
     /// Log time for a message that does not pass through this queue; never smaller than that of
@@ -243,15 +288,12 @@ impl TopicQueue {
 
     /// Takes room for a copy made outside; [`TopicQueue::release`] gives it back.
     pub fn take(&self, bytes: u64) -> bool {
-        let mut state = self.lock();
-        let fits = self.budget.take(bytes, state.held_bytes);
-        state.held_bytes += if fits { bytes } else { 0 };
-        fits
+        self.take_from_budget(&mut self.lock(), bytes)
     }
 
     /// A source that counts says by a gap what was lost on the way here.
     fn count_gap(&self, state: &mut State, sequence: u64) {
-        if !self.count_gaps || sequence == 0 {
+        if !self.options.count_gaps || sequence == 0 {
             return;
         }
         if state.last_sequence != 0 && sequence > state.last_sequence + 1 {
@@ -266,6 +308,31 @@ impl TopicQueue {
     /// # Errors
     /// See [`WriteError`].
     pub fn write(&self, message: &Message<'_>) -> Result<(), WriteError> {
+        let mut state = self.lock();
+        self.count_gap(&mut state, message.sequence);
+        let given = (message.log_time_nanos != 0).then_some(message.log_time_nanos);
+        let is_limited = self.options.rate_max_hz.is_some();
+        let now = match given {
+            Some(nanos) => nanos,
+            None if is_limited => self.clock.wall_nanos(),
+            None => 0,
+        };
+        if !self.wants(&mut state, now) {
+            self.skipped.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.put(state, message)
+    }
+
+    /// The same for a message that is wanted in any case.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn write_wanted(&self, message: &Message<'_>) -> Result<(), WriteError> {
+        self.put(self.lock(), message)
+    }
+
+    fn put(&self, state: MutexGuard<'_, State>, message: &Message<'_>) -> Result<(), WriteError> {
         if message.data.len() > MESSAGE_BYTES_MAX {
             return Err(WriteError::TooLarge {
                 topic: self.topic.clone(),
@@ -279,11 +346,10 @@ impl TopicQueue {
         } else {
             (MESSAGE_HEADER_BYTES + message.data.len()) as u64
         };
-        let mut state = self.take_room(bytes, message.sequence)?;
-        let now = if message.log_time_nanos == 0 {
-            self.clock.wall_nanos()
-        } else {
-            message.log_time_nanos
+        let mut state = self.take_room(state, bytes)?;
+        let now = match message.log_time_nanos {
+            0 => self.clock.wall_nanos(),
+            nanos => nanos,
         };
         let log_time_nanos = now.max(state.last_log_time_nanos);
         state.last_log_time_nanos = log_time_nanos;
@@ -327,9 +393,11 @@ impl TopicQueue {
         Ok(())
     }
 
-    fn take_room(&self, bytes: u64, sequence: u64) -> Result<MutexGuard<'_, State>, WriteError> {
-        let mut state = self.lock();
-        self.count_gap(&mut state, sequence);
+    fn take_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        bytes: u64,
+    ) -> Result<MutexGuard<'a, State>, WriteError> {
         loop {
             if state.closed {
                 return Err(WriteError::Closed { topic: self.topic.clone() });
@@ -337,36 +405,81 @@ impl TopicQueue {
             if self.take_bytes(&mut state, bytes) {
                 return Ok(state);
             }
-            match self.overflow {
-                Overflow::DropNewest => {
-                    self.dropped.fetch_add(1, Ordering::Relaxed);
-                    return Err(WriteError::Full { topic: self.topic.clone() });
-                }
-                Overflow::Block => {
-                    drop(state);
-                    self.budget.wait();
-                    state = self.lock();
-                }
+            let makes_way = self.options.is_ring || self.options.overflow == Overflow::DropOldest;
+            if makes_way && self.drop_oldest(&mut state) {
+                continue;
             }
+            if self.options.overflow == Overflow::Block && !self.options.is_ring {
+                drop(state);
+                self.budget.wait();
+                state = self.lock();
+            } else {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return Err(WriteError::Full { topic: self.topic.clone() });
+            }
+        }
+    }
+
+    /// Drops what has waited longest; `false` if nothing waits.
+    fn drop_oldest(&self, state: &mut State) -> bool {
+        if state.ready.is_empty() {
+            self.close_open(state);
+        }
+        let Some(oldest) = state.ready.pop_front() else { return false };
+        if !self.options.is_ring {
+            self.dropped.fetch_add(oldest.messages(), Ordering::Relaxed);
+        }
+        self.give_back(state, oldest.held_bytes());
+        true
+    }
+
+    /// Lets go of what is older than `nanos` (log time) in a ring.
+    pub fn evict_before(&self, nanos: u64) {
+        let mut state = self.lock();
+        while state.ready.front().is_some_and(|oldest| oldest.newest_nanos() < nanos) {
+            self.drop_oldest(&mut state);
         }
     }
 
     /// Takes room for a message. Small ones take some for their successors too: the budget is
     /// shared by all threads, and touching it for each message would cost more than the message.
     fn take_bytes(&self, state: &mut State, bytes: u64) -> bool {
+        self.taken_bytes.store(self.taken_bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
         if state.credit_bytes >= bytes {
             state.credit_bytes -= bytes;
             return true;
         }
         let wanted = bytes - state.credit_bytes;
         for more in [QUEUE_CREDIT_BYTES, 0] {
-            if self.budget.take(wanted + more, state.held_bytes) {
-                state.held_bytes += wanted + more;
+            if self.take_from_budget(state, wanted + more) {
                 state.credit_bytes = more;
                 return true;
             }
         }
         false
+    }
+
+    /// Takes from the topic's own share first, then from what all have in common.
+    fn take_from_budget(&self, state: &mut State, bytes: u64) -> bool {
+        if self.options.bytes_max.is_some_and(|most| state.held_bytes + bytes > most.max(bytes)) {
+            return false;
+        }
+        let own_bytes = state.held_bytes - state.common_bytes;
+        let share = self.share_bytes.load(Ordering::Relaxed).saturating_sub(own_bytes);
+        let common_bytes = bytes - share.min(bytes);
+        if !self.budget.take(bytes, common_bytes, self.options.priority) {
+            return false;
+        }
+        state.held_bytes += bytes;
+        state.common_bytes += common_bytes;
+        true
+    }
+
+    fn give_back(&self, state: &mut State, bytes: u64) {
+        let common_bytes = bytes.min(state.common_bytes);
+        state.common_bytes -= common_bytes;
+        state.held_bytes -= bytes;
+        self.budget.give(bytes, common_bytes);
     }
 
     fn close_open(&self, state: &mut State) {
@@ -390,8 +503,7 @@ impl TopicQueue {
 
     /// Gives back the room of messages that have been written.
     pub fn release(&self, bytes: u64) {
-        self.lock().held_bytes -= bytes;
-        self.budget.give(bytes);
+        self.give_back(&mut self.lock(), bytes);
     }
 
     /// Gives back the memory of a batch, to be filled again without a page fault.

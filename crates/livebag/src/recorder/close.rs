@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use livebag_format::Topic;
+use livebag_format::container::State;
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset};
 use livebag_format::mcap::{ChunkExtent, SummaryBuilder};
 
-use super::RecordError;
-use super::engine::Engine;
-use super::topic::TopicState;
+use super::split::{Split, write_manifest};
+use super::topic::SplitTopic;
+use super::{RecordError, Shared};
 use crate::storage::DiskFile;
 
 /// Entries read from an index at once.
@@ -168,10 +169,34 @@ fn cut(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
     if file.length()? == bytes { Ok(()) } else { file.set_len(bytes) }
 }
 
-impl Engine {
+/// Closed means whole and on the medium; anything else is recovered at the next opening.
+pub(super) fn ended_state(closed: &Result<(), RecordError>) -> State {
+    if closed.is_ok() { State::Closed } else { State::Recording }
+}
+
+impl Split {
+    /// Ends all files. A later split gets its closed manifest too; the first one's is the
+    /// recording's, and written last.
+    pub fn close(&mut self, shared: &Shared) -> Result<(), RecordError> {
+        self.drop_reserve();
+        let closed = self.close_files();
+        if self.number == 0 {
+            return closed;
+        }
+        if let Err(error) = &closed {
+            shared.fail(error.to_string());
+        }
+        let failure = shared.failure().unwrap_or_default();
+        let ended_nanos = shared.options.clock.wall_nanos();
+        let manifest = self.manifest(ended_state(&closed), ended_nanos, failure);
+        let written = write_manifest(&*self.disk, &self.directory, &manifest, true);
+        drop(self.take_lock());
+        closed.and(written)
+    }
+
     /// Ends every brick and every index, and makes them durable. Goes on after a failure, so that
     /// one bad file does not cost the others; gives the first.
-    pub fn close_files(&mut self) -> Result<(), RecordError> {
+    fn close_files(&mut self) -> Result<(), RecordError> {
         let mut outcome = Ok(());
         let mut note = |path: PathBuf, result: io::Result<()>| {
             if let Err(source) = result
@@ -186,12 +211,10 @@ impl Engine {
             let result = self.close_brick(at);
             note(path, result);
         }
-        for topic in &self.topics {
-            let path = self.shared.directory.join(format!("{}.idx", topic.file_name));
-            note(path, topic.trim_index());
+        for files in self.topics.iter().filter_map(|topic| topic.files.as_ref()) {
+            note(self.directory.join(&files.index_name), files.trim_index());
         }
-        let result = self.sync_files();
-        note(self.shared.directory.clone(), result);
+        note(self.directory.clone(), self.sync_files());
         outcome
     }
 
@@ -200,32 +223,33 @@ impl Engine {
         for brick in &self.bricks {
             brick.file.start_write_back(0, brick.tail);
         }
-        for file in self.topics.iter().map(TopicState::index_file) {
+        for file in self.topics.iter().filter_map(|topic| Some(topic.files.as_ref()?.index())) {
             file.start_write_back(0, file.length().unwrap_or_default());
         }
     }
 
     fn close_brick(&mut self, at: usize) -> io::Result<()> {
-        let repair = self.shared.disk.open_for_repair(&self.bricks[at].path)?;
+        let repair = self.disk.open_for_repair(&self.bricks[at].path)?;
         self.bricks[at].mend(&*repair)?;
         let known = self.bricks[at].take_chunks();
         let brick = &self.bricks[at];
         let topics = brick.topics.iter().map(|topic| &self.topics[*topic]);
-        let described: Vec<_> = topics.clone().map(|t| (t.channel_id, t.topic.clone())).collect();
+        let described: Vec<_> =
+            topics.clone().map(|t| (t.channel_id, (*t.topic).clone())).collect();
         if let Some(chunks) = known {
             write_summary(&*repair, brick.tail, &described, chunks.into_iter().map(Ok))?;
         } else {
-            let indexes = topics.map(|t| (t.channel_id, 0, t.index_file().clone())).collect();
+            let index = |t: &SplitTopic| Some((t.channel_id, 0, t.files.as_ref()?.index().clone()));
+            let indexes = topics.filter_map(index).collect();
             write_summary(&*repair, brick.tail, &described, ChunkWalk::new(indexes)?)?;
         }
         Ok(())
     }
 
     fn sync_files(&self) -> io::Result<()> {
-        let disk = &self.shared.disk;
         let mut files: Vec<&Arc<dyn DiskFile>> = self.bricks.iter().map(|b| &b.file).collect();
-        files.extend(self.topics.iter().map(|topic| topic.index_file()));
-        disk.sync_files(&files)?;
-        disk.sync_dir(&self.shared.directory)
+        files.extend(self.topics.iter().filter_map(|topic| Some(topic.files.as_ref()?.index())));
+        self.disk.sync_files(&files)?;
+        self.disk.sync_dir(&self.directory)
     }
 }

@@ -1,6 +1,6 @@
 //! The recorder's thread: takes from streams and queues, hands to the disk, commits.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -8,51 +8,61 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use livebag_format::Topic;
-use livebag_format::container::{
-    CONTAINER_FILE, CONTAINER_VERSION, LOCK_FILE, Losses, Manifest, State, TopicManifest,
-};
 
-use super::brick::{Brick, LIBRARY};
+use super::brick::Brick;
 use super::flight::Flight;
-use super::topic::{Cause, TopicState};
-use super::{Command, FileNames, RecordError, Shared};
+use super::keeper::Keeper;
+use super::split::Split;
+use super::splits::History;
+use super::topic::{Cause, Latched, SplitTopic, TopicState};
+use super::{Command, Counters, RecordError, Shared};
 use crate::limits::{
-    CLOSE_RESERVE_BYTES, DISCOVERY_INTERVAL, FILL_BYTES_PER_NANO, MANIFEST_INTERVAL,
-    OWN_CHUNK_BYTES_MIN, OWN_GATHERED_BRICKS_MAX, POLL_MAX, POLL_MIN,
+    DISCOVERY_INTERVAL, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX, MANIFEST_INTERVAL,
+    OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN,
 };
 use crate::queue::{Queued, TopicQueue};
 use crate::source::{Selector, StreamSource};
-use crate::storage::{Access, Completion, DiskFile, Lock, WriteQueue};
+use crate::storage::{Completion, Lock, WriteQueue};
 
-/// Name of the file that keeps space free for closing.
-const RESERVE_FILE: &str = "container.reserve";
+/// How much is taken out of the queues.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Take {
+    /// What is ready or old enough, as far as the disk is to be kept busy.
+    Due,
+    /// Everything.
+    All,
+}
 
 pub(super) struct Engine {
     pub shared: Arc<Shared>,
     pub queue: Box<dyn WriteQueue>,
     pub topics: Vec<TopicState>,
-    pub bricks: Vec<Brick>,
+    /// Oldest first; the last one takes what comes, the others wait for their last writes.
+    pub splits: VecDeque<Split>,
     pub flights: HashMap<u64, Flight>,
+    /// Bytes of memory in flight; frames in their slots do not count.
+    pub flight_bytes: u64,
     pub next_token: u64,
     pub scratch: Vec<u8>,
-    lock: Option<Box<dyn Lock>>,
-    reserve: Option<Arc<dyn DiskFile>>,
-    file_names: FileNames,
+    pub keeper: Keeper,
+    pub history: History,
+    pub started_nanos: u64,
+    /// The recording's lock.
+    pub lock: Option<Box<dyn Lock>>,
+    /// Topics, most important first.
+    order: Vec<usize>,
+    /// Where the next round among equals begins.
+    turn: usize,
     selectors: Vec<Selector>,
     known_streams: HashSet<String>,
-    shared_brick: Option<usize>,
-    gathered_bricks: usize,
-    started_nanos: u64,
     /// Streams that are there when recording starts are followed from now on, those that appear
     /// later from their first frame.
     first_look: bool,
     next_discovery_nanos: u64,
     next_manifest_nanos: u64,
-    written_losses: Losses,
-    /// Topics that the manifest does not tell of yet.
-    new_topics: bool,
-    /// Bricks that the manifest does not tell of yet.
-    new_bricks: bool,
+    next_sync_nanos: u64,
+    /// A snapshot has been asked for: the ring goes to the disk.
+    flush_ring: bool,
     done: Vec<Completion>,
     drained: Vec<Queued>,
 }
@@ -61,46 +71,39 @@ impl Engine {
     pub fn create(shared: Arc<Shared>) -> Result<Self, RecordError> {
         let directory = shared.directory.clone();
         let disk = shared.disk.clone();
-        disk.create_dir(&directory).map_err(|source| match source.kind() {
-            std::io::ErrorKind::AlreadyExists => RecordError::Exists(directory.clone()),
-            _ => RecordError::Io { doing: "making", path: directory.clone(), source },
-        })?;
-        let lock_path = directory.join(LOCK_FILE);
-        let lock = disk.lock(&lock_path, false);
-        let lock = lock.map_err(|source| RecordError::Io {
-            doing: "locking",
-            path: lock_path.clone(),
-            source,
-        })?;
-        let reserve = reserve_space(&*disk, &directory.join(RESERVE_FILE))?;
-        let queue = disk.queue();
-        let started_nanos = shared.options.clock.wall_nanos();
+        let clock = &shared.options.clock;
+        let (wall, now) = (clock.wall_nanos(), clock.monotonic_nanos());
+        let mut split = Split::create(disk.clone(), directory, 0, wall, now)?;
+        split.profile = shared.options.profile.clone();
+        split.metadata = shared.options.metadata.clone();
+        let lock = split.take_lock();
+        let keeper = Keeper::start(shared.clone())?;
         let mut this = Self {
             shared,
-            queue,
+            queue: disk.queue(),
             topics: Vec::new(),
-            bricks: Vec::new(),
+            splits: VecDeque::from([split]),
             flights: HashMap::new(),
+            flight_bytes: 0,
             next_token: 0,
             scratch: Vec::new(),
+            keeper,
+            history: History::default(),
+            started_nanos: wall,
             lock,
-            reserve: Some(reserve),
-            file_names: FileNames::default(),
+            order: Vec::new(),
+            turn: 0,
             selectors: Vec::new(),
             known_streams: HashSet::new(),
-            shared_brick: None,
-            gathered_bricks: 0,
-            started_nanos,
             first_look: true,
             next_discovery_nanos: 0,
             next_manifest_nanos: 0,
-            written_losses: Losses::default(),
-            new_topics: false,
-            new_bricks: false,
+            next_sync_nanos: 0,
+            flush_ring: false,
             done: Vec::new(),
             drained: Vec::new(),
         };
-        this.write_manifest(State::Recording)?;
+        this.write_manifest(0)?;
         Ok(this)
     }
 
@@ -116,10 +119,9 @@ impl Engine {
             return false;
         }
         self.take_frames();
-        let age_max = self.shared.options.chunk_age_max;
-        let before = age_max.map_or(0, |age| now.saturating_sub(age.as_nanos() as u64));
-        self.take_queues(before);
-        self.keep_manifest(now);
+        self.take_queues(Take::Due);
+        self.split_if_due(now);
+        self.keep(now);
         self.reap(self.pause());
         true
     }
@@ -127,16 +129,13 @@ impl Engine {
     fn take_commands(&mut self, commands: &Receiver<Command>) -> bool {
         loop {
             match commands.try_recv() {
-                Ok(Command::AddTopic(topic, queue)) => {
-                    if let Err(error) = self.add_topic(topic, queue.clone()) {
-                        queue.close();
-                        self.shared.fail(error.to_string());
-                    }
-                }
+                Ok(Command::AddTopic(topic, queue)) => self.add_topic(topic, queue, None),
                 Ok(Command::Follow(selector)) => {
                     self.selectors.push(selector);
                     self.next_discovery_nanos = 0;
                 }
+                Ok(Command::Split) => self.begin_split(),
+                Ok(Command::Snapshot) => self.flush_ring = true,
                 Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return true,
                 Err(TryRecvError::Empty) => return false,
             }
@@ -152,23 +151,36 @@ impl Engine {
         Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, POLL_MAX)
     }
 
-    fn add_topic(&mut self, topic: Topic, queue: Arc<TopicQueue>) -> Result<usize, RecordError> {
-        let file_name = self.file_names.give(&topic.name);
-        let directory = &self.shared.directory;
-        let path = directory.join(format!("{file_name}.idx"));
-        let state = TopicState::create(&*self.shared.disk, directory, topic, queue, file_name)
-            .map_err(|source| RecordError::Io { doing: "making", path, source })?;
-        let seen = (state.topic.clone(), state.counters.clone());
+    /// The split that takes what comes.
+    pub fn current(&mut self) -> &mut Split {
+        self.splits.back_mut().expect("there is always one")
+    }
+
+    /// A split that has not been closed yet.
+    pub fn split(&mut self, number: u32) -> &mut Split {
+        let first = self.splits.front().expect("there is always one").number;
+        &mut self.splits[(number - first) as usize]
+    }
+
+    fn add_topic(&mut self, topic: Topic, queue: Arc<TopicQueue>, stream: Option<StreamSource>) {
+        let counters = Arc::new(Counters::default());
+        let topic = Arc::new(topic);
+        let seen = (topic.clone(), counters.clone());
         self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
-        self.topics.push(state);
-        self.new_topics = true;
-        Ok(self.topics.len() - 1)
+        let is_latched = self.shared.options.topics.rule(&topic.name).latched;
+        let channel_id = queue.channel_id();
+        self.topics.push(TopicState::new(queue, stream, is_latched));
+        for split in &mut self.splits {
+            split.add_topic(SplitTopic::new(topic.clone(), channel_id, counters.clone()));
+        }
+        self.order.push(self.topics.len() - 1);
+        let topics = &self.topics;
+        self.order.sort_by_key(|topic| topics[*topic].queue.options().priority);
     }
 
     fn add_stream(&mut self, topic: Topic, source: StreamSource) {
-        let queue = self.shared.make_queue(&topic.name, false);
-        match queue.and_then(|queue| self.add_topic(topic, queue)) {
-            Ok(at) => self.topics[at].stream = Some(source),
+        match self.shared.make_queue(&topic.name, false) {
+            Ok(queue) => self.add_topic(topic, queue, Some(source)),
             Err(error) => self.shared.fail(error.to_string()),
         }
     }
@@ -206,96 +218,77 @@ impl Engine {
             self.take_frames();
             let source = StreamSource::new(reader, false, self.shared.options.clock.clone());
             let topic = source.topic();
-            if topic == self.topics[at].topic {
+            if topic == *self.current().topics[at].topic {
                 self.topics[at].stream = Some(source);
-                continue;
+            } else {
+                self.topics[at].stream = None;
+                self.add_stream(topic, source);
             }
-            self.topics[at].stream = None;
-            self.add_stream(topic, source);
         }
     }
 
-    /// The brick that takes the topic's messages, made when there is something to write.
-    ///
-    /// # Errors
-    /// If it cannot be made.
-    pub fn brick_of(&mut self, topic: usize, access: Access) -> std::io::Result<usize> {
-        if let Some(brick) = self.topics[topic].brick {
-            return Ok(brick);
+    /// Topics by priority, among equals beginning with another one each time.
+    fn round(&mut self) -> Vec<usize> {
+        self.turn = self.turn.wrapping_add(1);
+        let turn = self.turn;
+        let topics = &self.topics;
+        let priority = |topic: &usize| topics[*topic].queue.options().priority;
+        let mut round = Vec::with_capacity(self.order.len());
+        for equals in self.order.chunk_by(|a, b| priority(a) == priority(b)) {
+            let (front, back) = equals.split_at(turn % equals.len());
+            round.extend_from_slice(back);
+            round.extend_from_slice(front);
         }
-        let gathered = access == Access::Buffered;
-        let brick = if gathered && self.gathered_bricks >= OWN_GATHERED_BRICKS_MAX {
-            self.join_shared_brick(topic)?
-        } else {
-            self.gathered_bricks += usize::from(gathered);
-            let file_name = format!("{}.mcap", self.topics[topic].file_name);
-            self.make_brick(file_name, access, topic)?
-        };
-        self.topics[topic].brick = Some(brick);
-        self.bricks[brick].topics.push(topic);
-        self.new_bricks = true;
-        Ok(brick)
-    }
-
-    fn make_brick(
-        &mut self,
-        file_name: String,
-        access: Access,
-        topic: usize,
-    ) -> std::io::Result<usize> {
-        let state = &self.topics[topic];
-        let topics = [(state.channel_id, &state.topic)];
-        let shared = &self.shared;
-        let profile = &shared.options.profile;
-        let brick =
-            Brick::create(&*shared.disk, &shared.directory, file_name, access, profile, &topics)?;
-        self.bricks.push(brick);
-        Ok(self.bricks.len() - 1)
-    }
-
-    fn join_shared_brick(&mut self, topic: usize) -> std::io::Result<usize> {
-        if let Some(brick) = self.shared_brick {
-            let state = &self.topics[topic];
-            self.bricks[brick].announce(state.channel_id, &state.topic);
-            return Ok(brick);
-        }
-        let file_name = format!("{}.mcap", self.file_names.give("shared"));
-        let brick = self.make_brick(file_name, Access::Buffered, topic)?;
-        self.shared_brick = Some(brick);
-        Ok(brick)
+        round
     }
 
     /// Takes every new frame of every stream.
     fn take_frames(&mut self) {
-        for topic in 0..self.topics.len() {
+        for topic in self.round() {
             let Some(mut stream) = self.topics[topic].stream.take() else { continue };
             loop {
                 let next = stream.next();
-                if next.lapped > 0 {
-                    self.topics[topic].lose(Cause::Lapped, next.lapped);
-                }
-                if next.damaged > 0 {
-                    let transport = &self.topics[topic].counters.transport;
-                    transport.fetch_add(next.damaged, Ordering::Relaxed);
-                }
+                self.count_unseen(topic, next.lapped, next.damaged);
                 let Some(frame) = next.frame else { break };
-                if self.shared.failure().is_some() {
-                    self.topics[topic].lose(Cause::Disk, 1);
-                } else if frame.payload_bytes() >= OWN_CHUNK_BYTES_MIN {
-                    self.write_from_slot(topic, &stream, frame);
-                } else {
-                    self.copy_small(topic, &stream, &frame);
-                }
+                self.take_frame(topic, &stream, frame);
             }
             self.topics[topic].stream = Some(stream);
         }
         self.rescue();
     }
 
-    fn copy_small(&mut self, topic: usize, stream: &StreamSource, frame: &livebag_shm::FrameRef) {
+    fn count_unseen(&mut self, topic: usize, lapped: u64, damaged: u64) {
+        let is_paused = self.shared.paused.load(Ordering::Relaxed);
+        let split_topic = &mut self.current().topics[topic];
+        if damaged > 0 {
+            split_topic.lose(Cause::Transport, damaged);
+        }
+        match lapped {
+            0 => {}
+            _ if is_paused => split_topic.skip(lapped),
+            _ => split_topic.lose(Cause::Lapped, lapped),
+        }
+    }
+
+    fn take_frame(&mut self, topic: usize, stream: &StreamSource, frame: livebag_shm::FrameRef) {
+        if !self.topics[topic].queue.wants_frame() {
+            return self.current().topics[topic].skip(1);
+        }
+        if self.shared.failure().is_some() {
+            return self.current().topics[topic].lose(Cause::Disk, 1);
+        }
+        let is_latched = self.topics[topic].latched.is_some();
+        let stays_in_memory = self.shared.options.snapshot.is_some() || is_latched;
+        if frame.payload_bytes() >= OWN_CHUNK_BYTES_MIN && !stays_in_memory {
+            self.write_from_slot(topic, stream, frame);
+        } else {
+            self.copy_frame(topic, stream, &frame);
+        }
+    }
+
+    fn copy_frame(&mut self, topic: usize, stream: &StreamSource, frame: &livebag_shm::FrameRef) {
         if !stream.encode(frame, &mut self.scratch) {
-            self.topics[topic].lose(Cause::Lapped, 1);
-            return;
+            return self.current().topics[topic].lose(Cause::Lapped, 1);
         }
         let message = livebag_format::Message {
             log_time_nanos: 0,
@@ -304,22 +297,35 @@ impl Engine {
             data: &self.scratch,
         };
         // A full queue has counted the message as lost.
-        let _ = self.topics[topic].queue.write(&message);
+        let _ = self.topics[topic].queue.write_wanted(&message);
     }
 
-    /// Takes what the queues have ready, and batches opened before `before_nanos`.
-    pub fn take_queues(&mut self, before_nanos: u64) {
+    /// Takes what the queues have to give, most important topics first.
+    fn take_queues(&mut self, take: Take) {
+        let now = self.shared.options.clock.monotonic_nanos();
+        let before_nanos = match (take, self.shared.options.chunk_age_max) {
+            (Take::All, _) => u64::MAX,
+            (Take::Due, age) => age.map_or(0, |age| now.saturating_sub(age.as_nanos() as u64)),
+        };
+        let holds_ring = self.shared.options.snapshot.is_some() && !self.flush_ring;
+        let before_nanos = if self.flush_ring { u64::MAX } else { before_nanos };
         let mut shared = Vec::new();
-        for topic in 0..self.topics.len() {
+        for topic in self.round() {
+            self.note_counts(topic);
+            let is_busy = self.flight_bytes >= IN_FLIGHT_BYTES_MAX;
+            if holds_ring || (is_busy && take == Take::Due && !self.flush_ring) {
+                continue;
+            }
             let mut drained = std::mem::take(&mut self.drained);
             self.topics[topic].queue.drain(before_nanos, &mut drained);
-            self.note_queue_losses(topic);
             for queued in drained.drain(..) {
+                self.keep_latched(topic, &queued);
                 self.write_queued(topic, queued, &mut shared);
             }
             self.drained = drained;
         }
         self.write_shared(shared);
+        self.flush_ring = false;
     }
 
     /// Takes all that one topic has gathered, so that a large message does not overtake it.
@@ -328,17 +334,29 @@ impl Engine {
         let mut shared = Vec::new();
         self.topics[topic].queue.drain(u64::MAX, &mut drained);
         for queued in drained {
+            self.keep_latched(topic, &queued);
             self.write_queued(topic, queued, &mut shared);
         }
         self.write_shared(shared);
     }
 
-    fn note_queue_losses(&mut self, topic: usize) {
-        let state = &self.topics[topic];
-        let (dropped, gaps) = state.queue.losses();
-        state.counters.queue.store(dropped, Ordering::Relaxed);
-        if state.stream.is_none() {
-            state.counters.transport.store(gaps, Ordering::Relaxed);
+    fn note_counts(&mut self, topic: usize) {
+        let [dropped, gaps, skipped] = self.topics[topic].new_counts();
+        if dropped + gaps + skipped > 0 {
+            let split_topic = &mut self.current().topics[topic];
+            split_topic.lose(Cause::Queue, dropped);
+            split_topic.lose(Cause::Transport, gaps);
+            split_topic.skip(skipped);
+        }
+    }
+
+    fn keep_latched(&mut self, topic: usize, queued: &Queued) {
+        let Some(latched) = &mut self.topics[topic].latched else { return };
+        if let Some((entry, data)) = queued.newest() {
+            let Latched { publish_time_nanos, sequence, data: kept } = latched;
+            (*publish_time_nanos, *sequence) = (entry.publish_time_nanos, entry.sequence);
+            kept.clear();
+            kept.extend_from_slice(data);
         }
     }
 
@@ -350,79 +368,78 @@ impl Engine {
             self.complete(completion);
         }
         self.done = done;
+        self.retire();
     }
 
     /// Latches a failure of the disk and gives the reserved space free, so that the container can
     /// be closed.
     pub fn fail(&mut self, doing: &'static str, path: &Path, source: std::io::Error) {
-        let error = RecordError::Io { doing, path: path.to_owned(), source };
-        self.shared.fail(error.to_string());
-        self.bricks.iter_mut().for_each(Brick::doubt_chunks);
-        self.drop_reserve();
+        self.fail_with(&RecordError::Io { doing, path: path.to_owned(), source });
     }
 
-    pub fn drop_reserve(&mut self) {
-        if self.reserve.take().is_some() {
-            // A reserve that cannot be removed is only an empty file more in the container.
-            let _ = self.shared.disk.remove(&self.shared.directory.join(RESERVE_FILE));
+    pub fn fail_with(&mut self, error: &RecordError) {
+        self.shared.fail(error.to_string());
+        for split in &mut self.splits {
+            split.bricks.iter_mut().for_each(Brick::doubt_chunks);
+            split.drop_reserve();
         }
     }
 
-    fn keep_manifest(&mut self, now: u64) {
-        let mut losses = Losses::default();
-        self.topics.iter().for_each(|topic| losses.add(&topic.counters.losses()));
-        // Topics come in hundreds at once: one manifest for many.
-        let changed = losses != self.written_losses || self.new_topics;
-        let due = changed && now >= self.next_manifest_nanos;
-        if !due && !self.new_bricks {
+    /// What is done now and then: manifest, shares, retention, durability.
+    fn keep(&mut self, now: u64) {
+        self.keep_retention(now);
+        if let Some(interval) = self.shared.options.sync_interval
+            && now >= self.next_sync_nanos
+        {
+            self.next_sync_nanos = now + interval.as_nanos() as u64;
+            let current = self.splits.back().expect("there is always one");
+            self.keeper.sync(current);
+        }
+        if now < self.next_manifest_nanos {
             return;
         }
         self.next_manifest_nanos = now + MANIFEST_INTERVAL.as_nanos() as u64;
-        self.written_losses = losses;
-        if let Err(error) = self.write_manifest(State::Recording) {
-            self.shared.fail(error.to_string());
-            self.drop_reserve();
+        self.share_out();
+        let current = self.current();
+        let number = current.number;
+        if current.has_news()
+            && let Err(error) = self.write_manifest(number)
+        {
+            self.fail_with(&error);
         }
+        self.evict();
     }
 
-    /// Writes the manifest if a brick is not in it yet.
-    pub fn name_bricks(&mut self) {
-        if self.new_bricks {
-            self.keep_manifest(self.shared.options.clock.monotonic_nanos());
-        }
-    }
-
-    pub fn write_manifest(&mut self, state: State) -> Result<(), RecordError> {
-        self.new_topics = false;
-        self.new_bricks = false;
-        let ended = state != State::Recording;
-        let options = &self.shared.options;
-        let manifest = Manifest {
-            livebag_container: CONTAINER_VERSION,
-            library: LIBRARY.into(),
-            profile: options.profile.clone(),
-            state,
-            started_nanos: self.started_nanos,
-            ended_nanos: if ended { options.clock.wall_nanos() } else { 0 },
-            failure: self.shared.failure().unwrap_or_default(),
-            metadata: options.metadata.clone(),
-            topics: self.topics.iter().map(|topic| self.describe(topic)).collect(),
+    /// Sets the topics' shares by what they took since the last time, about a second ago.
+    fn share_out(&mut self) {
+        let measured = |topic: &mut TopicState| {
+            let taken = topic.queue.taken_bytes();
+            taken - std::mem::replace(&mut topic.taken_bytes, taken)
         };
-        let path = self.shared.directory.join(CONTAINER_FILE);
-        let text = manifest.to_yaml().map_err(|error| RecordError::Failed(error.to_string()))?;
-        let written = self.shared.disk.replace(&path, text.as_bytes(), ended);
-        written.map_err(|source| RecordError::Io { doing: "writing", path, source })
+        let rates: Vec<u64> = self.topics.iter_mut().map(measured).collect();
+        let shares = self.shared.budget.shares(&rates);
+        for (topic, share) in self.topics.iter().zip(shares) {
+            topic.queue.set_share(share);
+        }
     }
 
-    fn describe(&self, topic: &TopicState) -> TopicManifest {
-        let bricks = topic.brick.map(|brick| self.bricks[brick].file_name.clone());
-        let index = format!("{}.idx", topic.file_name);
-        let bricks = bricks.into_iter().collect();
-        let mut manifest = TopicManifest::new(&topic.topic, topic.channel_id, index, bricks);
-        manifest.message_count = topic.counters.messages.load(Ordering::Relaxed);
-        manifest.message_bytes = topic.counters.bytes.load(Ordering::Relaxed);
-        manifest.lost = topic.counters.losses();
-        manifest
+    /// Lets go of what is too old in a ring.
+    fn evict(&mut self) {
+        let Some(snapshot) = &self.shared.options.snapshot else { return };
+        if let Some(duration) = snapshot.duration_max {
+            let now = self.shared.options.clock.wall_nanos();
+            let before = now.saturating_sub(duration.as_nanos() as u64);
+            self.topics.iter().for_each(|topic| topic.queue.evict_before(before));
+        }
+    }
+
+    /// Writes the manifest if a brick of the split is not in it yet.
+    pub fn name_bricks(&mut self, number: u32) {
+        if self.split(number).new_bricks
+            && let Err(error) = self.write_manifest(number)
+        {
+            self.fail_with(&error);
+        }
     }
 
     /// The last round: everything published until now, then the ends of all files.
@@ -431,39 +448,14 @@ impl Engine {
         for topic in &self.topics {
             topic.queue.close();
         }
-        self.take_queues(u64::MAX);
+        self.take_queues(Take::All);
         while !self.flights.is_empty() {
             self.rescue();
             self.reap(POLL_MIN);
         }
-        self.drop_reserve();
         for topic in 0..self.topics.len() {
-            self.note_queue_losses(topic);
+            self.note_counts(topic);
         }
-        let closed = self.close_files();
-        if let Err(error) = &closed {
-            self.shared.fail(error.to_string());
-        }
-        // Closed means whole and on the medium; anything else is recovered at the next opening.
-        let state = if closed.is_ok() { State::Closed } else { State::Recording };
-        let written = self.write_manifest(state);
-        drop(self.lock.take());
-        written.and(closed)
+        self.finish_splits()
     }
-}
-
-fn reserve_space(
-    disk: &dyn crate::storage::Disk,
-    path: &Path,
-) -> Result<Arc<dyn DiskFile>, RecordError> {
-    let make = || {
-        let file = disk.create(path, Access::Buffered)?;
-        file.reserve(0, CLOSE_RESERVE_BYTES)?;
-        Ok(file)
-    };
-    make().map_err(|source| RecordError::Io {
-        doing: "setting space aside in",
-        path: path.to_owned(),
-        source,
-    })
 }

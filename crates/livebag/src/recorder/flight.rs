@@ -7,6 +7,7 @@ use livebag_format::mcap::{
 };
 use livebag_shm::FrameRef;
 
+use super::brick::Brick;
 use super::engine::Engine;
 use super::topic::{Cause, Outcome, Ticket};
 use crate::limits::BLOCK_BYTES;
@@ -38,18 +39,47 @@ pub(super) enum Content {
     Commit { piece: Piece },
 }
 
+/// Where a write goes: a brick of a split.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    split: u32,
+    brick: usize,
+}
+
 /// A write in flight.
 pub(super) struct Flight {
-    brick: usize,
+    place: Place,
     offset: u64,
     bytes: u64,
     content: Content,
 }
 
+fn owned_bytes(parts: &[Part]) -> u64 {
+    let owned = parts.iter().filter(|part| matches!(part, Part::Block(_)));
+    owned.map(|part| part.bytes() as u64).sum()
+}
+
 impl Engine {
+    fn brick(&mut self, place: Place) -> &mut Brick {
+        &mut self.split(place.split).bricks[place.brick]
+    }
+
+    /// The brick that takes the topic's messages now.
+    fn place_of(&mut self, topic: usize, access: Access) -> std::io::Result<Place> {
+        let current = self.current();
+        let name = current.topics[topic].topic.clone();
+        let brick = current.brick_of(topic, &name.name, access)?;
+        Ok(Place { split: current.number, brick })
+    }
+
+    fn issue(&mut self, place: Place, topic: usize) -> Ticket {
+        let files = self.split(place.split).topics[topic].files.as_mut();
+        files.expect("made with the brick").issue()
+    }
+
     fn launch(
         &mut self,
-        brick: usize,
+        place: Place,
         offset: u64,
         bytes: u64,
         parts: Vec<Part>,
@@ -57,16 +87,18 @@ impl Engine {
     ) {
         let token = self.next_token;
         self.next_token += 1;
-        let file = self.bricks[brick].file.clone();
-        self.flights.insert(token, Flight { brick, offset, bytes, content });
+        self.split(place.split).in_flight += 1;
+        self.flight_bytes += owned_bytes(&parts);
+        let file = self.brick(place).file.clone();
+        self.flights.insert(token, Flight { place, offset, bytes, content });
         self.queue.submit(Write { token, file, offset, parts });
     }
 
     /// Starts the zero-copy write of a large frame.
     pub fn write_from_slot(&mut self, topic: usize, stream: &StreamSource, frame: FrameRef) {
         self.take_queue(topic);
-        let brick = match self.brick_of(topic, Access::Direct) {
-            Ok(brick) => brick,
+        let place = match self.place_of(topic, Access::Direct) {
+            Ok(place) => place,
             Err(error) => return self.lose_for_disk(topic, 1, error),
         };
         let entry = IndexEntry {
@@ -76,7 +108,7 @@ impl Engine {
             ..IndexEntry::default()
         };
         let (prefix, suffix) = stream.wrapping(&frame);
-        let channel_id = self.topics[topic].channel_id;
+        let channel_id = self.topics[topic].queue.channel_id();
         let payload_bytes = frame.payload_bytes();
         let mut extent = Extent::new(channel_id, entry, &prefix, payload_bytes, &suffix);
         let rest = payload_bytes - extent.slot_bytes;
@@ -84,16 +116,16 @@ impl Engine {
         frame.copy_range_to(extent.slot_bytes, &mut extent.tail[..rest]);
 
         let bytes = extent.bytes();
-        let offset = self.bricks[brick].place(bytes);
+        let offset = self.brick(place).place(bytes);
         let mut entry = extent.entry;
         entry.offset += offset;
         let lead = extent.committed_lead();
-        let ticket = self.topics[topic].issue();
+        let ticket = self.issue(place, topic);
         let piece = Piece { topic, ticket, entries: vec![entry], held_bytes: 0 };
         let slot = Part::Slot(frame.clone(), extent.slot_bytes);
         let parts = vec![Part::Block(extent.head), slot, Part::Block(extent.tail)];
         let content = Content::Slot { piece, frame, lead, rescue: None };
-        self.launch(brick, offset, bytes, parts, content);
+        self.launch(place, offset, bytes, parts, content);
     }
 
     /// Copies frames that are about to be overwritten, and that the device has not had yet, into
@@ -113,7 +145,7 @@ impl Engine {
                 continue;
             }
             let copied =
-                OwnedExtent::with(state.channel_id, piece.entries[0], data_bytes, |room| {
+                OwnedExtent::with(state.queue.channel_id(), piece.entries[0], data_bytes, |room| {
                     stream.encode_into(frame, room)
                 });
             if copied.is_some() {
@@ -128,28 +160,28 @@ impl Engine {
     /// Writes what came out of a topic's queue; small batches for the shared brick go to `shared`.
     pub fn write_queued(&mut self, topic: usize, queued: Queued, shared: &mut Vec<(usize, Batch)>) {
         if self.shared.failure().is_some() {
-            return self.refuse(topic, queued);
+            return self.refuse(topic, &queued);
         }
         let access = match &queued {
             Queued::Own(_) => Access::Direct,
             Queued::Batch(_) => Access::Buffered,
         };
-        let brick = match self.brick_of(topic, access) {
-            Ok(brick) => brick,
+        let place = match self.place_of(topic, access) {
+            Ok(place) => place,
             Err(error) => {
                 self.fail_brick(topic, error);
-                return self.refuse(topic, queued);
+                return self.refuse(topic, &queued);
             }
         };
         match queued {
             Queued::Own(extent) => {
                 let held_bytes = extent.block.len() as u64;
-                self.write_owned(topic, brick, extent, held_bytes);
+                self.write_owned(topic, place, extent, held_bytes);
             }
-            Queued::Batch(batch) if self.bricks[brick].topics.len() > 1 => {
+            Queued::Batch(batch) if self.brick(place).topics.len() > 1 => {
                 shared.push((topic, batch));
             }
-            Queued::Batch(batch) => self.write_chunk(brick, vec![(topic, batch)]),
+            Queued::Batch(batch) => self.write_chunk(place, vec![(topic, batch)]),
         }
     }
 
@@ -157,39 +189,39 @@ impl Engine {
     pub fn write_shared(&mut self, batches: Vec<(usize, Batch)>) {
         let mut chunk: Vec<(usize, Batch)> = Vec::new();
         let mut bytes = 0;
-        let Some(brick) = batches.first().and_then(|(topic, _)| self.topics[*topic].brick) else {
-            return;
-        };
+        let Some(&(first, _)) = batches.first() else { return };
+        // All of them are in the shared brick, which none of them can be without.
+        let Ok(place) = self.place_of(first, Access::Buffered) else { return };
         for (topic, batch) in batches {
             // A second batch of one topic needs a chunk of its own: one message index per channel.
             let again = chunk.iter().any(|(earlier, _)| *earlier == topic);
             if again || bytes + batch.records_bytes() > crate::limits::CHUNK_BYTES_MAX {
-                self.write_chunk(brick, std::mem::take(&mut chunk));
+                self.write_chunk(place, std::mem::take(&mut chunk));
                 bytes = 0;
             }
             bytes += batch.records_bytes();
             chunk.push((topic, batch));
         }
-        self.write_chunk(brick, chunk);
+        self.write_chunk(place, chunk);
     }
 
     /// Writes one chunk of one or several batches.
-    fn write_chunk(&mut self, brick: usize, batches: Vec<(usize, Batch)>) {
+    fn write_chunk(&mut self, place: Place, batches: Vec<(usize, Batch)>) {
         if batches.is_empty() {
             return;
         }
-        let (mut bytes, mut pieces) = self.assemble(batches);
-        let announced = self.bricks[brick].take_announcements();
+        let (mut bytes, mut pieces) = self.assemble(place, batches);
+        let announced = self.brick(place).take_announcements();
         if !announced.is_empty() {
             bytes.splice(0..0, announced.iter().copied());
         }
         let chunk_start = announced.len() as u64;
-        let direct = self.bricks[brick].access == Access::Direct;
+        let direct = self.brick(place).access == Access::Direct;
         if direct {
             let position = bytes.len() as u64;
             put_padding_to(&mut bytes, position, BLOCK_BYTES as u64);
         }
-        let offset = self.bricks[brick].place(bytes.len() as u64);
+        let offset = self.brick(place).place(bytes.len() as u64);
         for entry in pieces.iter_mut().flat_map(|piece| &mut piece.entries) {
             let data = CHUNK_HEADER_BYTES + livebag_format::mcap::MESSAGE_HEADER_BYTES;
             entry.offset = offset + chunk_start + data as u64 + u64::from(entry.inner);
@@ -202,11 +234,11 @@ impl Engine {
         } else {
             Block::unaligned(bytes)
         };
-        self.launch(brick, offset, total, vec![Part::Block(block)], Content::Chunk { pieces });
+        self.launch(place, offset, total, vec![Part::Block(block)], Content::Chunk { pieces });
     }
 
     /// Joins batches into a chunk record and its message indexes.
-    fn assemble(&mut self, batches: Vec<(usize, Batch)>) -> (Vec<u8>, Vec<Piece>) {
+    fn assemble(&mut self, place: Place, batches: Vec<(usize, Batch)>) -> (Vec<u8>, Vec<Piece>) {
         let alone = batches.len() == 1;
         let mut bytes = Vec::new();
         let mut pieces = Vec::with_capacity(batches.len());
@@ -226,7 +258,7 @@ impl Engine {
                 entries.iter_mut().for_each(|entry| entry.inner += shift);
                 self.topics[topic].queue.recycle(batch);
             }
-            let ticket = self.topics[topic].issue();
+            let ticket = self.issue(place, topic);
             pieces.push(Piece { topic, ticket, entries, held_bytes });
         }
         let times = pieces.iter().flat_map(|piece| {
@@ -238,7 +270,7 @@ impl Engine {
         let head = chunk_header(start, end, records.len() as u64, crc32fast::hash(records));
         bytes[..CHUNK_HEADER_BYTES].copy_from_slice(&head);
         for piece in &pieces {
-            let channel_id = self.topics[piece.topic].channel_id;
+            let channel_id = self.topics[piece.topic].queue.channel_id();
             let entries = piece.entries.iter();
             let places = entries.map(|entry| (entry.log_time_nanos, u64::from(entry.inner)));
             put_message_index(&mut bytes, channel_id, places);
@@ -246,71 +278,86 @@ impl Engine {
         (bytes, pieces)
     }
 
-    fn write_owned(&mut self, topic: usize, brick: usize, extent: OwnedExtent, held_bytes: u64) {
-        let ticket = self.topics[topic].issue();
+    fn write_owned(&mut self, topic: usize, place: Place, extent: OwnedExtent, held_bytes: u64) {
+        let ticket = self.issue(place, topic);
         let piece = Piece { topic, ticket, entries: vec![extent.entry], held_bytes };
-        self.write_owned_piece(brick, extent, piece);
+        self.write_owned_piece(place, extent, piece);
     }
 
-    fn write_owned_piece(&mut self, brick: usize, extent: OwnedExtent, mut piece: Piece) {
+    fn write_owned_piece(&mut self, place: Place, extent: OwnedExtent, mut piece: Piece) {
         // Announcements of a shared brick must precede the first message.
-        let announced = self.bricks[brick].take_announcements();
+        let announced = self.brick(place).take_announcements();
         if !announced.is_empty() {
-            let offset = self.bricks[brick].place(announced.len() as u64);
+            let offset = self.brick(place).place(announced.len() as u64);
             let bytes = announced.len() as u64;
             let part = Part::Block(Block::unaligned(announced));
-            self.launch(brick, offset, bytes, vec![part], Content::Chunk { pieces: Vec::new() });
+            self.launch(place, offset, bytes, vec![part], Content::Chunk { pieces: Vec::new() });
         }
         let bytes = extent.block.len() as u64;
-        let offset = self.bricks[brick].place(bytes);
+        let offset = self.brick(place).place(bytes);
         piece.entries = vec![IndexEntry { offset: extent.entry.offset + offset, ..extent.entry }];
         let content = Content::Chunk { pieces: vec![piece] };
-        self.launch(brick, offset, bytes, vec![Part::Block(extent.block)], content);
+        self.launch(place, offset, bytes, vec![Part::Block(extent.block)], content);
     }
 
     /// Handles a write that has ended.
     pub fn complete(&mut self, completion: Completion) {
         let flight = self.flights.remove(&completion.token).expect("a write of ours");
-        let Flight { brick, offset, bytes, content } = flight;
+        let Flight { place, offset, bytes, content } = flight;
+        self.flight_bytes -= owned_bytes(&completion.parts);
         if let Err(error) = completion.result {
-            let path = self.bricks[brick].path.clone();
-            self.bricks[brick].damaged.push((offset, bytes));
-            self.fail("writing", &path, error);
-            let pieces = match content {
-                Content::Chunk { pieces } => pieces,
-                Content::Slot { piece, .. } | Content::Commit { piece } => vec![piece],
-            };
-            for piece in pieces {
-                let lost = Outcome::Lost(Cause::Disk, piece.entries.len() as u64);
-                self.settle(piece, lost);
-            }
-            return;
-        }
-        match content {
-            Content::Chunk { pieces } => {
-                self.bricks[brick].write_behind();
-                self.note_chunk(brick, &pieces);
-                self.commit_chunk(pieces, completion.parts);
-            }
-            Content::Commit { mut piece } => {
-                self.note_chunk(brick, std::slice::from_ref(&piece));
-                let entries = std::mem::take(&mut piece.entries);
-                self.settle(piece, Outcome::Readable(entries));
-            }
-            Content::Slot { piece, frame, lead, rescue } => {
-                if frame.is_intact() {
-                    self.commit_frame(brick, offset, bytes, piece, lead, completion.parts);
-                } else if let Some(extent) = rescue {
-                    self.write_owned_piece(brick, extent, piece);
-                } else {
-                    // The padding record in front already covers the torn extent.
-                    self.settle(piece, Outcome::Lost(Cause::Lapped, 1));
+            self.fail_flight(place, (offset, bytes), content, error);
+        } else {
+            match content {
+                Content::Chunk { pieces } => {
+                    self.brick(place).write_behind();
+                    self.note_chunk(place, &pieces);
+                    self.commit_chunk(place, pieces, completion.parts);
+                }
+                Content::Commit { mut piece } => {
+                    self.note_chunk(place, std::slice::from_ref(&piece));
+                    let entries = std::mem::take(&mut piece.entries);
+                    self.settle(place, piece, Outcome::Readable(entries));
+                }
+                Content::Slot { piece, frame, lead, rescue } => {
+                    if frame.is_intact() {
+                        let parts = completion.parts;
+                        self.commit_frame(place, (offset, bytes), piece, lead, parts);
+                    } else if let Some(extent) = rescue {
+                        self.write_owned_piece(place, extent, piece);
+                    } else {
+                        // The padding record in front already covers the torn extent.
+                        self.settle(place, piece, Outcome::Lost(Cause::Lapped, 1));
+                    }
                 }
             }
         }
+        // Last: what follows from this write has been counted by now.
+        self.split(place.split).in_flight -= 1;
     }
 
-    fn note_chunk(&mut self, brick: usize, pieces: &[Piece]) {
+    fn fail_flight(
+        &mut self,
+        place: Place,
+        extent: (u64, u64),
+        content: Content,
+        error: std::io::Error,
+    ) {
+        let brick = self.brick(place);
+        brick.damaged.push(extent);
+        let path = brick.path.clone();
+        self.fail("writing", &path, error);
+        let pieces = match content {
+            Content::Chunk { pieces } => pieces,
+            Content::Slot { piece, .. } | Content::Commit { piece } => vec![piece],
+        };
+        for piece in pieces {
+            let lost = Outcome::Lost(Cause::Disk, piece.entries.len() as u64);
+            self.settle(place, piece, lost);
+        }
+    }
+
+    fn note_chunk(&mut self, place: Place, pieces: &[Piece]) {
         let Some(first) = pieces.first().and_then(|piece| piece.entries.first()) else { return };
         let mut chunk = ChunkExtent {
             offset: first.chunk_offset(),
@@ -319,14 +366,14 @@ impl Engine {
         };
         for piece in pieces {
             if let (Some(first), Some(last)) = (piece.entries.first(), piece.entries.last()) {
-                let channel_id = self.topics[piece.topic].channel_id;
+                let channel_id = self.topics[piece.topic].queue.channel_id();
                 chunk.add(channel_id, first, last, piece.entries.len() as u64);
             }
         }
-        self.bricks[brick].note_chunk(chunk);
+        self.brick(place).note_chunk(chunk);
     }
 
-    fn commit_chunk(&mut self, pieces: Vec<Piece>, mut parts: Vec<Part>) {
+    fn commit_chunk(&mut self, place: Place, pieces: Vec<Piece>, mut parts: Vec<Part>) {
         // The memory of a lone piece goes back to where it came from.
         if let ([piece], Some(Part::Block(block))) = (&pieces[..], parts.pop()) {
             let records = block.into_vec();
@@ -334,7 +381,7 @@ impl Engine {
         }
         for mut piece in pieces {
             let entries = std::mem::take(&mut piece.entries);
-            self.settle(piece, Outcome::Readable(entries));
+            self.settle(place, piece, Outcome::Readable(entries));
         }
     }
 
@@ -342,9 +389,8 @@ impl Engine {
     /// chunk part of the file.
     fn commit_frame(
         &mut self,
-        brick: usize,
-        offset: u64,
-        bytes: u64,
+        place: Place,
+        (offset, bytes): (u64, u64),
         piece: Piece,
         lead: [u8; RECORD_HEADER_BYTES],
         parts: Vec<Part>,
@@ -356,42 +402,40 @@ impl Engine {
         debug_assert!(bytes >= head.len() as u64);
         let content = Content::Commit { piece };
         // `bytes` stays the whole extent's: if this write fails, all of it becomes padding.
-        self.launch(brick, offset, bytes, vec![Part::Block(head)], content);
+        self.launch(place, offset, bytes, vec![Part::Block(head)], content);
     }
 
-    fn settle(&mut self, piece: Piece, outcome: Outcome) {
+    fn settle(&mut self, place: Place, piece: Piece, outcome: Outcome) {
         // A brick is named before the first entry points into it, also while closing.
         if matches!(outcome, Outcome::Readable(_)) {
-            self.name_bricks();
+            self.name_bricks(place.split);
         }
-        let state = &mut self.topics[piece.topic];
         if piece.held_bytes > 0 {
-            state.queue.release(piece.held_bytes);
+            self.topics[piece.topic].queue.release(piece.held_bytes);
         }
-        if let Err(error) = state.settle(piece.ticket, outcome) {
-            let path = self.shared.directory.join(format!("{}.idx", state.file_name));
+        let split = self.split(place.split);
+        if let Err(error) = split.topics[piece.topic].settle(piece.ticket, outcome) {
+            let files = split.topics[piece.topic].files.as_ref();
+            let name = files.map_or("", |files| files.index_name.as_str());
+            let path = split.directory.join(name);
             self.fail("writing", &path, error);
         }
     }
 
     fn lose_for_disk(&mut self, topic: usize, count: u64, error: std::io::Error) {
         self.fail_brick(topic, error);
-        self.topics[topic].lose(Cause::Disk, count);
+        self.current().topics[topic].lose(Cause::Disk, count);
     }
 
     fn fail_brick(&mut self, topic: usize, error: std::io::Error) {
-        let name = format!("{}.mcap", self.topics[topic].file_name);
-        let path = self.shared.directory.join(name);
-        self.fail("making", &path, error);
+        let current = self.current();
+        let path = current.directory.join(current.topics[topic].topic.name.trim_start_matches('/'));
+        self.fail("making the files of a topic at", &path, error);
     }
 
     /// Counts messages that the disk can no longer take.
-    fn refuse(&mut self, topic: usize, queued: Queued) {
-        let (count, held_bytes) = match &queued {
-            Queued::Batch(batch) => (batch.entries.len() as u64, batch.records_bytes() as u64),
-            Queued::Own(extent) => (1, extent.block.len() as u64),
-        };
-        self.topics[topic].lose(Cause::Disk, count);
-        self.topics[topic].queue.release(held_bytes);
+    fn refuse(&mut self, topic: usize, queued: &Queued) {
+        self.current().topics[topic].lose(Cause::Disk, queued.messages());
+        self.topics[topic].queue.release(queued.held_bytes());
     }
 }

@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use livebag_format::container::{Losses, MetadataEntry};
+use livebag_format::container::Losses;
 use livebag_format::{Message, Topic};
 
-use crate::clock::Clock;
-use crate::limits::{CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX, TOPICS_MAX};
+use crate::limits::{JOBS_MAX, TOPICS_MAX};
 use crate::queue::{Budget, TopicQueue};
 use crate::source::Selector;
 use crate::storage::{Disk, KernelDisk, MethodChoice};
@@ -22,44 +20,18 @@ mod brick;
 mod close;
 mod engine;
 mod flight;
+mod keeper;
+mod options;
+mod split;
+mod splits;
 mod topic;
 
-pub use crate::queue::{Overflow, WriteError};
+pub use crate::queue::{Overflow, Priority, WriteError};
 pub(crate) use close::{ChunkWalk, write_summary};
-
-/// How to record. `..RecorderOptions::default()` gives the rest.
-#[derive(Clone)]
-pub struct RecorderOptions {
-    /// Bound of everything waiting in memory, in bytes.
-    pub cache_bytes_max: u64,
-    /// What a full queue does with the next message written in this process.
-    pub overflow: Overflow,
-    /// How old a small message may become before it can be read; `None` closes chunks by size only,
-    /// as conversions want it.
-    pub chunk_age_max: Option<Duration>,
-    /// MCAP's profile: `ros2`, `ros1` or empty.
-    pub profile: String,
-    /// Whether gaps in the sequence of messages written in this process are transport losses.
-    pub count_gaps: bool,
-    /// Names and values that the recording carries along.
-    pub metadata: Vec<MetadataEntry>,
-    /// Where time comes from.
-    pub clock: Clock,
-}
-
-impl Default for RecorderOptions {
-    fn default() -> Self {
-        Self {
-            cache_bytes_max: CACHE_BYTES_DEFAULT,
-            overflow: Overflow::DropNewest,
-            chunk_age_max: Some(CHUNK_AGE_MAX),
-            profile: "ros2".into(),
-            count_gaps: true,
-            metadata: Vec::new(),
-            clock: Clock::system(),
-        }
-    }
-}
+pub use options::{
+    LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule, TopicRules,
+    TopicSettings,
+};
 
 /// Why recording could not begin, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +65,20 @@ pub enum RecordError {
         /// The limit.
         max: usize,
     },
+    /// The filesystem has less free space than was asked for.
+    #[error(
+        "{} has {free_bytes} B free, less than the {least_bytes} B that must stay free: free some \
+         space, record elsewhere, or let old splits go (--low-free-space-action delete-oldest)",
+        path.display()
+    )]
+    LowSpace {
+        /// The recording.
+        path: PathBuf,
+        /// What is free.
+        free_bytes: u64,
+        /// What was asked for.
+        least_bytes: u64,
+    },
     /// The recorder's thread is gone.
     #[error("the recorder has stopped")]
     Stopped,
@@ -123,6 +109,7 @@ pub(crate) struct Counters {
     pub queue: AtomicU64,
     pub lapped: AtomicU64,
     pub disk: AtomicU64,
+    pub skipped: AtomicU64,
 }
 
 impl Counters {
@@ -149,6 +136,8 @@ pub struct TopicStatus {
     pub bytes: u64,
     /// Messages lost, by cause.
     pub lost: Losses,
+    /// Messages left out on purpose: while paused, or more often than asked for.
+    pub skipped: u64,
 }
 
 /// A look at a recorder.
@@ -158,6 +147,10 @@ pub struct Status {
     pub topics: Vec<TopicStatus>,
     /// Bytes waiting in memory of the recorder's own.
     pub cache_bytes: u64,
+    /// Whether messages are left out at the moment.
+    pub paused: bool,
+    /// Splits begun, the first included.
+    pub splits: u32,
     /// The first failure, which ended the recording.
     pub failure: Option<String>,
 }
@@ -182,7 +175,9 @@ pub(crate) struct Shared {
     pub disk: Arc<dyn Disk>,
     pub options: RecorderOptions,
     pub budget: Arc<Budget>,
-    pub topics: Mutex<Vec<(Topic, Arc<Counters>)>>,
+    pub topics: Mutex<Vec<(Arc<Topic>, Arc<Counters>)>>,
+    pub paused: Arc<AtomicBool>,
+    pub splits: AtomicU32,
     channels_given: AtomicU32,
     pub failure: Mutex<Option<String>>,
 }
@@ -199,10 +194,10 @@ impl Shared {
         Ok(Arc::new(TopicQueue::new(
             name.to_owned(),
             channel_id,
-            self.options.overflow,
+            self.options.queue_options(name, count_gaps),
             self.budget.clone(),
             self.options.clock.clone(),
-            count_gaps,
+            self.paused.clone(),
         )))
     }
 
@@ -220,6 +215,8 @@ impl Shared {
 pub(crate) enum Command {
     AddTopic(Topic, Arc<TopicQueue>),
     Follow(Selector),
+    Split,
+    Snapshot,
     Finish,
 }
 
@@ -227,7 +224,7 @@ pub(crate) enum Command {
 /// [`Recorder::finish`] says how that went.
 pub struct Recorder {
     shared: Arc<Shared>,
-    commands: Sender<Command>,
+    commands: SyncSender<Command>,
     thread: Option<JoinHandle<Result<(), RecordError>>>,
     method: Option<MethodChoice>,
 }
@@ -270,17 +267,20 @@ impl Recorder {
         options: RecorderOptions,
     ) -> Result<Self, RecordError> {
         let budget = Budget::new(options.cache_bytes_max);
+        let paused = Arc::new(AtomicBool::new(options.start_paused));
         let shared = Arc::new(Shared {
             directory: directory.to_owned(),
             disk,
             options,
             budget,
             topics: Mutex::default(),
+            paused,
+            splits: AtomicU32::new(1),
             channels_given: AtomicU32::new(0),
             failure: Mutex::default(),
         });
         let engine = engine::Engine::create(shared.clone())?;
-        let (commands, receiver) = channel();
+        let (commands, receiver) = sync_channel(JOBS_MAX);
         let thread = std::thread::Builder::new()
             .name("livebag-recorder".into())
             .spawn(move || run(engine, &receiver))
@@ -317,6 +317,37 @@ impl Recorder {
         self.commands.send(Command::Follow(selector)).map_err(|_| RecordError::Stopped)
     }
 
+    /// Leaves messages out from now on; they are counted as skipped, not as lost.
+    pub fn pause(&self) {
+        self.shared.paused.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes messages again.
+    pub fn resume(&self) {
+        self.shared.paused.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether messages are left out at the moment.
+    pub fn is_paused(&self) -> bool {
+        self.shared.paused.load(Ordering::Relaxed)
+    }
+
+    /// Begins a new split now.
+    ///
+    /// # Errors
+    /// If the recorder has stopped.
+    pub fn split(&self) -> Result<(), RecordError> {
+        self.commands.send(Command::Split).map_err(|_| RecordError::Stopped)
+    }
+
+    /// Writes what the ring holds ([`RecorderOptions::snapshot`]) to the disk.
+    ///
+    /// # Errors
+    /// If the recorder has stopped.
+    pub fn snapshot(&self) -> Result<(), RecordError> {
+        self.commands.send(Command::Snapshot).map_err(|_| RecordError::Stopped)
+    }
+
     /// How it goes.
     pub fn status(&self) -> Status {
         let topics = self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -326,10 +357,13 @@ impl Recorder {
             messages: counters.messages.load(Ordering::Acquire),
             bytes: counters.bytes.load(Ordering::Relaxed),
             lost: counters.losses(),
+            skipped: counters.skipped.load(Ordering::Relaxed),
         });
         Status {
             topics: topics.collect(),
             cache_bytes: self.shared.budget.used_bytes(),
+            paused: self.is_paused(),
+            splits: self.shared.splits.load(Ordering::Relaxed),
             failure: self.shared.failure(),
         }
     }

@@ -256,3 +256,129 @@ fn file_names_stay_in_the_directory_and_apart() {
     assert_eq!(names.give(""), "topic");
     assert!(names.give(&"x".repeat(1000)).len() <= 210);
 }
+
+#[test]
+fn splits_follow_each_other_without_a_gap() {
+    let disk = SimulatedDisk::new(7);
+    let options = RecorderOptions {
+        overflow: Overflow::Block,
+        split: SplitRules { bytes_max: Some(200_000), duration_max: None },
+        topics: TopicRules(vec![TopicRule::named(
+            "/latched",
+            TopicSettings { latched: true, ..TopicSettings::default() },
+        )]),
+        ..RecorderOptions::default()
+    };
+    let recorder =
+        Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap();
+    let latched = recorder.topic(topic("/latched")).unwrap();
+    let writer = recorder.topic(topic("/t")).unwrap();
+    latched.write(1, 1, b"the map").unwrap();
+    let mut expected = Vec::new();
+    for k in 0..40u64 {
+        let data = bytes_of(0, k, 100_000);
+        writer.write_message(&message(k, &data)).unwrap();
+        expected.push(seen("/t", k + 1, &data));
+        // A split is begun when one is full: give the recorder's thread the time to see it.
+        while recorder.status().topics.get(1).is_none_or(|topic| topic.messages <= k) {
+            std::thread::yield_now();
+        }
+    }
+    let splits = recorder.finish().unwrap().splits;
+    assert!(splits >= 10, "{splits}");
+    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!((bag.state(), bag.splits().len() as u32), (BagState::Closed, splits - 1));
+    let (repeated, read): (Vec<_>, Vec<_>) =
+        read_all(&bag).into_iter().partition(|seen| seen.0 == "/latched");
+    assert_eq!(read, expected);
+    assert!(repeated.len() > 1 && repeated.len() as u32 <= splits);
+    for name in bag.splits() {
+        let alone = Bag::open_on(&disk, &Path::new(DIRECTORY).join(name)).unwrap();
+        assert_eq!(alone.state(), BagState::Closed, "{name} opens alone");
+        assert!(alone.time_range().unwrap().is_some() || name == bag.splits().last().unwrap());
+    }
+}
+
+#[test]
+fn retention_removes_the_oldest_and_says_so() {
+    let disk = SimulatedDisk::new(8);
+    let options = RecorderOptions {
+        overflow: Overflow::Block,
+        retention: Retention { splits_max: Some(2), ..Retention::default() },
+        ..RecorderOptions::default()
+    };
+    let recorder =
+        Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap();
+    let writer = recorder.topic(topic("/t")).unwrap();
+    for k in 0..5u64 {
+        writer.write_message(&message(k, &bytes_of(0, k, 100_000))).unwrap();
+        while recorder.status().topics.first().is_none_or(|topic| topic.messages <= k) {
+            std::thread::yield_now();
+        }
+        recorder.split().unwrap();
+        while recorder.status().splits < k as u32 + 2 {
+            std::thread::yield_now();
+        }
+    }
+    let removed = || Bag::open_on(&disk, Path::new(DIRECTORY)).map(|bag| bag.removed().splits);
+    while removed().unwrap_or(0) < 4 {
+        std::thread::yield_now();
+    }
+    recorder.finish().unwrap();
+    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!((bag.removed().splits, bag.removed().messages), (4, 4));
+    assert_eq!(read_all(&bag).len(), 1);
+}
+
+#[test]
+fn paused_and_too_frequent_messages_are_left_out_not_lost() {
+    let disk = SimulatedDisk::new(9);
+    let slow = TopicSettings { rate_max_hz: Some(10.0), ..TopicSettings::default() };
+    let options = RecorderOptions {
+        topics: TopicRules(vec![TopicRule::named("/slow", slow)]),
+        start_paused: true,
+        ..RecorderOptions::default()
+    };
+    let recorder =
+        Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap();
+    let writer = recorder.topic(topic("/slow")).unwrap();
+    writer.write(1, 1, b"while paused").unwrap();
+    recorder.resume();
+    for k in 0..100u64 {
+        // 10 ms apart: every tenth is wanted.
+        let log_time_nanos = 1_000_000_000 + k * 10_000_000;
+        let data = b"moving";
+        let wanted = Message { log_time_nanos, publish_time_nanos: 1, sequence: k + 2, data };
+        writer.write_message(&wanted).unwrap();
+    }
+    let status = recorder.finish().unwrap();
+    assert_eq!((status.topics[0].messages, status.topics[0].skipped), (10, 91));
+    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!((bag.lost().total(), bag.topics()[0].skipped()), (0, 91));
+}
+
+#[test]
+fn a_ring_is_written_when_asked_for() {
+    let disk = SimulatedDisk::new(10);
+    let options = RecorderOptions {
+        cache_bytes_max: 2 << 20,
+        snapshot: Some(SnapshotRing::default()),
+        ..RecorderOptions::default()
+    };
+    let recorder =
+        Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap();
+    let writer = recorder.topic(topic("/t")).unwrap();
+    for k in 0..50u64 {
+        writer.write_message(&message(k, &bytes_of(0, k, 100_000))).unwrap();
+    }
+    recorder.snapshot().unwrap();
+    while recorder.status().totals().0 == 0 {
+        std::thread::yield_now();
+    }
+    let status = recorder.finish().unwrap();
+    let (messages, _, lost) = status.totals();
+    assert!((5..=20).contains(&messages), "{messages}");
+    assert_eq!(lost.total(), 0, "what makes way in a ring is not lost");
+    let newest = read_all(&Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap()).pop().unwrap();
+    assert_eq!(newest.1, 50);
+}

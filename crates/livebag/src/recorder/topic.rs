@@ -1,4 +1,5 @@
-//! A topic inside the recorder: its index, and the order in which its messages are committed.
+//! A topic inside the recorder: its files in a split, and the order in which its messages are
+//! committed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use livebag_format::Topic;
+use livebag_format::container::{Losses, TopicManifest};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, index_header};
 
 use super::Counters;
@@ -17,8 +19,21 @@ use crate::storage::{Access, Disk, DiskFile};
 /// Why messages will not be in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
+    Transport,
+    Queue,
     Lapped,
     Disk,
+}
+
+impl Cause {
+    fn of(self, losses: &mut Losses) -> &mut u64 {
+        match self {
+            Self::Transport => &mut losses.transport,
+            Self::Queue => &mut losses.queue,
+            Self::Lapped => &mut losses.lapped,
+            Self::Disk => &mut losses.disk,
+        }
+    }
 }
 
 /// How an extent ended.
@@ -59,17 +74,35 @@ impl Tickets {
     }
 }
 
-/// The index file of a topic being recorded.
-struct IndexWriter {
-    file: Arc<dyn DiskFile>,
-    bytes: u64,
+/// A topic's files in one split.
+pub(super) struct TopicFiles {
+    /// Place in the split's list of bricks.
+    pub brick: usize,
+    pub index_name: String,
+    index: Arc<dyn DiskFile>,
+    index_bytes: u64,
+    tickets: Tickets,
 }
 
-impl IndexWriter {
-    fn create(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
-        let file = disk.create(path, Access::Buffered)?;
-        file.write_at(&index_header(), 0)?;
-        Ok(Self { file, bytes: ENTRY_BYTES as u64 })
+impl TopicFiles {
+    pub fn create(
+        disk: &dyn Disk,
+        directory: &Path,
+        index_name: String,
+        brick: usize,
+    ) -> io::Result<Self> {
+        let index = disk.create(&directory.join(&index_name), Access::Buffered)?;
+        index.write_at(&index_header(), 0)?;
+        let index_bytes = ENTRY_BYTES as u64;
+        Ok(Self { brick, index_name, index, index_bytes, tickets: Tickets::default() })
+    }
+
+    pub fn index(&self) -> &Arc<dyn DiskFile> {
+        &self.index
+    }
+
+    pub fn issue(&mut self) -> Ticket {
+        self.tickets.issue()
     }
 
     fn append(&mut self, entries: &[IndexEntry]) -> io::Result<()> {
@@ -77,51 +110,9 @@ impl IndexWriter {
         for entry in entries {
             bytes.extend_from_slice(&entry.encode());
         }
-        let end = self.bytes + bytes.len() as u64;
-        self.file.write_at(&bytes, self.bytes)?;
-        self.bytes = end;
+        self.index.write_at(&bytes, self.index_bytes)?;
+        self.index_bytes += bytes.len() as u64;
         Ok(())
-    }
-}
-
-/// A topic being recorded.
-pub(super) struct TopicState {
-    pub topic: Topic,
-    pub channel_id: u16,
-    pub queue: Arc<TopicQueue>,
-    pub stream: Option<StreamSource>,
-    /// Place in the engine's list of bricks, once there is something to write.
-    pub brick: Option<usize>,
-    pub file_name: String,
-    pub counters: Arc<Counters>,
-    index: IndexWriter,
-    tickets: Tickets,
-}
-
-impl TopicState {
-    pub fn create(
-        disk: &dyn Disk,
-        directory: &Path,
-        topic: Topic,
-        queue: Arc<TopicQueue>,
-        file_name: String,
-    ) -> io::Result<Self> {
-        let index = IndexWriter::create(disk, &directory.join(format!("{file_name}.idx")))?;
-        Ok(Self {
-            topic,
-            channel_id: queue.channel_id(),
-            queue,
-            stream: None,
-            brick: None,
-            file_name,
-            counters: Arc::default(),
-            index,
-            tickets: Tickets::default(),
-        })
-    }
-
-    pub fn index_file(&self) -> &Arc<dyn DiskFile> {
-        &self.index.file
     }
 
     /// Cuts off what a failed write has left behind the index's end.
@@ -129,15 +120,43 @@ impl TopicState {
     /// # Errors
     /// If the file cannot be cut.
     pub fn trim_index(&self) -> io::Result<()> {
-        let index = &self.index;
-        if index.file.length()? != index.bytes {
-            index.file.set_len(index.bytes)?;
+        if self.index.length()? != self.index_bytes {
+            self.index.set_len(self.index_bytes)?;
         }
         Ok(())
     }
+}
 
-    pub fn issue(&mut self) -> Ticket {
-        self.tickets.issue()
+/// A topic's part of one split.
+pub(super) struct SplitTopic {
+    pub topic: Arc<Topic>,
+    pub channel_id: u16,
+    pub counters: Arc<Counters>,
+    /// Once there is something to write.
+    pub files: Option<TopicFiles>,
+    messages: u64,
+    bytes: u64,
+    lost: Losses,
+    skipped: u64,
+}
+
+impl SplitTopic {
+    pub fn new(topic: Arc<Topic>, channel_id: u16, counters: Arc<Counters>) -> Self {
+        Self {
+            topic,
+            channel_id,
+            counters,
+            files: None,
+            messages: 0,
+            bytes: 0,
+            lost: Losses::default(),
+            skipped: 0,
+        }
+    }
+
+    /// The same topic in the next split.
+    pub fn anew(&self) -> Self {
+        Self::new(self.topic.clone(), self.channel_id, self.counters.clone())
     }
 
     /// Settles an extent, and commits all that are settled up to the first that is not.
@@ -145,9 +164,10 @@ impl TopicState {
     /// # Errors
     /// If the index cannot be written; the messages concerned are then counted as lost.
     pub fn settle(&mut self, ticket: Ticket, outcome: Outcome) -> io::Result<()> {
-        self.tickets.settle(ticket, outcome);
+        let Some(files) = &mut self.files else { return Ok(()) };
+        files.tickets.settle(ticket, outcome);
         let mut failure = Ok(());
-        while let Some(outcome) = self.tickets.next_settled() {
+        while let Some(outcome) = self.files.as_mut().and_then(|f| f.tickets.next_settled()) {
             match outcome {
                 Outcome::Readable(entries) => {
                     if let Err(error) = self.commit(&entries) {
@@ -163,8 +183,12 @@ impl TopicState {
     }
 
     fn commit(&mut self, entries: &[IndexEntry]) -> io::Result<()> {
-        self.index.append(entries)?;
+        if let Some(files) = &mut self.files {
+            files.append(entries)?;
+        }
         let bytes: u64 = entries.iter().map(|entry| u64::from(entry.data_bytes)).sum();
+        self.messages += entries.len() as u64;
+        self.bytes += bytes;
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         // Release: pairs with the Acquire in `Recorder::status`, so that whoever sees the count
         // finds the index entries.
@@ -172,11 +196,70 @@ impl TopicState {
         Ok(())
     }
 
-    pub fn lose(&self, cause: Cause, count: u64) {
+    pub fn lose(&mut self, cause: Cause, count: u64) {
+        *cause.of(&mut self.lost) += count;
         let counter = match cause {
+            Cause::Transport => &self.counters.transport,
+            Cause::Queue => &self.counters.queue,
             Cause::Lapped => &self.counters.lapped,
             Cause::Disk => &self.counters.disk,
         };
         counter.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn skip(&mut self, count: u64) {
+        self.skipped += count;
+        self.counters.skipped.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn lost(&self) -> &Losses {
+        &self.lost
+    }
+
+    pub fn describe(&self, brick_name: Option<String>) -> TopicManifest {
+        let index = self.files.as_ref().map_or_else(String::new, |files| files.index_name.clone());
+        let bricks = brick_name.into_iter().collect();
+        TopicManifest {
+            message_count: self.messages,
+            message_bytes: self.bytes,
+            lost: self.lost,
+            skipped: self.skipped,
+            ..TopicManifest::new(&self.topic, self.channel_id, index, bricks)
+        }
+    }
+}
+
+/// A topic being recorded, through all splits.
+pub(super) struct TopicState {
+    pub queue: Arc<TopicQueue>,
+    pub stream: Option<StreamSource>,
+    /// What of the queue's counts has been taken over.
+    noted: [u64; 3],
+    /// The newest message, if it is repeated at the head of every split.
+    pub latched: Option<Latched>,
+    /// Bytes that had entered the queue at the last look.
+    pub taken_bytes: u64,
+}
+
+/// The newest message of a topic that is repeated at the head of every split.
+#[derive(Default)]
+pub(super) struct Latched {
+    pub publish_time_nanos: u64,
+    pub sequence: u64,
+    pub data: Vec<u8>,
+}
+
+impl TopicState {
+    pub fn new(queue: Arc<TopicQueue>, stream: Option<StreamSource>, is_latched: bool) -> Self {
+        let latched = is_latched.then(Latched::default);
+        Self { queue, stream, noted: [0; 3], latched, taken_bytes: 0 }
+    }
+
+    /// Messages since the last call: dropped by the queue, missing before it, left out on purpose.
+    pub fn new_counts(&mut self) -> [u64; 3] {
+        let counts = self.queue.counts();
+        let new = std::array::from_fn(|at| counts[at] - self.noted[at]);
+        self.noted = counts;
+        new
     }
 }

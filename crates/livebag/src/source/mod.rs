@@ -3,6 +3,6 @@
 mod selector;
 mod stream;
 
-pub use selector::{Selector, SelectorError};
+pub use selector::{Selector, SelectorError, pattern};
 pub(crate) use stream::StreamSource;
 pub use stream::stream_topic;

@@ -14,7 +14,9 @@ pub struct Selector {
     all: bool,
     names: Vec<String>,
     include: Option<Regex>,
+    types: Vec<String>,
     exclude: Option<Regex>,
+    without: Vec<String>,
 }
 
 /// A pattern that is no regular expression.
@@ -23,6 +25,14 @@ pub struct Selector {
 pub struct SelectorError {
     pattern: String,
     reason: String,
+}
+
+/// Compiles a regular expression, as all of livebag's options take them.
+///
+/// # Errors
+/// If it is none.
+pub fn pattern(pattern: &str) -> Result<Regex, SelectorError> {
+    compile(pattern)
 }
 
 fn compile(pattern: &str) -> Result<Regex, SelectorError> {
@@ -49,6 +59,17 @@ impl Selector {
         Ok(Self { include: Some(compile(pattern)?), ..Self::default() })
     }
 
+    /// Streams of one of these types (`sensor_msgs/msg/Image`).
+    pub fn types(types: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { types: types.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// The same without streams with one of these names, or carrying one of these topics.
+    pub fn without(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.without.extend(names.into_iter().map(Into::into));
+        self
+    }
+
     /// The same without streams whose name or topic matches `pattern`.
     ///
     /// # Errors
@@ -64,7 +85,9 @@ impl Selector {
         let matches = |pattern: &Option<Regex>| {
             pattern.as_ref().is_some_and(|p| both.iter().any(|text| p.is_match(text)))
         };
-        let named = self.names.iter().any(|wanted| both.contains(&wanted.as_str()));
-        (self.all || named || matches(&self.include)) && !matches(&self.exclude)
+        let is_in = |names: &[String]| names.iter().any(|wanted| both.contains(&wanted.as_str()));
+        let is_of_type = self.types.contains(&topic.type_name);
+        let chosen = self.all || is_in(&self.names) || is_of_type || matches(&self.include);
+        chosen && !matches(&self.exclude) && !is_in(&self.without)
     }
 }

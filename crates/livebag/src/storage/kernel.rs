@@ -248,6 +248,12 @@ impl Disk for KernelDisk {
         std::fs::remove_file(path)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.list(path)?.iter().try_for_each(std::fs::remove_file)?;
+        std::fs::remove_dir(path)
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
     }

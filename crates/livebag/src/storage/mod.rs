@@ -59,6 +59,10 @@ pub trait Disk: Send + Sync {
     fn replace(&self, path: &Path, bytes: &[u8], durable: bool) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory and the files in it.
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.list(path)?.iter().try_for_each(|file| self.remove(file))
+    }
     /// Names of the files in a directory.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Makes the names in a directory durable.
@@ -66,6 +70,10 @@ pub trait Disk: Send + Sync {
     /// Makes the contents and lengths of `files` durable.
     fn sync_files(&self, files: &[&Arc<dyn DiskFile>]) -> io::Result<()> {
         files.iter().try_for_each(|file| file.sync())
+    }
+    /// Makes the contents of the file at `path` durable.
+    fn sync_file_at(&self, path: &Path) -> io::Result<()> {
+        self.open(path)?.sync()
     }
     /// Takes the lock that `path` stands for, making the file if need be; `None` if another process
     /// holds it. A shared lock can be held by many, and does not make the file. Who makes the file

@@ -337,9 +337,16 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.list(path)?.iter().try_for_each(|file| self.remove(file))?;
+        self.lock_state().directories.remove(path);
+        Ok(())
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         let state = self.lock_state();
-        let inside = state.names.keys().filter(|file| file.parent() == Some(path));
+        let inside = state.names.keys().chain(&state.directories);
+        let inside = inside.filter(|file| file.parent() == Some(path));
         Ok(inside.cloned().collect())
     }
 

@@ -1,0 +1,54 @@
+//! `livebag ctl`: tell a running recorder what to do.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::outcome::{CliError, Outcome};
+use crate::record::control::{self, Answer, Order};
+use crate::text;
+
+/// Tell a running recorder to pause, resume, split, take a snapshot, stop, or how it goes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag ctl run1 split\n  \
+    livebag ctl run1 status --json\n\n\
+Only the user who records may do this: the socket control.sock in the container is theirs alone.")]
+pub struct Args {
+    /// The container being recorded.
+    #[arg(value_name = "BAG")]
+    bag: PathBuf,
+    /// What to do.
+    #[arg(value_enum)]
+    order: Order,
+    /// Print the answer as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Gives the order and tells the answer.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    let answer = control::order(&args.bag, args.order)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
+    } else {
+        writeln!(out, "{}", render(&answer))?;
+    }
+    match answer.error {
+        None => Ok(Outcome::Done),
+        Some(error) => Err(CliError::failed(error)),
+    }
+}
+
+fn render(answer: &Answer) -> String {
+    format!(
+        "{}, {}, {} messages, {}, {} lost, {} left out, {} waiting in memory",
+        if answer.paused { "paused" } else { "recording" },
+        text::plural(answer.splits as usize, "split"),
+        text::count(answer.messages),
+        text::bytes(answer.bytes as f64),
+        text::count(answer.lost),
+        text::count(answer.skipped),
+        text::bytes(answer.cache_bytes as f64),
+    )
+}

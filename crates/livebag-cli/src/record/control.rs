@@ -1,0 +1,261 @@
+//! How a running recorder is told what to do: a socket in the container, keys, signals.
+//!
+//! The socket's protocol: one word and a line feed to the recorder, one line of JSON back.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use livebag::{Recorder, Status};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::CliError;
+
+/// Name of the socket in the container's directory.
+pub const SOCKET: &str = "control.sock";
+/// A client that does not say its word in this time is let go.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// No request is longer.
+const REQUEST_BYTES_MAX: u64 = 64;
+
+/// What a recorder can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Order {
+    /// Leave messages out from now on
+    Pause,
+    /// Take messages again
+    Resume,
+    /// Begin a new split
+    Split,
+    /// Write the ring of --snapshot-mode to the disk
+    Snapshot,
+    /// End the recording, closed in order
+    Stop,
+    /// Tell how it goes
+    Status,
+}
+
+impl Order {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Split => "split",
+            Self::Snapshot => "snapshot",
+            Self::Stop => "stop",
+            Self::Status => "status",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        let all =
+            [Self::Pause, Self::Resume, Self::Split, Self::Snapshot, Self::Stop, Self::Status];
+        all.into_iter().find(|order| order.word() == word)
+    }
+}
+
+/// What the recorder answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// Why the order was not followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Whether messages are left out at the moment.
+    pub paused: bool,
+    /// Splits begun, the first included.
+    pub splits: u32,
+    /// Messages on the disk.
+    pub messages: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Messages lost, all causes.
+    pub lost: u64,
+    /// Messages left out on purpose.
+    pub skipped: u64,
+    /// Bytes waiting in memory.
+    pub cache_bytes: u64,
+    /// What ended the recording early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl Answer {
+    fn new(status: &Status, error: Option<String>) -> Self {
+        let (messages, bytes, lost) = status.totals();
+        Self {
+            error,
+            paused: status.paused,
+            splits: status.splits,
+            messages,
+            bytes,
+            lost: lost.total(),
+            skipped: status.topics.iter().map(|topic| topic.skipped).sum(),
+            cache_bytes: status.cache_bytes,
+            failure: status.failure.clone(),
+        }
+    }
+}
+
+/// Follows an order; whether the recording is to end.
+pub fn follow(recorder: &Recorder, order: Order, is_ring: bool) -> (Answer, bool) {
+    let mut error = None;
+    match order {
+        Order::Pause => recorder.pause(),
+        Order::Resume => recorder.resume(),
+        Order::Split => error = recorder.split().err().map(|error| error.to_string()),
+        Order::Snapshot if is_ring => {
+            error = recorder.snapshot().err().map(|error| error.to_string());
+        }
+        Order::Snapshot => error = Some("the recording has no ring: --snapshot-mode".into()),
+        Order::Stop | Order::Status => {}
+    }
+    (Answer::new(&recorder.status(), error), order == Order::Stop)
+}
+
+/// The recorder's end of the socket.
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+/// Opens a directory, so that a socket in it can be named by a short path: a socket's own has room
+/// for 107 bytes only.
+fn short_path(directory: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
+    let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(directory, flags, Mode::empty())?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", opened.as_raw_fd()));
+    Ok((opened, path))
+}
+
+impl ControlSocket {
+    /// Makes the socket; only this user may use it.
+    pub fn create(directory: &Path) -> std::io::Result<Self> {
+        let (_opened, short) = short_path(directory)?;
+        let listener = UnixListener::bind(short)?;
+        let path = directory.join(SOCKET);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path })
+    }
+
+    /// Follows what has been ordered since the last look; whether the recording is to end.
+    pub fn look(&self, recorder: &Recorder, is_ring: bool) -> bool {
+        let mut stop = false;
+        while let Ok((stream, _)) = self.listener.accept() {
+            // A client that goes away in the middle has asked for nothing.
+            stop |= serve(stream, recorder, is_ring).unwrap_or(false);
+        }
+        stop
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        #[expect(clippy::disallowed_methods, reason = "a socket, not a recording")]
+        // A leftover is harmless: nobody answers there.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn serve(mut stream: UnixStream, recorder: &Recorder, is_ring: bool) -> std::io::Result<bool> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut word = String::new();
+    BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut word)?;
+    let (answer, stop) = match Order::parse(word.trim()) {
+        Some(order) => follow(recorder, order, is_ring),
+        None => {
+            let error = "expected pause, resume, split, snapshot, stop or status".to_owned();
+            (Answer::new(&recorder.status(), Some(error)), false)
+        }
+    };
+    let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    Ok(stop)
+}
+
+/// Gives an order to the recorder of a container.
+pub fn order(directory: &Path, order: Order) -> Result<Answer, CliError> {
+    let failed = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+            CliError::failed(format!(
+                "no recorder is at work in {}: `livebag info {0}` tells how it was left",
+                directory.display()
+            ))
+        }
+        std::io::ErrorKind::PermissionDenied => CliError::failed(format!(
+            "the recorder in {} belongs to another user: only its owner may control it",
+            directory.display()
+        )),
+        _ => CliError::failed(format!(
+            "asking the recorder in {} failed: {source}",
+            directory.display()
+        )),
+    };
+    let (_opened, short) = short_path(directory).map_err(failed)?;
+    let mut stream = UnixStream::connect(short).map_err(failed)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(failed)?;
+    stream.write_all(format!("{}\n", order.word()).as_bytes()).map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
+    serde_json::from_str(&line)
+        .map_err(|error| CliError::failed(format!("the recorder's answer makes no sense: {error}")))
+}
+
+/// The keyboard of a terminal, key by key; the terminal is given back as it was.
+pub struct Keyboard {
+    before: Termios,
+}
+
+impl Keyboard {
+    /// Listens, if standard input is a terminal that this process may read.
+    pub fn listen() -> Option<Self> {
+        let stdin = rustix::stdio::stdin();
+        if !isatty(stdin) {
+            return None;
+        }
+        let before = tcgetattr(stdin).ok()?;
+        let mut raw = before.clone();
+        raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        tcsetattr(stdin, OptionalActions::Now, &raw).ok()?;
+        Some(Self { before })
+    }
+
+    /// The keys, in words.
+    pub const HELP: &str = "keys: space pauses and resumes, s splits, t takes a snapshot, q ends";
+
+    /// The order of a key that has been pressed since the last look.
+    pub fn look(&self, is_paused: bool) -> Option<Order> {
+        let stdin = rustix::stdio::stdin();
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).ok()?;
+        let mut key = [0];
+        if ready == 0 || rustix::io::read(stdin, &mut key).ok()? == 0 {
+            return None;
+        }
+        match key[0] {
+            b' ' if is_paused => Some(Order::Resume),
+            b' ' => Some(Order::Pause),
+            b's' => Some(Order::Split),
+            b't' => Some(Order::Snapshot),
+            b'q' => Some(Order::Stop),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        // A terminal that has gone needs no giving back.
+        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &self.before);
+    }
+}

@@ -1,0 +1,416 @@
+//! What to record and how: the same keys on the command line and in a profile.
+
+use std::path::Path;
+use std::time::Duration;
+
+use livebag::{
+    LowSpace, MetadataEntry, Overflow, Priority, RecorderOptions, Retention, Selector,
+    SnapshotRing, SplitRules, TopicRule, TopicRules, TopicSettings,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::outcome::CliError;
+use crate::parse;
+
+/// Every setting of a recording. In a profile each has its flag's long name as key.
+#[derive(clap::Args, Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Names of streams, or topics they carry (/camera_front).
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// The same, as `ros2 bag record` writes it.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub topics: Vec<String>,
+    /// Record every stream, also those that appear later.
+    #[arg(short, long)]
+    pub all: bool,
+    /// Record streams whose name or topic matches this regular expression.
+    #[arg(short = 'e', long, value_name = "RE")]
+    pub regex: Option<String>,
+    /// Record streams of these types (sensor_msgs/msg/Image).
+    #[arg(long, value_name = "TYPE", num_args = 1..)]
+    pub topic_types: Vec<String>,
+    /// Leave out streams whose name or topic matches this regular expression.
+    #[arg(long, value_name = "RE")]
+    pub exclude_regex: Option<String>,
+    /// Leave out these streams or topics.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub exclude_topics: Vec<String>,
+    /// The container to make [default: livebag_%Y_%m_%d-%H_%M_%S]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<String>,
+    /// Stop after this time: 60, 1.5s, 2m30s.
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<String>,
+    /// Bound of everything waiting in memory: bytes, 100MiB, 1GB [default: 200MiB]
+    #[arg(long, value_name = "BYTES")]
+    pub max_cache_size: Option<String>,
+    /// What a full queue does with messages: drop-newest, drop-oldest [default: drop-newest]
+    #[arg(long, value_name = "HOW")]
+    pub overflow: Option<String>,
+    /// What is different for the topics that a regular expression matches whole:
+    /// '/lidar.*:priority=critical,queue=64MiB,overflow=drop-oldest,throttle=10,latched'.
+    #[arg(long, value_name = "RE:KEY=VALUE,…")]
+    pub rule: Vec<String>,
+    /// Record at most so many messages per second of a topic; the rest is left out on purpose.
+    #[arg(long, value_name = "TOPIC=HZ")]
+    pub throttle: Vec<String>,
+    /// Repeat the newest message of this topic at the head of every split.
+    #[arg(long, value_name = "TOPIC", num_args = 1..)]
+    pub repeat_latched: Vec<String>,
+    /// Begin a new split at this size: 1GiB.
+    #[arg(short = 'b', long, value_name = "BYTES")]
+    pub max_bag_size: Option<String>,
+    /// Begin a new split after this time: 60, 10m.
+    #[arg(short = 'd', long, value_name = "TIME")]
+    pub max_bag_duration: Option<String>,
+    /// Keep at most so many splits; the oldest go.
+    #[arg(long, value_name = "N")]
+    pub max_bag_files: Option<String>,
+    /// Keep at most so many bytes in all; the oldest splits go.
+    #[arg(long, value_name = "BYTES")]
+    pub max_total_size: Option<String>,
+    /// Remove splits that ended longer ago than this.
+    #[arg(long, value_name = "TIME")]
+    pub max_age: Option<String>,
+    /// Space that must stay free on the disk.
+    #[arg(long, value_name = "BYTES")]
+    pub min_free_space: Option<String>,
+    /// What is done when less is free: stop, delete-oldest [default: stop]
+    #[arg(long, value_name = "WHAT")]
+    pub low_free_space_action: Option<String>,
+    /// Record into a ring in memory, as large as the cache; it goes to the disk when asked for
+    /// (`livebag ctl DIR snapshot`, key t, signal USR2).
+    #[arg(long)]
+    pub snapshot_mode: bool,
+    /// Let messages in the ring go when they are older than this.
+    #[arg(long, value_name = "TIME")]
+    pub snapshot_duration: Option<String>,
+    /// Begin paused (`livebag ctl DIR resume`, space bar).
+    #[arg(short = 'p', long)]
+    pub start_paused: bool,
+    /// Make what is written durable so often, not only at the end of each split.
+    #[arg(long, value_name = "TIME")]
+    pub sync_interval: Option<String>,
+    /// Names and values that the recording carries along.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    pub custom_data: Vec<String>,
+    /// Do not listen to the keyboard.
+    #[arg(long)]
+    pub disable_keyboard_controls: bool,
+}
+
+fn wrong(key: &str, why: impl std::fmt::Display) -> CliError {
+    CliError::usage(format!("{key}: {why}"))
+}
+
+fn parsed<T>(
+    key: &str,
+    text: Option<&String>,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, CliError> {
+    text.map(|text| parse(text).map_err(|why| wrong(key, why))).transpose()
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(format!("`{text}` is not a number from 1 on")),
+    }
+}
+
+fn overflow(text: &str) -> Result<Overflow, String> {
+    match text {
+        "drop-newest" => Ok(Overflow::DropNewest),
+        "drop-oldest" => Ok(Overflow::DropOldest),
+        _ => Err(format!("`{text}` is none of drop-newest, drop-oldest")),
+    }
+}
+
+fn priority(text: &str) -> Result<Priority, String> {
+    match text {
+        "critical" => Ok(Priority::Critical),
+        "normal" => Ok(Priority::Normal),
+        "low" => Ok(Priority::Low),
+        _ => Err(format!("`{text}` is none of critical, normal, low")),
+    }
+}
+
+fn low_space(text: &str) -> Result<LowSpace, String> {
+    match text {
+        "stop" => Ok(LowSpace::Stop),
+        "delete-oldest" | "delete_oldest_files" => Ok(LowSpace::DeleteOldest),
+        _ => Err(format!("`{text}` is none of stop, delete-oldest")),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches("Hz").trim().parse() {
+        Ok(hz) if hz > 0.0 && f64::is_finite(hz) => Ok(hz),
+        _ => Err(format!("`{text}` is not a rate above zero in Hz")),
+    }
+}
+
+fn pair<'a>(key: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
+    text.split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| wrong(key, format!("`{text}` is not of the form NAME=VALUE")))
+}
+
+impl Settings {
+    /// Adds what the profile says and the command line does not.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or has a key that is no setting.
+    pub fn over_profile(self, path: &Path) -> Result<Self, CliError> {
+        #[expect(clippy::disallowed_methods, reason = "a profile, not a recording")]
+        let read = std::fs::read_to_string(path);
+        let text = read.map_err(|source| CliError::File {
+            doing: "reading the profile",
+            path: path.to_owned(),
+            source,
+        })?;
+        let refused = |why: String| wrong(&format!("profile {}", path.display()), why);
+        let profile: Map<String, Value> =
+            serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
+        let mut merged: Map<String, Value> =
+            profile.into_iter().map(|(key, value)| (key, as_typed(value))).collect();
+        let given = serde_json::to_value(&self)?;
+        if let Value::Object(given) = given {
+            merged.extend(given.into_iter().filter(|(_, value)| is_given(value)));
+        }
+        serde_json::from_value(Value::Object(merged)).map_err(|error| refused(error.to_string()))
+    }
+
+    /// The profile that says the same.
+    ///
+    /// # Errors
+    /// If the YAML library refuses, which it has no known cause for.
+    pub fn to_profile(&self) -> Result<String, CliError> {
+        serde_saphyr::to_string(self).map_err(|error| CliError::failed(error.to_string()))
+    }
+
+    /// Which streams.
+    ///
+    /// # Errors
+    /// If nothing is chosen, or a pattern is no regular expression.
+    pub fn selectors(&self) -> Result<Vec<Selector>, CliError> {
+        let refused = |error: livebag::SelectorError| CliError::usage(error.to_string());
+        let mut selectors = Vec::new();
+        if self.all {
+            selectors.push(Selector::all());
+        }
+        let names = self.wanted_names();
+        if !names.is_empty() {
+            selectors.push(Selector::names(names));
+        }
+        if let Some(pattern) = &self.regex {
+            selectors.push(Selector::regex(pattern).map_err(refused)?);
+        }
+        if !self.topic_types.is_empty() {
+            selectors.push(Selector::types(&self.topic_types));
+        }
+        if selectors.is_empty() {
+            return Err(CliError::usage(
+                "nothing to record: give names of streams or topics, a pattern (-e RE), types \
+                 (--topic-types), or --all; `livebag streams` lists what there is",
+            ));
+        }
+        let exclude = |selector: Selector| {
+            let selector = selector.without(&self.exclude_topics);
+            match &self.exclude_regex {
+                Some(pattern) => selector.excluding(pattern).map_err(refused),
+                None => Ok(selector),
+            }
+        };
+        selectors.into_iter().map(exclude).collect()
+    }
+
+    /// Streams and topics asked for by name.
+    pub fn wanted_names(&self) -> Vec<String> {
+        self.names.iter().chain(&self.topics).cloned().collect()
+    }
+
+    /// When to stop.
+    ///
+    /// # Errors
+    /// If it is no duration above zero.
+    pub fn stop_after(&self) -> Result<Option<Duration>, CliError> {
+        parsed("duration", self.duration.as_ref(), parse::duration_above_zero)
+    }
+
+    /// How to record.
+    ///
+    /// # Errors
+    /// If a value makes no sense; the message names its key.
+    pub fn options(&self) -> Result<RecorderOptions, CliError> {
+        let size = |key, text: &Option<String>| parsed(key, text.as_ref(), parse::size_bytes);
+        let time =
+            |key, text: &Option<String>| parsed(key, text.as_ref(), parse::duration_above_zero);
+        let defaults = RecorderOptions::default();
+        let files = parsed("max-bag-files", self.max_bag_files.as_ref(), count)?;
+        let action = self.low_free_space_action.as_ref();
+        Ok(RecorderOptions {
+            cache_bytes_max: size("max-cache-size", &self.max_cache_size)?
+                .unwrap_or(defaults.cache_bytes_max),
+            overflow: parsed("overflow", self.overflow.as_ref(), overflow)?.unwrap_or_default(),
+            topics: self.rules()?,
+            metadata: self.metadata()?,
+            split: SplitRules {
+                bytes_max: size("max-bag-size", &self.max_bag_size)?.filter(|bytes| *bytes > 0),
+                duration_max: time("max-bag-duration", &self.max_bag_duration)?,
+            },
+            retention: Retention {
+                splits_max: files,
+                bytes_max: size("max-total-size", &self.max_total_size)?,
+                age_max: time("max-age", &self.max_age)?,
+                free_bytes_min: size("min-free-space", &self.min_free_space)?.unwrap_or_default(),
+                low_space: parsed("low-free-space-action", action, low_space)?.unwrap_or_default(),
+            },
+            snapshot: match (self.snapshot_mode, &self.snapshot_duration) {
+                (true, duration) => {
+                    Some(SnapshotRing { duration_max: time("snapshot-duration", duration)? })
+                }
+                (false, None) => None,
+                (false, Some(_)) => {
+                    return Err(wrong("snapshot-duration", "needs --snapshot-mode"));
+                }
+            },
+            start_paused: self.start_paused,
+            sync_interval: time("sync-interval", &self.sync_interval)?,
+            ..defaults
+        })
+    }
+
+    fn rules(&self) -> Result<TopicRules, CliError> {
+        let mut rules = Vec::new();
+        for text in &self.rule {
+            rules.push(rule(text).map_err(|why| wrong("rule", why))?);
+        }
+        for text in &self.throttle {
+            let (topic, hz) = pair("throttle", text)?;
+            let rate_max_hz = Some(rate(hz).map_err(|why| wrong("throttle", why))?);
+            rules
+                .push(TopicRule::named(topic, TopicSettings { rate_max_hz, ..Default::default() }));
+        }
+        let latched = TopicSettings { latched: true, ..Default::default() };
+        rules.extend(self.repeat_latched.iter().map(|topic| TopicRule::named(topic, latched)));
+        Ok(TopicRules(rules))
+    }
+
+    fn metadata(&self) -> Result<Vec<MetadataEntry>, CliError> {
+        if self.custom_data.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut entry = MetadataEntry { name: "custom_data".into(), ..MetadataEntry::default() };
+        for text in &self.custom_data {
+            let (key, value) = pair("custom-data", text)?;
+            entry.values.insert(key.to_owned(), value.to_owned());
+        }
+        Ok(vec![entry])
+    }
+}
+
+/// `PATTERN:key=value,…`. The last colon counts: patterns may have some.
+fn rule(text: &str) -> Result<TopicRule, String> {
+    let (pattern, settings) = text
+        .rsplit_once(':')
+        .ok_or_else(|| format!("`{text}` is not of the form PATTERN:KEY=VALUE,…"))?;
+    let whole = format!("^(?:{pattern})$");
+    let pattern = livebag::pattern(&whole).map_err(|error| error.to_string())?;
+    let mut sum = TopicSettings::default();
+    for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
+        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+        match key {
+            "overflow" => sum.overflow = Some(overflow(value)?),
+            "priority" => sum.priority = Some(priority(value)?),
+            "queue" => sum.bytes_max = Some(parse::size_bytes(value)?),
+            "throttle" => sum.rate_max_hz = Some(rate(value)?),
+            "latched" if value.is_empty() || value == "true" => sum.latched = true,
+            _ => {
+                return Err(format!(
+                    "`{setting}` is none of overflow=, priority=, queue=, throttle=, latched"
+                ));
+            }
+        }
+    }
+    Ok(TopicRule { pattern, settings: sum })
+}
+
+/// Whether the command line says something of this setting.
+fn is_given(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    }
+}
+
+/// Sizes, times and counts may stand in a profile without quotes.
+fn as_typed(value: Value) -> Value {
+    match value {
+        Value::Number(number) => Value::String(number.to_string()),
+        Value::Array(items) => Value::Array(items.into_iter().map(as_typed).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(settings: Settings, profile: &str) -> Result<Settings, CliError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, profile.as_bytes()).unwrap();
+        settings.over_profile(file.path())
+    }
+
+    #[test]
+    fn the_command_line_overrides_the_profile() {
+        let given = Settings { max_bag_size: Some("1MB".into()), ..Settings::default() };
+        let profile = "all: true\nmax-bag-size: 5000000\nmax-bag-files: 3\nthrottle: [/imu=10]\n";
+        let merged = over(given, profile).unwrap();
+        assert!(merged.all);
+        let options = merged.options().unwrap();
+        assert_eq!(options.split.bytes_max, Some(1_000_000));
+        assert_eq!(options.retention.splits_max, Some(3));
+        assert_eq!(options.topics.rule("/imu").rate_max_hz, Some(10.0));
+        assert_eq!(options.topics.rule("/imu/raw").rate_max_hz, None);
+    }
+
+    #[test]
+    fn a_printed_profile_says_the_same() {
+        let settings = Settings {
+            names: vec!["camera".into()],
+            rule: vec!["/lidar.*:priority=critical,queue=64MiB,latched".into()],
+            min_free_space: Some("2GB".into()),
+            low_free_space_action: Some("delete-oldest".into()),
+            snapshot_mode: true,
+            ..Settings::default()
+        };
+        let again = over(Settings::default(), &settings.to_profile().unwrap()).unwrap();
+        assert_eq!(format!("{settings:?}"), format!("{again:?}"));
+        let rule = again.options().unwrap().topics.rule("/lidar/points");
+        assert_eq!((rule.priority, rule.latched), (Some(Priority::Critical), true));
+        assert_eq!(rule.bytes_max, Some(64 << 20));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let unknown = over(Settings::default(), "max-bag-sise: 1").unwrap_err().to_string();
+        assert!(unknown.contains("max-bag-sise"), "{unknown}");
+        let bad = |settings: Settings| settings.options().unwrap_err().to_string();
+        let of = |key: &str| Some(key.to_owned());
+        assert!(bad(Settings { max_bag_size: of("x"), ..Settings::default() }).contains("max-bag"));
+        assert!(bad(Settings { overflow: of("x"), ..Settings::default() }).contains("drop-oldest"));
+        assert!(
+            bad(Settings { rule: vec!["a:b=1".into()], ..Settings::default() }).contains("b=1")
+        );
+        assert!(
+            bad(Settings { throttle: vec!["/a=0".into()], ..Settings::default() }).contains("Hz")
+        );
+        assert!(Settings::default().selectors().is_err());
+    }
+}

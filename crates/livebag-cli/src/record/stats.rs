@@ -1,0 +1,47 @@
+//! `--stats`: counts by topic and cause, one JSON object a line.
+
+use std::io::Write;
+
+use livebag::Status;
+use serde::Serialize;
+
+use crate::outcome::CliError;
+use crate::report::Lost;
+
+#[derive(Serialize)]
+struct Line<'a> {
+    elapsed_s: f64,
+    paused: bool,
+    splits: u32,
+    cache_bytes: u64,
+    topics: Vec<Topic<'a>>,
+}
+
+#[derive(Serialize)]
+struct Topic<'a> {
+    name: &'a str,
+    messages: u64,
+    bytes: u64,
+    lost: Lost,
+    skipped: u64,
+}
+
+/// Prints a line.
+pub fn print(status: &Status, elapsed_nanos: u64) -> Result<(), CliError> {
+    let topics = status.topics.iter().map(|topic| Topic {
+        name: &topic.name,
+        messages: topic.messages,
+        bytes: topic.bytes,
+        lost: topic.lost.into(),
+        skipped: topic.skipped,
+    });
+    let line = Line {
+        elapsed_s: elapsed_nanos as f64 / 1e9,
+        paused: status.paused,
+        splits: status.splits,
+        cache_bytes: status.cache_bytes,
+        topics: topics.collect(),
+    };
+    writeln!(std::io::stdout().lock(), "{}", serde_json::to_string(&line)?)?;
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! How to record.
+
+use std::time::Duration;
+
+use livebag_format::container::MetadataEntry;
+use regex::Regex;
+
+use crate::clock::Clock;
+use crate::limits::{CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX};
+use crate::queue::{Overflow, Priority, QueueOptions};
+
+/// How to record. `..RecorderOptions::default()` gives the rest.
+#[derive(Clone, Debug)]
+pub struct RecorderOptions {
+    /// Bound of everything waiting in memory, in bytes.
+    pub cache_bytes_max: u64,
+    /// What a full queue does with the next message written in this process.
+    pub overflow: Overflow,
+    /// What is different for some topics.
+    pub topics: TopicRules,
+    /// How old a small message may become before it can be read; `None` closes chunks by size only,
+    /// as conversions want it.
+    pub chunk_age_max: Option<Duration>,
+    /// MCAP's profile: `ros2`, `ros1` or empty.
+    pub profile: String,
+    /// Whether gaps in the sequence of messages written in this process are transport losses.
+    pub count_gaps: bool,
+    /// Names and values that the recording carries along.
+    pub metadata: Vec<MetadataEntry>,
+    /// When a new split begins.
+    pub split: SplitRules,
+    /// Which old splits go.
+    pub retention: Retention,
+    /// Record into a ring in memory, which goes to the disk only when asked for.
+    pub snapshot: Option<SnapshotRing>,
+    /// Begin without taking messages, until [`Recorder::resume`](crate::Recorder::resume).
+    pub start_paused: bool,
+    /// How often data is made durable while recording; `None`: at the end of each split.
+    pub sync_interval: Option<Duration>,
+    /// Where time comes from.
+    pub clock: Clock,
+}
+
+impl Default for RecorderOptions {
+    fn default() -> Self {
+        Self {
+            cache_bytes_max: CACHE_BYTES_DEFAULT,
+            overflow: Overflow::DropNewest,
+            topics: TopicRules::default(),
+            chunk_age_max: Some(CHUNK_AGE_MAX),
+            profile: "ros2".into(),
+            count_gaps: true,
+            metadata: Vec::new(),
+            split: SplitRules::default(),
+            retention: Retention::default(),
+            snapshot: None,
+            start_paused: false,
+            sync_interval: None,
+            clock: Clock::system(),
+        }
+    }
+}
+
+impl RecorderOptions {
+    pub(super) fn queue_options(&self, topic: &str, count_gaps: bool) -> QueueOptions {
+        let rule = self.topics.rule(topic);
+        QueueOptions {
+            overflow: rule.overflow.unwrap_or(self.overflow),
+            priority: rule.priority.unwrap_or_default(),
+            bytes_max: rule.bytes_max,
+            rate_max_hz: rule.rate_max_hz,
+            count_gaps,
+            is_ring: self.snapshot.is_some(),
+        }
+    }
+}
+
+/// When a new split begins: as soon as one of the limits is reached. Splits can also be asked for,
+/// with [`Recorder::split`](crate::Recorder::split).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SplitRules {
+    /// Bytes on the disk.
+    pub bytes_max: Option<u64>,
+    /// Time since it began.
+    pub duration_max: Option<Duration>,
+}
+
+/// Which old splits are removed while recording: the oldest go as long as one of the limits is
+/// passed. The split being written is never removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Splits on the disk at most, the one being written included.
+    pub splits_max: Option<u32>,
+    /// Bytes on the disk at most, the split being written included.
+    pub bytes_max: Option<u64>,
+    /// Time since a split ended.
+    pub age_max: Option<Duration>,
+    /// Bytes that must stay free on the filesystem; 0 for no matter.
+    pub free_bytes_min: u64,
+    /// What is done when they are not.
+    pub low_space: LowSpace,
+}
+
+/// What is done when the filesystem runs low on space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LowSpace {
+    /// The recording ends, closed in order.
+    #[default]
+    Stop,
+    /// The oldest splits go; when there is none left, the recording ends.
+    DeleteOldest,
+}
+
+/// A ring in memory, as large as the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotRing {
+    /// Older messages are let go.
+    pub duration_max: Option<Duration>,
+}
+
+/// What is different for some topics: rules in order, a later one overrides an earlier one.
+#[derive(Clone, Debug, Default)]
+pub struct TopicRules(pub Vec<TopicRule>);
+
+/// What is different for the topics that a rule matches. `None` leaves it as it is.
+#[derive(Clone, Debug)]
+pub struct TopicRule {
+    /// Which topics: names that this matches.
+    pub pattern: Regex,
+    /// What the rule sets.
+    pub settings: TopicSettings,
+}
+
+/// See [`TopicRule`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TopicSettings {
+    /// What a full queue does.
+    pub overflow: Option<Overflow>,
+    /// Who loses first.
+    pub priority: Option<Priority>,
+    /// Bytes that the topic's queue holds at most.
+    pub bytes_max: Option<u64>,
+    /// Messages per second at most; more are left out on purpose, and counted as that.
+    pub rate_max_hz: Option<f64>,
+    /// Whether the newest message is repeated at the head of every split.
+    pub latched: bool,
+}
+
+impl TopicRules {
+    /// What holds for a topic.
+    pub fn rule(&self, topic: &str) -> TopicSettings {
+        let mut sum = TopicSettings::default();
+        for rule in self.0.iter().filter(|rule| rule.pattern.is_match(topic)) {
+            let settings = rule.settings;
+            sum.overflow = settings.overflow.or(sum.overflow);
+            sum.priority = settings.priority.or(sum.priority);
+            sum.bytes_max = settings.bytes_max.or(sum.bytes_max);
+            sum.rate_max_hz = settings.rate_max_hz.or(sum.rate_max_hz);
+            sum.latched |= settings.latched;
+        }
+        sum
+    }
+}
+
+impl TopicRule {
+    /// A rule for the topic of this very name.
+    ///
+    /// # Panics
+    /// Never: an escaped name is a pattern.
+    pub fn named(topic: &str, settings: TopicSettings) -> Self {
+        let pattern = Regex::new(&format!("^{}$", regex::escape(topic))).expect("escaped");
+        Self { pattern, settings }
+    }
+}

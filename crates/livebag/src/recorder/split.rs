@@ -1,0 +1,235 @@
+//! One split being written: a container with its bricks, indexes and manifest.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use livebag_format::Topic;
+use livebag_format::container::{
+    CONTAINER_FILE, CONTAINER_VERSION, LOCK_FILE, Losses, Manifest, MetadataEntry, State,
+    TopicManifest,
+};
+
+use super::brick::{Brick, LIBRARY};
+use super::topic::{SplitTopic, TopicFiles};
+use super::{FileNames, RecordError};
+use crate::limits::{CLOSE_RESERVE_BYTES, OWN_GATHERED_BRICKS_MAX};
+use crate::storage::{Access, Disk, DiskFile, Lock};
+
+/// File that keeps some space, so that a full disk does not prevent an orderly end.
+pub(super) const RESERVE_FILE: &str = "container.reserve";
+
+/// A split being written, or waiting for its last writes.
+pub(super) struct Split {
+    pub number: u32,
+    pub directory: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub bricks: Vec<Brick>,
+    /// By the topic's number in the recorder.
+    pub topics: Vec<SplitTopic>,
+    pub started_nanos: u64,
+    pub began_monotonic_nanos: u64,
+    /// Writes in flight.
+    pub in_flight: usize,
+    /// Topics that the manifest does not tell of yet.
+    pub new_topics: bool,
+    /// Bricks that the manifest does not tell of yet.
+    pub new_bricks: bool,
+    pub profile: String,
+    pub metadata: Vec<MetadataEntry>,
+    written_losses: Losses,
+    file_names: FileNames,
+    shared_brick: Option<usize>,
+    gathered_bricks: usize,
+    reserve: Option<Arc<dyn DiskFile>>,
+    lock: Option<Box<dyn Lock>>,
+}
+
+/// Directory of a later split.
+pub(super) fn split_name(number: u32) -> String {
+    format!("split_{number:04}")
+}
+
+impl Split {
+    /// Makes the directory of a split and takes its lock.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        directory: PathBuf,
+        number: u32,
+        started_nanos: u64,
+        began_monotonic_nanos: u64,
+    ) -> Result<Self, RecordError> {
+        disk.create_dir(&directory).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => RecordError::Exists(directory.clone()),
+            _ => RecordError::Io { doing: "making", path: directory.clone(), source },
+        })?;
+        let lock_path = directory.join(LOCK_FILE);
+        let lock = disk.lock(&lock_path, false).map_err(|source| RecordError::Io {
+            doing: "locking",
+            path: lock_path,
+            source,
+        })?;
+        let reserve = reserve_space(&*disk, &directory.join(RESERVE_FILE))?;
+        Ok(Self {
+            number,
+            directory,
+            disk,
+            bricks: Vec::new(),
+            topics: Vec::new(),
+            started_nanos,
+            began_monotonic_nanos,
+            in_flight: 0,
+            new_topics: false,
+            new_bricks: false,
+            profile: String::new(),
+            metadata: Vec::new(),
+            written_losses: Losses::default(),
+            file_names: FileNames::default(),
+            shared_brick: None,
+            gathered_bricks: 0,
+            reserve: Some(reserve),
+            lock,
+        })
+    }
+
+    /// Bytes of all bricks.
+    pub fn bytes(&self) -> u64 {
+        self.bricks.iter().map(|brick| brick.tail).sum()
+    }
+
+    pub fn add_topic(&mut self, topic: SplitTopic) {
+        self.topics.push(topic);
+        self.new_topics = true;
+    }
+
+    /// The brick that takes the topic's messages, made when there is something to write.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn brick_of(&mut self, topic: usize, file_name: &str, access: Access) -> io::Result<usize> {
+        if let Some(files) = &self.topics[topic].files {
+            return Ok(files.brick);
+        }
+        let given = self.file_names.give(file_name);
+        let gathered = access == Access::Buffered;
+        let brick = if gathered && self.gathered_bricks >= OWN_GATHERED_BRICKS_MAX {
+            self.join_shared_brick(topic)?
+        } else {
+            self.gathered_bricks += usize::from(gathered);
+            self.make_brick(format!("{given}.mcap"), access, topic)?
+        };
+        let index_name = format!("{given}.idx");
+        let files = TopicFiles::create(&*self.disk, &self.directory, index_name, brick)?;
+        self.topics[topic].files = Some(files);
+        self.bricks[brick].topics.push(topic);
+        self.new_bricks = true;
+        Ok(brick)
+    }
+
+    fn make_brick(&mut self, file_name: String, access: Access, topic: usize) -> io::Result<usize> {
+        let state = &self.topics[topic];
+        let topics: [(u16, &Topic); 1] = [(state.channel_id, &state.topic)];
+        let (directory, profile) = (&self.directory, &self.profile);
+        let brick = Brick::create(&*self.disk, directory, file_name, access, profile, &topics)?;
+        self.bricks.push(brick);
+        Ok(self.bricks.len() - 1)
+    }
+
+    fn join_shared_brick(&mut self, topic: usize) -> io::Result<usize> {
+        if let Some(brick) = self.shared_brick {
+            let state = &self.topics[topic];
+            self.bricks[brick].announce(state.channel_id, &state.topic);
+            return Ok(brick);
+        }
+        let file_name = format!("{}.mcap", self.file_names.give("shared"));
+        let brick = self.make_brick(file_name, Access::Buffered, topic)?;
+        self.shared_brick = Some(brick);
+        Ok(brick)
+    }
+
+    /// Gives the reserved space free, so that the split can be closed on a full disk.
+    pub fn drop_reserve(&mut self) {
+        if self.reserve.take().is_some() {
+            // A reserve that cannot be removed is only an empty file more in the container.
+            let _ = self.disk.remove(&self.directory.join(RESERVE_FILE));
+        }
+    }
+
+    /// Losses since the manifest was written, or topics that it does not tell of.
+    pub fn has_news(&self) -> bool {
+        self.new_topics || self.losses() != self.written_losses
+    }
+
+    fn losses(&self) -> Losses {
+        let mut losses = Losses::default();
+        self.topics.iter().for_each(|topic| losses.add(topic.lost()));
+        losses
+    }
+
+    /// What the manifest says of the topics.
+    pub fn describe_topics(&self) -> Vec<TopicManifest> {
+        let describe = |topic: &SplitTopic| {
+            let brick = topic.files.as_ref().map(|files| &self.bricks[files.brick]);
+            topic.describe(brick.map(|brick| brick.file_name.clone()))
+        };
+        self.topics.iter().map(describe).collect()
+    }
+
+    /// The manifest of this split alone.
+    pub fn manifest(&self, state: State, ended_nanos: u64, failure: String) -> Manifest {
+        Manifest {
+            livebag_container: CONTAINER_VERSION,
+            library: LIBRARY.into(),
+            profile: self.profile.clone(),
+            state,
+            started_nanos: self.started_nanos,
+            ended_nanos,
+            failure,
+            metadata: self.metadata.clone(),
+            splits: Vec::new(),
+            removed: livebag_format::container::Removed::default(),
+            topics: self.describe_topics(),
+        }
+    }
+
+    /// The manifest tells everything now.
+    pub fn note_written(&mut self) {
+        self.written_losses = self.losses();
+        self.new_topics = false;
+        self.new_bricks = false;
+    }
+
+    /// The lock, for one who outlives the split; it is given free when the split is closed.
+    pub fn take_lock(&mut self) -> Option<Box<dyn Lock>> {
+        self.lock.take()
+    }
+}
+
+/// Writes a manifest.
+///
+/// # Errors
+/// If the disk refuses.
+pub(super) fn write_manifest(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+    durable: bool,
+) -> Result<(), RecordError> {
+    let path = directory.join(CONTAINER_FILE);
+    let text = manifest.to_yaml().map_err(|error| RecordError::Failed(error.to_string()))?;
+    let written = disk.replace(&path, text.as_bytes(), durable);
+    written.map_err(|source| RecordError::Io { doing: "writing", path, source })
+}
+
+fn reserve_space(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, RecordError> {
+    let make = || {
+        let file = disk.create(path, Access::Buffered)?;
+        file.reserve(0, CLOSE_RESERVE_BYTES)?;
+        Ok(file)
+    };
+    make().map_err(|source| RecordError::Io {
+        doing: "setting space aside in",
+        path: path.to_owned(),
+        source,
+    })
+}

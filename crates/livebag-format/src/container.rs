@@ -13,6 +13,11 @@ pub const CONTAINER_FILE: &str = "container.yaml";
 /// Name of the file whose lock says that a recorder is at work.
 pub const LOCK_FILE: &str = "container.lock";
 
+/// Name of the file that says which messages are on the medium.
+pub const SYNCED_FILE: &str = "container.synced";
+/// What stands before the checksum in the last line of `container.yaml`.
+const CHECKSUM_LINE: &str = "# crc32c: ";
+
 /// How a container was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -274,7 +279,62 @@ impl Manifest {
     /// # Errors
     /// If the YAML library refuses, which it has no known cause for.
     pub fn to_yaml(&self) -> Result<String, ContainerError> {
-        serde_saphyr::to_string(self).map_err(|error| ContainerError::Yaml(error.to_string()))
+        let mut text = serde_saphyr::to_string(self)
+            .map_err(|error| ContainerError::Yaml(error.to_string()))?;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let crc = crc32c::crc32c(text.as_bytes());
+        Ok(format!("{text}{CHECKSUM_LINE}{crc:08x}\n"))
+    }
+
+    /// Whether the checksum in the last line of `container.yaml` is that of the lines above; `None`
+    /// if there is none. A file changed by hand is still read; one that a power cut left is not.
+    pub fn checksum_fits(text: &[u8]) -> Option<bool> {
+        let line_bytes = CHECKSUM_LINE.len() + 9;
+        let (above, line) = text.split_at_checked(text.len().checked_sub(line_bytes)?)?;
+        let hex = line.strip_prefix(CHECKSUM_LINE.as_bytes())?.strip_suffix(b"\n")?;
+        let stored = u32::from_str_radix(str::from_utf8(hex).ok()?, 16).ok()?;
+        Some(stored == crc32c::crc32c(above))
+    }
+}
+
+/// Which messages are on the medium: what `container.synced` says.
+///
+/// A recorder that syncs while it records counts the entries of each index, then syncs the bricks,
+/// then the indexes, and then replaces this file durably with those counts. A power cut can cost
+/// nothing below them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncMark {
+    /// Entries on the medium together with their messages, by name of the index file.
+    pub entries: BTreeMap<String, u64>,
+}
+
+impl SyncMark {
+    const FIRST_LINE: &str = "livebag-synced 1\n";
+
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        let mut text = Self::FIRST_LINE.to_owned();
+        for (index, count) in &self.entries {
+            text.push_str(&format!("{count} {index}\n"));
+        }
+        let crc = crc32c::crc32c(text.as_bytes());
+        format!("{text}crc32c {crc:08x}\n")
+    }
+
+    /// Reads the text; `None` if it is damaged.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (lines, crc) = text.strip_suffix('\n')?.rsplit_once("crc32c ")?;
+        if u32::from_str_radix(crc, 16).ok()? != crc32c::crc32c(lines.as_bytes()) {
+            return None;
+        }
+        let mut mark = Self::default();
+        for line in lines.strip_prefix(Self::FIRST_LINE)?.lines() {
+            let (count, index) = line.split_once(' ')?;
+            mark.entries.insert(index.to_owned(), count.parse().ok()?);
+        }
+        Some(mark)
     }
 }
 

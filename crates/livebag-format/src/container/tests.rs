@@ -66,3 +66,31 @@ fn a_newer_layout_and_garbage_are_refused() {
         Err(ContainerError::Version { found: 99 })
     ));
 }
+
+#[test]
+fn a_changed_manifest_is_known_by_its_checksum() {
+    let whole = manifest(&Topic { name: "/t".into(), ..Topic::default() });
+    let text = whole.to_yaml().unwrap();
+    assert_eq!(Manifest::checksum_fits(text.as_bytes()), Some(true));
+    assert_eq!(Manifest::parse(&text).unwrap(), whole);
+    for at in 0..text.len() {
+        let mut bytes = text.clone().into_bytes();
+        bytes[at] ^= 1;
+        assert_ne!(Manifest::checksum_fits(&bytes), Some(true), "byte {at}");
+    }
+    for end in 0..text.len() {
+        assert_ne!(Manifest::checksum_fits(&text.as_bytes()[..end]), Some(true), "cut at {end}");
+    }
+}
+
+#[test]
+fn a_sync_mark_is_whole_or_not_there() {
+    let entries = [("a.idx".to_owned(), 7), ("b c.idx".to_owned(), 0)].into();
+    let mark = SyncMark { entries };
+    let text = mark.to_text();
+    assert_eq!(SyncMark::parse(&text), Some(mark));
+    for end in 0..text.len() {
+        assert_eq!(SyncMark::parse(&text[..end]), None, "cut at {end}");
+    }
+    assert_eq!(SyncMark::parse(&text.replace("7 a", "9 a")), None);
+}

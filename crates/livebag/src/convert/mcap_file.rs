@@ -14,6 +14,7 @@ use mcap::sans_io::{SummaryReadEvent, SummaryReader, SummaryReaderOptions};
 
 use super::file::{ForeignFile, Window};
 use super::mcap_records::{RawRecord, attachment, message, unpack, walk};
+use super::mcap_resync::next_record;
 use super::merge::{BlockPlace, Blocks, TimeMerge};
 use super::{
     Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SourceMessage,
@@ -47,6 +48,8 @@ struct Contents {
     metadata_records: Vec<MetadataRecord>,
     bag_metadata: Option<BagMetadata>,
     attachments: VecDeque<(u64, u64)>,
+    /// Messages of damaged chunks, as far as their message indexes tell.
+    lost_count: u64,
     warnings: Warnings,
 }
 
@@ -77,6 +80,7 @@ impl McapFile {
             metadata_records: Vec::new(),
             bag_metadata: None,
             attachments: VecDeque::new(),
+            lost_count: 0,
             warnings: Warnings::default(),
         };
         let places = match contents.summary()? {
@@ -106,6 +110,10 @@ impl MessageSource for McapFile {
 
     fn message_count(&self) -> Option<u64> {
         self.contents.message_count
+    }
+
+    fn lost_count(&self) -> u64 {
+        self.contents.lost_count
     }
 
     fn warnings(&self) -> &[String] {
@@ -352,11 +360,19 @@ struct Scan<'a> {
     schemas: mcap::read::ChannelAccumulator<'static>,
     places: Vec<BlockPlace>,
     message_count: u64,
+    /// Whether the last chunk gave no message because it is damaged.
+    after_damage: bool,
 }
 
 impl<'a> Scan<'a> {
     fn new(contents: &'a mut Contents) -> Self {
-        Scan { contents, schemas: Default::default(), places: Vec::new(), message_count: 0 }
+        Scan {
+            contents,
+            schemas: Default::default(),
+            places: Vec::new(),
+            message_count: 0,
+            after_damage: false,
+        }
     }
 
     fn run(mut self) -> Result<Vec<BlockPlace>, ConvertError> {
@@ -368,25 +384,32 @@ impl<'a> Scan<'a> {
         while at < length {
             let header = RecordHeader::parse(window.up_to(at, RECORD_HEADER_BYTES)?);
             let end = header.and_then(|header| at.checked_add(header.total_bytes()?));
-            let (Some(header), Some(end)) = (header, end) else {
-                self.cut(length - at);
-                break;
-            };
-            if matches!(header.opcode, 0 | opcode::DATA_END | opcode::FOOTER) {
-                if header.opcode == 0 {
-                    self.cut(length - at);
+            let whole = header.zip(end.filter(|end| *end <= length));
+            match whole.filter(|(header, _)| header.opcode != 0) {
+                Some((header, _)) if matches!(header.opcode, opcode::DATA_END | opcode::FOOTER) => {
+                    break;
                 }
-                break;
-            }
-            if end > length {
-                self.cut(length - at);
-                if header.opcode == opcode::CHUNK {
-                    self.chunk(at, length - at, BlockKind::CutChunk)?;
+                Some((header, end)) => {
+                    self.record(&mut window, header, at)?;
+                    at = end;
                 }
-                break;
+                None => match next_record(&mut window, at + 1, length, &self.contents.channels)? {
+                    Some(next) => {
+                        let bytes = next - at;
+                        self.contents.warnings.say(format!(
+                            "{bytes} bytes at offset {at} are no record and left out"
+                        ));
+                        at = next;
+                    }
+                    None => {
+                        self.cut(length - at);
+                        if header.is_some_and(|header| header.opcode == opcode::CHUNK) {
+                            self.chunk(at, length - at, BlockKind::CutChunk)?;
+                        }
+                        break;
+                    }
+                },
             }
-            self.record(&mut window, header, at)?;
-            at = end;
         }
         self.contents.message_count = Some(self.message_count);
         Ok(self.places)
@@ -425,6 +448,13 @@ impl<'a> Scan<'a> {
                     opcode::HEADER => self.contents.take_header(body),
                     opcode::METADATA => self.contents.take_metadata(body),
                     opcode => self.definition(opcode, body),
+                }
+            }
+            opcode::MESSAGE_INDEX if self.after_damage => {
+                // Channel, then the length of the entries.
+                let head = window.up_to(body_at, 6)?;
+                if let Some(bytes) = head.get(2..6).and_then(|raw| raw.try_into().ok()) {
+                    self.contents.lost_count += u64::from(u32::from_le_bytes(bytes)) / 16;
                 }
             }
             _ => {}
@@ -477,6 +507,7 @@ impl<'a> Scan<'a> {
                 definitions.push((record.opcode, record.body.to_vec()));
             }
         });
+        self.after_damage = outcome.is_err() && count == 0;
         if let (Err(reason), BlockKind::Chunk) = (outcome, &kind) {
             self.contents
                 .warnings

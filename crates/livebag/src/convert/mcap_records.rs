@@ -12,13 +12,13 @@ use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
 use super::{Attachment, CHUNK_BYTES_MAX};
 
 /// One record: its opcode, its body, and the whole of it.
-pub(super) struct RawRecord<'a> {
-    pub(super) opcode: u8,
-    pub(super) body: &'a [u8],
+pub(crate) struct RawRecord<'a> {
+    pub(crate) opcode: u8,
+    pub(crate) body: &'a [u8],
 }
 
 /// A message record's header and data.
-pub(super) fn message<'a>(record: &RawRecord<'a>) -> Option<(MessageHeader, &'a [u8])> {
+pub(crate) fn message<'a>(record: &RawRecord<'a>) -> Option<(MessageHeader, &'a [u8])> {
     let data = record.body.get(MESSAGE_HEADER_BYTES - RECORD_HEADER_BYTES..)?;
     let mut head = [0; MESSAGE_HEADER_BYTES];
     head[0] = opcode::MESSAGE;
@@ -28,7 +28,7 @@ pub(super) fn message<'a>(record: &RawRecord<'a>) -> Option<(MessageHeader, &'a 
 }
 
 /// Gives each record of `bytes` in turn; an error where they do not end with a record.
-pub(super) fn walk(bytes: &[u8], mut each: impl FnMut(RawRecord<'_>)) -> Result<(), String> {
+pub(crate) fn walk(bytes: &[u8], mut each: impl FnMut(RawRecord<'_>)) -> Result<(), String> {
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
@@ -44,7 +44,7 @@ pub(super) fn walk(bytes: &[u8], mut each: impl FnMut(RawRecord<'_>)) -> Result<
 
 /// Gives each record of a chunk in turn. `chunk` is the whole chunk record, or the part of it
 /// that a cut file has. On a bad checksum nothing is given.
-pub(super) fn unpack(
+pub(crate) fn unpack(
     chunk: &[u8],
     is_whole: bool,
     each: impl FnMut(RawRecord<'_>),
@@ -124,7 +124,7 @@ fn unpack_compressed(
 }
 
 /// An attachment record's body.
-pub(super) fn attachment(body: &[u8]) -> Option<Attachment> {
+pub(crate) fn attachment(body: &[u8]) -> Option<Attachment> {
     fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
         let (taken, left) = rest.split_at_checked(count)?;
         *rest = left;

@@ -72,8 +72,10 @@ type McapWriter = Writer<BufWriter<File>>;
 /// A rosbag2 bag being written. [`finish`](McapSink::finish) makes it whole; a sink that is only
 /// dropped leaves an MCAP without `metadata.yaml`.
 pub struct McapSink {
-    directory: PathBuf,
+    /// The bag's directory; `None` if only the file is written.
+    directory: Option<PathBuf>,
     path: PathBuf,
+    has_bag_record: bool,
     options: SinkOptions,
     topics: Vec<Topic>,
     /// MCAP's channel by topic, once it was written.
@@ -100,10 +102,32 @@ impl McapSink {
             .map_err(|source| ConvertError::io("create the directory", directory, source))?;
         let stem = directory.file_name().unwrap_or("bag".as_ref()).to_string_lossy();
         let path = directory.join(format!("{stem}_0.mcap"));
+        Self::start(Some(directory.to_owned()), path, topics, options, true)
+    }
+
+    /// Begins the MCAP file `path`, which must not exist, without a bag around it; with rosbag2's
+    /// own record only if `has_bag_record`.
+    pub(super) fn create_file(
+        path: &Path,
+        topics: &[Topic],
+        options: SinkOptions,
+        has_bag_record: bool,
+    ) -> Result<Self, ConvertError> {
+        Self::start(None, path.to_owned(), topics, options, has_bag_record)
+    }
+
+    fn start(
+        directory: Option<PathBuf>,
+        path: PathBuf,
+        topics: &[Topic],
+        options: SinkOptions,
+        has_bag_record: bool,
+    ) -> Result<Self, ConvertError> {
         let file = BufWriter::with_capacity(BUFFER_BYTES, ForeignFile::create(&path)?);
         let mut sink = McapSink {
-            directory: directory.to_owned(),
+            directory,
             path,
+            has_bag_record,
             options,
             topics: topics.to_vec(),
             channels: vec![None; topics.len()],
@@ -206,7 +230,9 @@ impl McapSink {
         let file = writer.into_inner().into_inner().map_err(|error| io(error.into_error()))?;
         file.sync_all().map_err(io)?;
         let file_bytes = file.metadata().map_err(io)?.len();
-        write_bag_metadata(&self.directory, &metadata, self.options.metadata_version)?;
+        if let Some(directory) = &self.directory {
+            write_bag_metadata(directory, &metadata, self.options.metadata_version)?;
+        }
         let message_count = self.message_counts.iter().sum();
         Ok(SinkSummary { mcap_path: self.path, message_count, file_bytes })
     }
@@ -280,6 +306,9 @@ impl McapSink {
         writer: &mut McapWriter,
         metadata: &BagMetadata,
     ) -> mcap::McapResult<()> {
+        if !self.has_bag_record {
+            return Ok(());
+        }
         let yaml = metadata.to_mcap_record(self.options.metadata_version);
         writer.write_metadata(&mcap::records::Metadata {
             name: "rosbag2".to_owned(),

@@ -15,11 +15,14 @@ mod copy;
 mod error;
 mod file;
 mod mcap_file;
-mod mcap_records;
+pub(crate) mod mcap_records;
+mod mcap_resync;
 mod mcap_sink;
 mod merge;
+mod reindex;
 mod ros1_bag;
 mod rosbag2_dir;
+mod salvage;
 mod sqlite;
 mod sqlite_writer;
 
@@ -38,6 +41,10 @@ pub use bag_metadata::write_bag_metadata;
 pub use copy::{Copied, Progress, open_any, to_container, to_mcap, to_sqlite3};
 pub use error::ConvertError;
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
+pub use reindex::{Reindexed, reindex};
+pub use salvage::{Salvaged, salvage};
+#[expect(unused_imports, reason = "`verify` is being built on it")]
+pub(crate) use sqlite::check_integrity;
 pub use sqlite_writer::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary, Sqlite3Writer};
 
 use file::ForeignFile;
@@ -111,6 +118,10 @@ pub trait MessageSource {
     /// Messages in the recording, if it says.
     fn message_count(&self) -> Option<u64> {
         None
+    }
+    /// Messages that the recording is known to have had and that could not be read, so far.
+    fn lost_count(&self) -> u64 {
+        0
     }
     /// What was not as it should be, in sentences.
     fn warnings(&self) -> &[String];

@@ -251,3 +251,17 @@ fn columns(database: &Connection, table: &str) -> rusqlite::Result<Vec<String>> 
 fn damaged(path: &Path, error: &rusqlite::Error) -> ConvertError {
     ConvertError::damaged(path, format!("expected a database of rosbag2: {error}"))
 }
+
+/// What SQLite finds wrong with a database; nothing for a whole one.
+#[expect(dead_code, reason = "`verify` is being built on it")]
+pub(crate) fn check_integrity(path: &Path) -> Result<Vec<String>, ConvertError> {
+    let read = || {
+        let database = open_database(path)?;
+        let mut statement = database.prepare("PRAGMA integrity_check")?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    let mut found = read().map_err(|error| damaged(path, &error))?;
+    found.retain(|line| line != "ok");
+    Ok(found)
+}

@@ -18,7 +18,9 @@ use livebag_format::container::{
 use crate::storage::{Disk, DiskFile, KernelDisk};
 
 mod cursor;
+mod distrust;
 mod index;
+mod rebuild;
 mod recover;
 
 pub use cursor::Cursor;
@@ -204,6 +206,7 @@ pub struct Bag {
     state: BagState,
     manifest: Manifest,
     topics: Vec<BagTopic>,
+    recorder_pid: Option<u32>,
 }
 
 impl Bag {
@@ -221,22 +224,47 @@ impl Bag {
     /// # Errors
     /// See [`BagError`].
     pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
-        let (state, manifest) = settled(disk, path)?;
+        Self::assemble(disk, path, &settled)
+    }
+
+    /// Opens a container and changes nothing: one whose recorder died is read as it is.
+    ///
+    /// # Errors
+    /// See [`BagError`].
+    pub fn peek(path: &Path) -> Result<Self, BagError> {
+        Self::peek_on(&KernelDisk::for_reading(), path)
+    }
+
+    /// The same on any disk.
+    ///
+    /// # Errors
+    /// See [`BagError`].
+    pub fn peek_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
+        Self::assemble(disk, path, &as_it_is)
+    }
+
+    fn assemble(
+        disk: &dyn Disk,
+        path: &Path,
+        look: &dyn Fn(&dyn Disk, &Path) -> Result<(BagState, Manifest), BagError>,
+    ) -> Result<Self, BagError> {
+        let (state, manifest) = look(disk, path)?;
         let mut topics = Vec::new();
         add_topics(disk, path, "", &manifest, state, &mut topics)?;
         for name in &manifest.splits {
             let directory = path.join(name);
-            match settled(disk, &directory) {
+            match look(disk, &directory) {
                 Ok((state, split)) => {
                     add_topics(disk, &directory, name, &split, state, &mut topics)?;
                 }
-                // Retention may have removed it meanwhile, or it is just being made.
+                // Retention may have removed it meanwhile, or it was just being made.
                 Err(BagError::NotFound(_) | BagError::NotAContainer(_))
-                    if state == BagState::Live => {}
+                    if state != BagState::Closed => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { path: path.to_owned(), state, manifest, topics })
+        let recorder_pid = recover::read_owner(disk, path).map(|owner| owner.pid);
+        Ok(Self { path: path.to_owned(), state, manifest, topics, recorder_pid })
     }
 
     /// The container's directory.
@@ -262,6 +290,11 @@ impl Bag {
     /// When recording began; nanoseconds since the Unix epoch.
     pub fn started_nanos(&self) -> u64 {
         self.manifest.started_nanos
+    }
+
+    /// Process id of the recorder that made it, if it says; of a live container the one at work.
+    pub fn recorder_pid(&self) -> Option<u32> {
+        self.recorder_pid
     }
 
     /// What ended the recording early, if anything.
@@ -367,11 +400,27 @@ fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
 
 /// The state and the manifest of one split; recovers it if its recorder died.
 fn settled(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
-    let mut manifest = read_manifest(disk, path)?;
+    match read_manifest(disk, path) {
+        Ok(manifest) => match manifest.state {
+            State::Closed => Ok((BagState::Closed, manifest)),
+            State::Recovered => Ok((BagState::Recovered, manifest)),
+            State::Recording => recover::settle(disk, path),
+        },
+        Err(error) if rebuild::can_help(disk, path, &error) => recover::settle(disk, path),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a split is at the moment, without recovering it.
+fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+    let manifest = read_manifest(disk, path)?;
+    let live = is_being_written(disk, path);
+    let live = live.map_err(|source| BagError::Io { path: path.to_owned(), source })?;
     let state = match manifest.state {
         State::Closed => BagState::Closed,
         State::Recovered => BagState::Recovered,
-        State::Recording => recover::settle(disk, path, &mut manifest)?,
+        State::Recording if live => BagState::Live,
+        State::Recording => BagState::Unrecovered,
     };
     Ok((state, manifest))
 }

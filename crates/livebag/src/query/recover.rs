@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest, State};
+use livebag_format::container::{CONTAINER_FILE, ContainerError, LOCK_FILE, Manifest, State};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_offset};
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, ChunkHeader, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
@@ -17,47 +17,119 @@ use livebag_format::mcap::{
     padding_header, put_message_index,
 };
 
+use super::distrust::distrust;
 use super::index::IndexReader;
+use super::rebuild::rebuild;
 use super::{BagError, BagState, is_being_written, read_manifest};
 use crate::limits::OWN_CHUNK_BYTES_MIN;
 use crate::recorder::{ChunkWalk, write_summary};
-use crate::storage::{Disk, DiskFile};
+use crate::storage::{Access, Disk, DiskFile, Owner};
+
+/// Where a damaged `container.yaml` is kept.
+const DAMAGED_FILE: &str = "container.yaml.damaged";
 
 /// Decides what a container without a clean-close mark is, and recovers it if its recorder is gone
 /// and this user may write.
-pub(super) fn settle(
-    disk: &dyn Disk,
-    path: &Path,
-    manifest: &mut Manifest,
-) -> Result<BagState, BagError> {
+pub(super) fn settle(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
     let io_error = |source| BagError::Io { path: path.to_owned(), source };
     if is_being_written(disk, path).map_err(io_error)? {
-        return Ok(BagState::Live);
+        return Ok((BagState::Live, read_manifest(disk, path)?));
     }
-    // Exclusive: against another reader that recovers too.
-    let lock = match disk.lock(&path.join(LOCK_FILE), false) {
+    // Before the lock is taken, which makes its file where there is none.
+    let survived = kernel_survived(disk, path);
+    let lock = match keep_owner(disk, path).and_then(|()| disk.lock(&path.join(LOCK_FILE), false)) {
         Ok(Some(lock)) => lock,
-        Ok(None) => return Ok(BagState::Live),
-        Err(error) if is_no_right(&error) => return Ok(BagState::Unrecovered),
+        Ok(None) => return Ok((BagState::Live, read_manifest(disk, path)?)),
+        Err(error) if is_refused(&error) => {
+            return Ok((BagState::Unrecovered, read_manifest(disk, path)?));
+        }
         Err(error) => return Err(io_error(error)),
     };
-    // Another process may have closed or recovered it before the lock was ours.
-    *manifest = read_manifest(disk, path)?;
+    // Exclusive: another process may have closed or recovered it before the lock was ours.
+    let (mut manifest, whole) = read_or_rebuild(disk, path, survived)?;
     let state = match manifest.state {
         State::Closed => BagState::Closed,
         State::Recovered => BagState::Recovered,
-        State::Recording => match recover(disk, path, manifest) {
+        State::Recording => match recover(disk, path, &mut manifest, survived) {
             Ok(()) => BagState::Recovered,
-            Err(BagError::Io { source, .. }) if is_no_right(&source) => BagState::Unrecovered,
+            Err(BagError::Io { source, .. }) if is_refused(&source) && whole => {
+                BagState::Unrecovered
+            }
             Err(error) => return Err(error),
         },
     };
     drop(lock);
-    Ok(state)
+    Ok((state, manifest))
 }
 
-fn is_no_right(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+/// Whether the kernel that the recorder wrote to is the one that answers now. If not, what was not
+/// synced may be gone.
+fn kernel_survived(disk: &dyn Disk, path: &Path) -> bool {
+    let owner = read_owner(disk, path);
+    owner.is_some_and(|owner| Some(owner.boot_id) == disk.boot_id())
+}
+
+/// What the recorder wrote about itself.
+pub(super) fn read_owner(disk: &dyn Disk, path: &Path) -> Option<Owner> {
+    let bytes = disk.read(&path.join(LOCK_FILE)).ok()?;
+    Owner::parse(str::from_utf8(&bytes).ok()?)
+}
+
+/// Makes the lock's file if a power cut has cost it, empty: who recovers must not pass for the
+/// recorder.
+fn keep_owner(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let file = path.join(LOCK_FILE);
+    match disk.open(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            disk.create(&file, Access::Buffered).map(drop)
+        }
+        Err(error) => Err(error),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The manifest, and whether it is the one that was written.
+fn read_or_rebuild(
+    disk: &dyn Disk,
+    path: &Path,
+    survived: bool,
+) -> Result<(Manifest, bool), BagError> {
+    let read = read_manifest(disk, path);
+    let text = disk.read(&path.join(CONTAINER_FILE)).unwrap_or_default();
+    let fits = Manifest::checksum_fits(&text);
+    match read {
+        // Changed by hand, or of a livebag that wrote no checksum: but a recorder's last words before
+        // a power cut must be whole.
+        Ok(manifest) if survived || fits == Some(true) || manifest.state != State::Recording => {
+            Ok((manifest, true))
+        }
+        Ok(_)
+        | Err(
+            BagError::NotFound(_)
+            | BagError::NotAContainer(_)
+            | BagError::Manifest { source: ContainerError::Yaml(_), .. },
+        ) => {
+            let rebuilt = rebuild(disk, path)?;
+            if !text.is_empty() {
+                let aside = path.join(DAMAGED_FILE);
+                let kept = disk.replace(&aside, &text, true);
+                kept.map_err(|source| BagError::Io { path: aside, source })?;
+            }
+            Ok((rebuilt, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the container can be read, but not recovered here and now.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// An index open for repair, with what is known of its end.
@@ -85,7 +157,15 @@ impl Index {
     }
 }
 
-fn recover(disk: &dyn Disk, directory: &Path, manifest: &mut Manifest) -> Result<(), BagError> {
+fn recover(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &mut Manifest,
+    survived: bool,
+) -> Result<(), BagError> {
+    if !survived {
+        distrust(disk, directory, manifest)?;
+    }
     let mut bricks: HashMap<String, Vec<Index>> = HashMap::new();
     for (topic, described) in manifest.topics.iter().enumerate() {
         if described.index.is_empty() {
@@ -98,6 +178,10 @@ fn recover(disk: &dyn Disk, directory: &Path, manifest: &mut Manifest) -> Result
             Err(source) => return Err(BagError::Io { path, source }),
         };
         let index = mend_index(path, file, topic, described.channel_id)?;
+        if described.bricks.is_empty() {
+            let synced = index.file.sync();
+            synced.map_err(|source| BagError::Io { path: index.path.clone(), source })?;
+        }
         if let Some((brick, name)) = described.bricks.iter().enumerate().next_back() {
             let index = Index { brick: brick as u16, ..index };
             bricks.entry(name.clone()).or_default().push(index);
@@ -119,6 +203,8 @@ fn recover(disk: &dyn Disk, directory: &Path, manifest: &mut Manifest) -> Result
     manifest.state = State::Recovered;
     manifest.ended_nanos =
         bricks.values().flatten().map(|index| index.last_log_time_nanos).max().unwrap_or_default();
+    let synced = disk.sync_dir(directory);
+    synced.map_err(|source| BagError::Io { path: directory.to_owned(), source })?;
     let path = directory.join(CONTAINER_FILE);
     let text =
         manifest.to_yaml().map_err(|source| BagError::Manifest { path: path.clone(), source })?;

@@ -169,6 +169,11 @@ fn cut(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
     if file.length()? == bytes { Ok(()) } else { file.set_len(bytes) }
 }
 
+/// Closed means whole and on the medium; anything else is recovered at the next opening.
+pub(super) fn ended_state(closed: &Result<(), RecordError>) -> State {
+    if closed.is_ok() { State::Closed } else { State::Recording }
+}
+
 impl Split {
     /// Ends all files. A later split gets its closed manifest too; the first one's is the
     /// recording's, and written last.
@@ -183,7 +188,7 @@ impl Split {
         }
         let failure = shared.failure().unwrap_or_default();
         let ended_nanos = shared.options.clock.wall_nanos();
-        let manifest = self.manifest(State::Closed, ended_nanos, failure);
+        let manifest = self.manifest(ended_state(&closed), ended_nanos, failure);
         let written = write_manifest(&*self.disk, &self.directory, &manifest, true);
         drop(self.take_lock());
         closed.and(written)

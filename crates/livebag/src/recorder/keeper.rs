@@ -2,10 +2,13 @@
 //! making data durable while recording.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+
+use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
+use livebag_format::index::entry_count;
 
 use super::split::Split;
 use super::{RecordError, Shared};
@@ -18,10 +21,10 @@ enum Job {
         files: Vec<PathBuf>,
         directory: Option<PathBuf>,
     },
-    /// First the bricks, then the indexes that point into them.
+    /// First the bricks, then the indexes that point into them, then the mark that says so.
     Sync {
         bricks: Vec<Arc<dyn DiskFile>>,
-        indexes: Vec<Arc<dyn DiskFile>>,
+        indexes: Vec<(String, Arc<dyn DiskFile>)>,
         directory: PathBuf,
     },
 }
@@ -68,7 +71,8 @@ impl Keeper {
     pub fn sync(&self, split: &Split) {
         let bricks = split.bricks.iter().map(|brick| brick.file.clone()).collect();
         let indexes = split.topics.iter().filter_map(|topic| topic.files.as_ref());
-        let indexes = indexes.map(|files| files.index().clone()).collect();
+        let indexes =
+            indexes.map(|files| (files.index_name.clone(), files.index().clone())).collect();
         self.send(Job::Sync { bricks, indexes, directory: split.directory.clone() });
     }
 
@@ -125,10 +129,18 @@ fn remove(shared: &Shared, files: &[PathBuf], directory: Option<PathBuf>) {
 fn sync(
     shared: &Shared,
     bricks: &[Arc<dyn DiskFile>],
-    indexes: &[Arc<dyn DiskFile>],
-    directory: &std::path::Path,
+    indexes: &[(String, Arc<dyn DiskFile>)],
+    directory: &Path,
 ) -> io::Result<()> {
+    let count = |(name, index): &(String, Arc<dyn DiskFile>)| {
+        Ok((name.clone(), entry_count(index.length()?)))
+    };
+    // Counted first: what is committed from now on is not promised.
+    let entries = indexes.iter().map(count).collect::<io::Result<_>>()?;
     shared.disk.sync_files(&bricks.iter().collect::<Vec<_>>())?;
-    shared.disk.sync_files(&indexes.iter().collect::<Vec<_>>())?;
-    shared.disk.sync_dir(directory)
+    shared.disk.sync_files(&indexes.iter().map(|(_, index)| index).collect::<Vec<_>>())?;
+    shared.disk.sync_file_at(&directory.join(CONTAINER_FILE))?;
+    shared.disk.sync_file_at(&directory.join(LOCK_FILE))?;
+    let mark = SyncMark { entries };
+    shared.disk.replace(&directory.join(SYNCED_FILE), mark.to_text().as_bytes(), true)
 }

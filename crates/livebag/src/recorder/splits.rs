@@ -8,6 +8,7 @@ use std::time::Duration;
 use livebag_format::Message;
 use livebag_format::container::{Removed, State, TopicManifest};
 
+use super::close::ended_state;
 use super::engine::Engine;
 use super::split::{Split, split_name, write_manifest};
 use super::{LowSpace, RecordError};
@@ -232,7 +233,7 @@ impl Engine {
             shared.fail(error.to_string());
         }
         self.keeper.finish();
-        let written = self.write_root(State::Closed);
+        let written = self.write_root(ended_state(&closed));
         drop(self.lock.take());
         written.and(closed)
     }

@@ -198,7 +198,11 @@ impl Lock for KernelLock {}
 
 impl Disk for KernelDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        std::fs::create_dir(path)
+        std::fs::create_dir(path)?;
+        match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => sync_names(parent),
+            _ => sync_names(Path::new(".")),
+        }
     }
 
     fn create(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
@@ -232,7 +236,11 @@ impl Disk for KernelDisk {
         if durable {
             file.sync_data()?;
         }
-        std::fs::rename(&new, path)
+        std::fs::rename(&new, path)?;
+        match path.parent() {
+            Some(parent) if durable => self.sync_dir(parent),
+            _ => Ok(()),
+        }
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
@@ -271,7 +279,18 @@ impl Disk for KernelDisk {
         let file = if shared {
             File::open(path)?
         } else {
-            OpenOptions::new().write(true).create(true).truncate(false).open(path)?
+            // Who makes the file is its owner, and stays it: a later holder only recovers.
+            match OpenOptions::new().write(true).create_new(true).open(path) {
+                Ok(file) => {
+                    let owner = super::Owner::this_process(self.boot_id());
+                    file.write_all_at(owner.to_text().as_bytes(), 0)?;
+                    file
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    OpenOptions::new().write(true).open(path)?
+                }
+                Err(error) => return Err(error),
+            }
         };
         let operation = if shared {
             FlockOperation::NonBlockingLockShared
@@ -290,6 +309,12 @@ impl Disk for KernelDisk {
         Ok(answer.f_bavail * answer.f_frsize)
     }
 
+    fn boot_id(&self) -> Option<String> {
+        #[expect(clippy::disallowed_methods, reason = "a value of the kernel, not a recording")]
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+    }
+
     fn queue(&self) -> Box<dyn WriteQueue> {
         if matches!(self.choice.method, Method::IoUringDirect | Method::IoUringBuffered)
             && let Ok(queue) = IoUringQueue::new()
@@ -297,6 +322,16 @@ impl Disk for KernelDisk {
             return Box::new(queue);
         }
         Box::new(PwriteQueue::default())
+    }
+}
+
+/// Makes the names in a directory durable, as far as this user may open it.
+#[expect(clippy::disallowed_methods, reason = "this is the seam")]
+fn sync_names(directory: &Path) -> io::Result<()> {
+    match File::open(directory) {
+        Ok(directory) => directory.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -340,6 +375,17 @@ impl DiskFile for KernelFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn has_hole(&self, offset: u64, bytes: u64) -> io::Result<bool> {
+        // Extents that were reserved and never written count as holes (ext4, XFS).
+        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(offset)) {
+            Ok(hole) => Ok(hole < offset.saturating_add(bytes)),
+            // The file ends before.
+            Err(rustix::io::Errno::NXIO) => Ok(true),
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn will_need(&self, offset: u64, bytes: u64) {

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use livebag_shm::FrameRef;
@@ -22,11 +22,13 @@ use livebag_shm::FrameRef;
 mod block;
 mod io_uring;
 mod kernel;
+mod owner;
 mod pwrite;
 mod simulated;
 
 pub use block::Block;
 pub use kernel::{KernelDisk, Method, MethodChoice};
+pub use owner::Owner;
 pub use simulated::{Fault, SimulatedDisk};
 
 /// How a file is going to be written.
@@ -43,7 +45,7 @@ pub trait Lock: Send + Sync {}
 
 /// A place where files are.
 pub trait Disk: Send + Sync {
-    /// Makes a directory; an error if it exists.
+    /// Makes a directory, whose name is durable then; an error if it exists.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes a file for reading and writing; an error if it exists.
     fn create(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
@@ -52,7 +54,8 @@ pub trait Disk: Send + Sync {
     /// Opens a file for reading and buffered writing.
     fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Replaces a file's contents so that a crash of this process leaves the old or the new, never
-    /// a mixture; with `durable` a crash of the kernel too.
+    /// a mixture; with `durable` the new is on the medium when this returns, and a crash of the
+    /// kernel leaves the old or the new. Without, a crash of the kernel may leave anything.
     fn replace(&self, path: &Path, bytes: &[u8], durable: bool) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -68,11 +71,21 @@ pub trait Disk: Send + Sync {
     fn sync_files(&self, files: &[&Arc<dyn DiskFile>]) -> io::Result<()> {
         files.iter().try_for_each(|file| file.sync())
     }
+    /// Makes the contents of the file at `path` durable.
+    fn sync_file_at(&self, path: &Path) -> io::Result<()> {
+        self.open(path)?.sync()
+    }
     /// Takes the lock that `path` stands for, making the file if need be; `None` if another process
-    /// holds it. A shared lock can be held by many, and does not make the file.
+    /// holds it. A shared lock can be held by many, and does not make the file. Who makes the file
+    /// writes an [`Owner`] into it.
     fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>>;
     /// Bytes that can still be written where `path` is.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// The present run of the kernel that caches this disk; another one has forgotten what was not
+    /// synced. `None` if it does not tell.
+    fn boot_id(&self) -> Option<String> {
+        None
+    }
     /// A queue of writes to this disk's files.
     fn queue(&self) -> Box<dyn WriteQueue>;
 
@@ -100,6 +113,12 @@ pub trait DiskFile: Send + Sync {
     fn set_len(&self, bytes: u64) -> io::Result<()>;
     /// Makes data and length durable.
     fn sync(&self) -> io::Result<()>;
+    /// Whether a part of a range was never written. A file that is only ever appended to, and has no
+    /// hole after a power cut, has all that was written where there is none; filesystems that do not
+    /// tell have none.
+    fn has_hole(&self, _offset: u64, _bytes: u64) -> io::Result<bool> {
+        Ok(false)
+    }
     /// Hints that a range will be read soon.
     fn will_need(&self, _offset: u64, _bytes: u64) {}
     /// Begins to write a range of the page cache back, without waiting for it.
@@ -108,8 +127,8 @@ pub trait DiskFile: Send + Sync {
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
-    /// The file's bytes, if it is a simulated one.
-    fn simulated(&self) -> Option<Arc<Mutex<Vec<u8>>>> {
+    /// The file's number, if it is a simulated one.
+    fn simulated(&self) -> Option<u64> {
         None
     }
 }

@@ -1,0 +1,217 @@
+//! A rosbag2 directory whose `metadata.yaml` is gone or damaged: made anew from its files.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use livebag_format::Topic;
+use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion};
+
+use super::bag_metadata::topic_entries;
+use super::file::ForeignFile;
+use super::rosbag2_dir::{METADATA_FILE, files_in, read_metadata};
+use super::{ConvertError, open_file};
+
+/// What a directory's files hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reindexed {
+    /// What the new `metadata.yaml` says.
+    pub metadata: BagMetadata,
+    /// Where a damaged `metadata.yaml` was moved to.
+    pub moved_to: Option<PathBuf>,
+    /// Whether there was a `metadata.yaml` already that says the same: nothing was written then.
+    pub was_right: bool,
+    /// Messages that the files are known to have had and that cannot be read.
+    pub lost_messages: u64,
+    /// What is damaged, in sentences.
+    pub damage: Vec<String>,
+}
+
+/// Reads every message of the files in `directory` and writes `metadata.yaml`: times and counts of
+/// each file and topic, types, QoS and type hashes as the files have them. A damaged one is moved
+/// aside; the files themselves are only read.
+///
+/// # Errors
+/// If there is nothing to read, the files are of several storages, or nothing can be written.
+pub fn reindex(
+    directory: &Path,
+    version: Option<MetadataVersion>,
+) -> Result<Reindexed, ConvertError> {
+    let files = files_in(directory)?;
+    let mut survey = Survey::default();
+    for file in &files {
+        survey.add(file)?;
+    }
+    let (metadata, version) = survey.metadata(directory, version)?;
+    let mut outcome = Reindexed {
+        metadata,
+        lost_messages: survey.lost_messages,
+        damage: survey.damage,
+        ..Reindexed::default()
+    };
+    let path = directory.join(METADATA_FILE);
+    match read_metadata(directory) {
+        Ok(Some(there)) if says_the_same(&there, &outcome.metadata) => {
+            outcome.was_right = true;
+            return Ok(outcome);
+        }
+        Ok(None) => {}
+        Ok(Some(_)) => {
+            outcome.damage.push("metadata.yaml said something else than the files".to_owned());
+            outcome.moved_to = Some(move_aside(&path)?);
+        }
+        Err(error @ ConvertError::Unsupported { .. }) => return Err(error),
+        Err(error) => {
+            outcome.damage.push(error.to_string());
+            outcome.moved_to = Some(move_aside(&path)?);
+        }
+    }
+    let mut file = ForeignFile::create(&path)?;
+    file.write_all(outcome.metadata.to_yaml(version).as_bytes())
+        .and_then(|()| file.sync_all())
+        .map_err(|source| ConvertError::io("write", &path, source))?;
+    Ok(outcome)
+}
+
+/// Whether two metadata have the same files, topics, times and counts.
+pub(crate) fn says_the_same(there: &BagMetadata, found: &BagMetadata) -> bool {
+    let topics = |metadata: &BagMetadata| {
+        let mut topics: Vec<_> = metadata
+            .topics
+            .iter()
+            .map(|topic| (topic.name.clone(), topic.type_name.clone(), topic.message_count))
+            .collect();
+        topics.sort();
+        topics
+    };
+    let mut files = (there.relative_file_paths.clone(), found.relative_file_paths.clone());
+    files.0.sort();
+    files.1.sort();
+    files.0 == files.1
+        && there.storage_identifier == found.storage_identifier
+        && there.message_count == found.message_count
+        && there.starting_time_nanos == found.starting_time_nanos
+        && there.duration_nanos == found.duration_nanos
+        && topics(there) == topics(found)
+}
+
+fn move_aside(path: &Path) -> Result<PathBuf, ConvertError> {
+    let mut number = 1;
+    loop {
+        let aside = path.with_file_name(format!("{METADATA_FILE}.damaged{number}"));
+        match rustix::fs::renameat_with(
+            rustix::fs::CWD,
+            path,
+            rustix::fs::CWD,
+            &aside,
+            rustix::fs::RenameFlags::NOREPLACE,
+        ) {
+            Ok(()) => return Ok(aside),
+            Err(rustix::io::Errno::EXIST) => number += 1,
+            Err(error) => return Err(ConvertError::io("rename", path, error.into())),
+        }
+    }
+}
+
+/// Everything counted while the files are read.
+#[derive(Default)]
+struct Survey {
+    topics: Vec<Topic>,
+    counts: Vec<u64>,
+    files: Vec<FileEntry>,
+    storages: Vec<&'static str>,
+    said: Option<BagMetadata>,
+    lost_messages: u64,
+    damage: Vec<String>,
+}
+
+impl Survey {
+    fn add(&mut self, path: &Path) -> Result<(), ConvertError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_mcap = path.extension().is_some_and(|extension| extension == "mcap");
+        self.storages.push(if is_mcap { "mcap" } else { "sqlite3" });
+        let mut source = match open_file(path) {
+            Ok(source) => source,
+            Err(error @ (ConvertError::Damaged { .. } | ConvertError::Foreign { .. })) => {
+                self.damage.push(format!("{error}: it is left out"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let places: Vec<usize> =
+            source.topics().to_vec().iter().map(|topic| self.place_of(topic)).collect();
+        let promised = source.message_count().unwrap_or(0);
+        let (mut count, mut first, mut last) = (0, u64::MAX, 0);
+        loop {
+            match source.next_message() {
+                Ok(Some(message)) => {
+                    self.counts[places[message.topic]] += 1;
+                    count += 1;
+                    first = first.min(message.log_time_nanos);
+                    last = last.max(message.log_time_nanos);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.damage.push(error.to_string());
+                    break;
+                }
+            }
+        }
+        self.said = source.bag_metadata().cloned().or(self.said.take());
+        self.lost_messages += promised.saturating_sub(count) + source.lost_count();
+        self.damage.extend(source.warnings().iter().map(|warning| format!("{name}: {warning}")));
+        self.files.push(FileEntry {
+            path: name,
+            starting_time_nanos: if count == 0 { 0 } else { first },
+            duration_nanos: last.saturating_sub(first),
+            message_count: count,
+        });
+        Ok(())
+    }
+
+    fn place_of(&mut self, topic: &Topic) -> usize {
+        self.topics.iter().position(|known| known == topic).unwrap_or_else(|| {
+            self.topics.push(topic.clone());
+            self.counts.push(0);
+            self.topics.len() - 1
+        })
+    }
+
+    fn metadata(
+        &mut self,
+        directory: &Path,
+        version: Option<MetadataVersion>,
+    ) -> Result<(BagMetadata, MetadataVersion), ConvertError> {
+        if self.files.is_empty() {
+            let reason = format!("none of its files can be read: {}", self.damage.join("; "));
+            return Err(ConvertError::damaged(directory, reason));
+        }
+        self.storages.dedup();
+        let [storage] = self.storages[..] else {
+            let reason = "it has files of both storages, mcap and sqlite3: move one kind elsewhere";
+            return Err(ConvertError::unsupported(directory, reason));
+        };
+        let said = self.said.clone().unwrap_or_default();
+        let version = version.unwrap_or(match said.version {
+            1..=5 => MetadataVersion::Humble,
+            9.. => MetadataVersion::Jazzy,
+            _ => MetadataVersion::Iron,
+        });
+        let with_messages = || self.files.iter().filter(|file| file.message_count > 0);
+        let start = with_messages().map(|file| file.starting_time_nanos).min().unwrap_or(0);
+        let end = with_messages().map(|file| file.starting_time_nanos + file.duration_nanos).max();
+        let metadata = BagMetadata {
+            version: version.number(),
+            storage_identifier: storage.to_owned(),
+            starting_time_nanos: start,
+            duration_nanos: end.unwrap_or(0).saturating_sub(start),
+            message_count: self.counts.iter().sum(),
+            topics: topic_entries(&self.topics, &self.counts),
+            relative_file_paths: self.files.iter().map(|file| file.path.clone()).collect(),
+            files: self.files.clone(),
+            custom_data: said.custom_data,
+            ros_distro: said.ros_distro,
+            ..BagMetadata::default()
+        };
+        Ok((metadata, version))
+    }
+}

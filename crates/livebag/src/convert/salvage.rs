@@ -1,0 +1,77 @@
+//! A damaged MCAP file, written anew: whole, indexed, with everything that could be proven.
+
+use std::path::Path;
+
+use super::mcap_sink::McapSink;
+use super::{ConvertError, ForeignFile, MessageSource, SinkCompression, SinkOptions, mcap_file};
+
+/// What was saved of a damaged file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Salvaged {
+    /// Topics, also those without messages.
+    pub topics: usize,
+    /// Messages saved.
+    pub messages: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Attachments saved.
+    pub attachments: u64,
+    /// Metadata records saved, rosbag2's own left out.
+    pub metadata_records: u64,
+    /// Messages that the file is known to have had and that are not among those saved. What lay in
+    /// parts that are cut off is not known, and not counted.
+    pub lost_messages: u64,
+    /// What is damaged, in sentences.
+    pub damage: Vec<String>,
+}
+
+/// Reads what can be read of the MCAP file `input`, and writes it to the new file `output`. The
+/// original is only read. Messages of a chunk whose checksum does not fit are not saved.
+///
+/// # Errors
+/// If `input` cannot be read or is no MCAP at all, or `output` exists or cannot be written.
+pub fn salvage(
+    input: &Path,
+    output: &Path,
+    compression: SinkCompression,
+) -> Result<Salvaged, ConvertError> {
+    let mut source = mcap_file::McapFile::open(ForeignFile::open(input)?)?;
+    if source.topics().is_empty() && source.message_count() == Some(0) && !begins_as_mcap(input)? {
+        let found = "a file without an MCAP's mark and without one whole chunk".to_owned();
+        return Err(ConvertError::Foreign { path: input.to_owned(), found });
+    }
+    let promised = source.message_count();
+    let options = SinkOptions {
+        profile: source.profile().to_owned(),
+        compression,
+        custom_data: source.bag_metadata().map(|bag| bag.custom_data.clone()).unwrap_or_default(),
+        ros_distro: source.bag_metadata().map(|bag| bag.ros_distro.clone()).unwrap_or_default(),
+        ..SinkOptions::default()
+    };
+    let has_bag_record = source.bag_metadata().is_some();
+    let mut sink = McapSink::create_file(output, source.topics(), options, has_bag_record)?;
+    let mut saved = Salvaged { topics: source.topics().len(), ..Salvaged::default() };
+    while let Some(message) = source.next_message()? {
+        sink.write(message.topic, &message.as_message())?;
+        saved.messages += 1;
+        saved.bytes += message.data.len() as u64;
+    }
+    while let Some(attachment) = source.next_attachment()? {
+        sink.attach(attachment)?;
+        saved.attachments += 1;
+    }
+    for record in source.metadata_records().to_vec() {
+        sink.add_metadata(record)?;
+        saved.metadata_records += 1;
+    }
+    sink.finish()?;
+    let unread = promised.unwrap_or(0).saturating_sub(saved.messages);
+    saved.lost_messages = unread + source.lost_count();
+    saved.damage = source.warnings().to_vec();
+    Ok(saved)
+}
+
+fn begins_as_mcap(path: &Path) -> Result<bool, ConvertError> {
+    let head = ForeignFile::open(path)?.read_up_to(0, super::MCAP_MAGIC.len())?;
+    Ok(head == super::MCAP_MAGIC)
+}

@@ -1,0 +1,219 @@
+//! A `container.yaml` that is gone or damaged, made anew from bricks and indexes.
+//!
+//! It is replaced as a whole, so a crash of a process never damages it; a power cut may. Bricks know
+//! their topics (MCAP's schemas and channels), and an index belongs to the channel that its entries
+//! point to. What only the manifest knew is gone: losses, metadata, when recording began.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use livebag_format::Topic;
+use livebag_format::container::{
+    CONTAINER_VERSION, ContainerError, Manifest, Removed, State, TopicManifest,
+};
+use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset};
+use livebag_format::mcap::{
+    MAGIC, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
+};
+use mcap::records::Record;
+
+use super::BagError;
+use super::distrust::says_the_same;
+use crate::storage::{Disk, DiskFile};
+
+/// Longest schema, channel or header that is read.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
+/// Entries of an index that are tried to find its channel.
+const ENTRIES_TRIED: u64 = 64;
+
+/// Whether `error` is one that a rebuilt manifest cures: there are indexes, or nothing but what a
+/// recorder makes first.
+pub(super) fn can_help(disk: &dyn Disk, path: &Path, error: &BagError) -> bool {
+    let files = disk.list(path).unwrap_or_default();
+    let has_index = files.iter().any(|file| is_index(file));
+    match error {
+        BagError::NotFound(_) | BagError::NotAContainer(_) => has_index,
+        BagError::Manifest { source: ContainerError::Yaml(_), .. } => {
+            let ours = |file: &PathBuf| {
+                file.file_stem().is_some_and(|stem| stem == "container")
+                    || file.extension().is_some_and(|extension| extension == "mcap")
+            };
+            has_index || files.iter().all(ours)
+        }
+        _ => false,
+    }
+}
+
+fn is_index(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "idx")
+}
+
+/// Whether a directory holds a later split.
+fn is_split(disk: &dyn Disk, path: &Path) -> bool {
+    let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("split_"));
+    named && disk.list(path).is_ok_and(|files| !files.is_empty())
+}
+
+/// What a brick says of itself.
+struct Brick {
+    name: String,
+    file: std::sync::Arc<dyn DiskFile>,
+    library: String,
+    profile: String,
+    /// Channels with their topics, in the order in which they were announced.
+    topics: Vec<(u16, Topic)>,
+}
+
+/// Makes a manifest in state `recording` of the files in a directory.
+pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
+    let io_error = |source| BagError::Io { path: path.to_owned(), source };
+    let files = disk.list(path).map_err(io_error)?;
+    let mut bricks = Vec::new();
+    for file in &files {
+        if file.extension().is_some_and(|extension| extension == "mcap") {
+            let opened = disk.open(file);
+            let opened = opened.map_err(|source| BagError::Io { path: file.clone(), source })?;
+            bricks.push(read_brick(file, opened).map_err(io_error)?);
+        }
+    }
+    let mut manifest = Manifest {
+        livebag_container: CONTAINER_VERSION,
+        library: bricks.iter().map(|brick| brick.library.clone()).max().unwrap_or_default(),
+        profile: bricks.iter().map(|brick| brick.profile.clone()).max().unwrap_or_default(),
+        state: State::Recording,
+        started_nanos: 0,
+        ended_nanos: 0,
+        failure: "container.yaml was damaged and has been made anew".into(),
+        metadata: Vec::new(),
+        splits: files
+            .iter()
+            .filter(|file| is_split(disk, file))
+            .map(|file| name_of(file))
+            .collect(),
+        removed: Removed::default(),
+        topics: Vec::new(),
+    };
+    let mut started = u64::MAX;
+    for index in files.iter().filter(|file| is_index(file)) {
+        let entries = first_entries(disk, index).map_err(io_error)?;
+        started = entries.first().map_or(started, |first| started.min(first.log_time_nanos));
+        if let Some((channel_id, topic, brick)) = find_channel(index, &entries, &bricks) {
+            let index = name_of(index);
+            manifest.topics.push(TopicManifest::new(topic, channel_id, index, vec![brick]));
+        }
+    }
+    manifest.splits.sort();
+    manifest.topics.sort_by_key(|topic| topic.channel_id);
+    manifest.started_nanos = if started == u64::MAX { 0 } else { started };
+    Ok(manifest)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn first_entries(disk: &dyn Disk, path: &PathBuf) -> io::Result<Vec<IndexEntry>> {
+    let file = disk.open(path)?;
+    let mut entries = Vec::new();
+    for number in 0..entry_count(file.length()?).min(ENTRIES_TRIED) {
+        let mut bytes = [0; ENTRY_BYTES];
+        file.read_at(&mut bytes, entry_offset(number))?;
+        entries.extend(IndexEntry::decode(&bytes));
+    }
+    Ok(entries)
+}
+
+/// The channel whose messages the entries point to; without entries that of the brick of the same
+/// name.
+fn find_channel<'a>(
+    index: &Path,
+    entries: &[IndexEntry],
+    bricks: &'a [Brick],
+) -> Option<(u16, &'a Topic, String)> {
+    for brick in bricks {
+        for (channel_id, topic) in &brick.topics {
+            let points_here = |entry: &IndexEntry| {
+                let at = entry.offset.checked_sub(MESSAGE_HEADER_BYTES as u64);
+                let mut head = [0; MESSAGE_HEADER_BYTES];
+                at.is_some_and(|at| {
+                    let read = brick.file.read_at(&mut head, at).is_ok();
+                    let message = MessageHeader::parse(&head).filter(|_| read);
+                    message.is_some_and(|message| says_the_same(&message, entry, *channel_id))
+                })
+            };
+            if entries.iter().any(points_here) {
+                return Some((*channel_id, topic, brick.name.clone()));
+            }
+        }
+    }
+    let same_name = bricks.iter().find(|b| Path::new(&b.name).file_stem() == index.file_stem())?;
+    let (channel_id, topic) = same_name.topics.first()?;
+    Some((*channel_id, topic, same_name.name.clone()))
+}
+
+fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Brick> {
+    let mut brick = Brick {
+        name: name_of(path),
+        file,
+        library: String::new(),
+        profile: String::new(),
+        topics: Vec::new(),
+    };
+    let length = brick.file.length()?;
+    let mut schemas: Vec<mcap::Schema<'static>> = Vec::new();
+    let mut at = MAGIC.len() as u64;
+    while let Some((record, end)) = record_at(&*brick.file, at, length)? {
+        let wanted = matches!(record.opcode, opcode::HEADER | opcode::SCHEMA | opcode::CHANNEL);
+        if wanted && brick.file.has_hole(at, end - at)? {
+            break;
+        }
+        if wanted && record.body_bytes <= RECORD_BYTES_MAX {
+            let mut body = vec![0; record.body_bytes as usize];
+            brick.file.read_at(&mut body, at + RECORD_HEADER_BYTES as u64)?;
+            match mcap::parse_record(record.opcode, &body) {
+                Ok(Record::Header(header)) => {
+                    (brick.profile, brick.library) = (header.profile, header.library);
+                }
+                Ok(Record::Schema { header, data }) => schemas.push(mcap::Schema {
+                    id: header.id,
+                    name: header.name,
+                    encoding: header.encoding,
+                    data: data.into_owned().into(),
+                }),
+                Ok(Record::Channel(channel)) => take_channel(&mut brick, channel, &schemas),
+                _ => {}
+            }
+        }
+        if matches!(record.opcode, 0 | opcode::DATA_END) {
+            break;
+        }
+        at = end;
+    }
+    Ok(brick)
+}
+
+fn record_at(file: &dyn DiskFile, at: u64, length: u64) -> io::Result<Option<(RecordHeader, u64)>> {
+    let mut head = [0; RECORD_HEADER_BYTES];
+    let count = file.read_at(&mut head, at)?;
+    let record = RecordHeader::parse(&head[..count]);
+    let end = record.and_then(|record| at.checked_add(record.total_bytes()?));
+    Ok(record.zip(end.filter(|end| *end <= length)))
+}
+
+fn take_channel(brick: &mut Brick, channel: mcap::records::Channel, schemas: &[mcap::Schema<'_>]) {
+    let schema = schemas.iter().find(|schema| schema.id == channel.schema_id);
+    let known = brick.topics.iter().any(|(id, _)| *id == channel.id);
+    // Neither is given by a recorder.
+    if known || channel.id == 0 || channel.topic.is_empty() {
+        return;
+    }
+    let topic = Topic {
+        name: channel.topic,
+        type_name: schema.map(|schema| schema.name.clone()).unwrap_or_default(),
+        message_encoding: channel.message_encoding,
+        schema_encoding: schema.map(|schema| schema.encoding.clone()).unwrap_or_default(),
+        schema: schema.map(|schema| schema.data.to_vec()).unwrap_or_default(),
+        metadata: channel.metadata,
+    };
+    brick.topics.push((channel.id, topic));
+}

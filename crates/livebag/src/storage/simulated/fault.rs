@@ -1,0 +1,87 @@
+//! What goes wrong, and when.
+
+use std::io;
+
+/// What goes wrong, and when. Operations of every kind (write, create, reserve, change of length,
+/// sync, replace) are counted together from 0; writes (with reserve and replace) also alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Write number `.0` (from 0, over all files) and every later one fails with `ENOSPC`.
+    NoSpaceFrom(u64),
+    /// Write number `.0` alone fails with `EIO`, and leaves half of its bytes.
+    IoErrorAt(u64),
+    /// Operation number `.0`, whatever it is, fails with `ENOSPC`; a write leaves part of its bytes.
+    /// Space is there again for the operations after it.
+    NoSpaceAtOperation(u64),
+    /// Operation number `.0` and every later one that takes space fails with `ENOSPC`.
+    NoSpaceFromOperation(u64),
+    /// Every sync fails with `EIO`, and what it should have made durable may be lost.
+    SyncFails,
+    /// Sync number `.0` (from 0) alone fails with `EIO`, and what it should have made durable may be
+    /// lost, although the next sync succeeds.
+    SyncFailsOnce(u64),
+}
+
+/// What a program asks of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Write,
+    Create,
+    Reserve,
+    SetLength,
+    Sync,
+    Replace,
+}
+
+/// The faults to come, and the counts that they wait for.
+#[derive(Clone, Default)]
+pub(super) struct Faults {
+    planned: Vec<Fault>,
+    pub(super) writes: u64,
+    pub(super) operations: u64,
+    syncs: u64,
+}
+
+impl Faults {
+    pub(super) fn plan(&mut self, fault: Fault) {
+        self.planned.push(fault);
+    }
+
+    /// Counts an operation, and says whether it is one that fails.
+    pub(super) fn admit(&mut self, operation: Operation) -> io::Result<()> {
+        let number = self.operations;
+        self.operations += 1;
+        let write = self.count(operation);
+        for fault in &self.planned {
+            let is_sync = operation == Operation::Sync;
+            let error = match *fault {
+                Fault::NoSpaceFrom(first) if write.is_some_and(|write| write >= first) => {
+                    libc::ENOSPC
+                }
+                Fault::IoErrorAt(at) if write == Some(at) => libc::EIO,
+                Fault::NoSpaceAtOperation(at) if number == at => libc::ENOSPC,
+                Fault::NoSpaceFromOperation(first) if number >= first && !is_sync => libc::ENOSPC,
+                Fault::SyncFails if is_sync => libc::EIO,
+                Fault::SyncFailsOnce(at) if is_sync && self.syncs == at + 1 => libc::EIO,
+                _ => continue,
+            };
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        Ok(())
+    }
+
+    /// The number of a write, if it is one.
+    fn count(&mut self, operation: Operation) -> Option<u64> {
+        match operation {
+            Operation::Write | Operation::Reserve | Operation::Replace => {
+                self.writes += 1;
+                Some(self.writes - 1)
+            }
+            Operation::Sync => {
+                self.syncs += 1;
+                None
+            }
+            Operation::Create | Operation::SetLength => None,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the kernel has of a file, and what the medium has of it.
+
+use super::random::Random;
+
+/// A medium keeps or loses bytes in units of this.
+pub(super) const SECTOR_BYTES: usize = 512;
+
+/// Something that the kernel was given and the medium need not have yet.
+#[derive(Clone)]
+enum Change {
+    Write { offset: u64, bytes: Vec<u8> },
+    Length(u64),
+}
+
+/// Bytes, and which of their sectors were ever written: the others read as zeros and are holes.
+#[derive(Clone, Default)]
+struct Contents {
+    bytes: Vec<u8>,
+    written: Vec<bool>,
+}
+
+impl Contents {
+    fn set_length(&mut self, bytes: usize) {
+        self.bytes.resize(bytes, 0);
+        self.written.resize(bytes.div_ceil(SECTOR_BYTES), false);
+    }
+
+    fn put(&mut self, bytes: &[u8], offset: usize) {
+        if bytes.is_empty() {
+            return;
+        }
+        let end = offset + bytes.len();
+        if self.bytes.len() < end {
+            self.set_length(end);
+        }
+        self.bytes[offset..end].copy_from_slice(bytes);
+        self.written[offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES)].fill(true);
+    }
+
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Write { offset, bytes } => self.put(bytes, *offset as usize),
+            Change::Length(bytes) => self.set_length(*bytes as usize),
+        }
+    }
+}
+
+/// How much of what was not synced a power cut leaves of one file.
+struct Luck {
+    /// Of a hundred sectors, so many are kept.
+    kept_percent: u64,
+    tears_sectors: bool,
+}
+
+/// One file.
+#[derive(Clone, Default)]
+pub(super) struct Inode {
+    cached: Contents,
+    durable: Contents,
+    pending: Vec<Change>,
+}
+
+impl Inode {
+    /// The bytes as every process sees them.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.cached.bytes
+    }
+
+    pub(super) fn has_hole(&self, offset: u64, bytes: u64) -> bool {
+        let first = offset as usize / SECTOR_BYTES;
+        let end = (offset + bytes).div_ceil(SECTOR_BYTES as u64) as usize;
+        self.cached.written.get(first..end).is_none_or(|sectors| sectors.contains(&false))
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
+        if !bytes.is_empty() {
+            self.cached.put(bytes, offset as usize);
+            self.pending.push(Change::Write { offset, bytes: bytes.to_vec() });
+        }
+    }
+
+    pub(super) fn set_len(&mut self, bytes: u64) {
+        self.cached.set_length(bytes as usize);
+        self.pending.push(Change::Length(bytes));
+    }
+
+    pub(super) fn sync(&mut self) {
+        for change in self.pending.drain(..) {
+            self.durable.apply(&change);
+        }
+    }
+
+    /// A failed fsync: the kernel marks the dirty pages clean, whether the device took them or not.
+    /// A later sync has nothing to write, and succeeds.
+    pub(super) fn fail_sync(&mut self, random: &mut Random) {
+        for change in std::mem::take(&mut self.pending) {
+            if random.chance(50) {
+                self.durable.apply(&change);
+            }
+        }
+    }
+
+    /// Changes a byte on the medium and in every cache, without anybody having written it.
+    pub(super) fn rot(&mut self, offset: u64, mask: u8) {
+        for contents in [&mut self.cached, &mut self.durable] {
+            if let Some(byte) = contents.bytes.get_mut(offset as usize) {
+                *byte ^= mask;
+            }
+        }
+    }
+
+    /// What a power cut leaves: each sector not yet synced kept or lost on its own, and any of the
+    /// lengths that the file has had since the last sync.
+    pub(super) fn after_power_cut(&self, random: &mut Random, tears_sectors: bool) -> Self {
+        let kept_percent = [0, 50, 90, 99, 100][random.below(5) as usize];
+        let luck = Luck { kept_percent, tears_sectors };
+        let mut left = self.durable.clone();
+        let mut length = left.bytes.len() as u64;
+        let mut lengths = vec![length];
+        for change in &self.pending {
+            match change {
+                Change::Write { offset, bytes } => {
+                    length = length.max(offset + bytes.len() as u64);
+                    keep_sectors(&mut left, bytes, *offset, &luck, random);
+                }
+                Change::Length(bytes) => {
+                    length = *bytes;
+                    if random.chance(kept_percent) {
+                        left.set_length(*bytes as usize);
+                    }
+                }
+            }
+            lengths.push(length);
+        }
+        let chosen = if random.chance(kept_percent) {
+            length
+        } else {
+            lengths[random.below(lengths.len() as u64) as usize]
+        };
+        left.set_length(chosen as usize);
+        Self { cached: left.clone(), durable: left, pending: Vec::new() }
+    }
+}
+
+fn keep_sectors(left: &mut Contents, bytes: &[u8], offset: u64, luck: &Luck, random: &mut Random) {
+    let mut at = 0;
+    while at < bytes.len() {
+        let place = offset as usize + at;
+        let count = (SECTOR_BYTES - place % SECTOR_BYTES).min(bytes.len() - at);
+        let sector = &bytes[at..at + count];
+        if random.chance(luck.kept_percent) {
+            left.put(sector, place);
+        } else if luck.tears_sectors && random.chance(30) {
+            left.put(&sector[..random.below(count as u64 + 1) as usize], place);
+        }
+        at += count;
+    }
+}

@@ -1,0 +1,263 @@
+//! Recordings on a simulated disk, and what must be left of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use livebag::storage::{Disk, SimulatedDisk};
+use livebag::{
+    Bag, BagError, BagState, Clock, Message, Overflow, Query, RecordError, Recorder,
+    RecorderOptions, Status, Topic, TopicWriter,
+};
+use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
+use livebag_format::index::{ENTRY_BYTES, entry_count};
+
+pub const DIRECTORY: &str = "/bag";
+pub const TOPICS: usize = 3;
+/// Messages from this size on are frames without a checksum.
+pub const FRAME_BYTES: usize = 64 << 10;
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// Mostly small messages, some of several kilobytes, some frames.
+    pub fn size(&mut self) -> usize {
+        match self.below(10) {
+            0..=6 => self.below(400) as usize,
+            7..=8 => 1000 + self.below(10_000) as usize,
+            _ => FRAME_BYTES + self.below(5000) as usize,
+        }
+    }
+}
+
+pub fn topic_name(at: usize) -> String {
+    format!("/topic_{at}")
+}
+
+fn topic(at: usize) -> Topic {
+    Topic {
+        name: topic_name(at),
+        type_name: "std_msgs/msg/String".into(),
+        message_encoding: "cdr".into(),
+        schema_encoding: "ros2msg".into(),
+        schema: b"string data".to_vec(),
+        metadata: [("topic_type_hash".to_owned(), format!("RIHS01_{at}"))].into(),
+    }
+}
+
+/// Message `k` of a topic: its bytes say which it is.
+pub fn bytes_of(topic: usize, k: u64, size: usize) -> Vec<u8> {
+    (0..size)
+        .map(|i| (topic as u64 * 101 + k * 31 + i as u64 * 7 + (i as u64 >> 8)) as u8)
+        .collect()
+}
+
+/// Sizes of the messages of each topic, in order.
+pub type Model = Vec<Vec<usize>>;
+
+/// A recording being made.
+pub struct Making {
+    pub recorder: Recorder,
+    pub clock: Clock,
+    pub model: Model,
+    writers: Vec<TopicWriter>,
+}
+
+impl Making {
+    pub fn begin(disk: &SimulatedDisk) -> Result<Self, RecordError> {
+        let clock = Clock::simulated(1_000_000_000);
+        let options = RecorderOptions {
+            overflow: Overflow::Block,
+            clock: clock.clone(),
+            ..RecorderOptions::default()
+        };
+        let recorder = Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options)?;
+        let writers = (0..TOPICS).map(|at| recorder.topic(topic(at))).collect::<Result<_, _>>()?;
+        let model = vec![Vec::new(); TOPICS];
+        Ok(Self { recorder, clock, model, writers })
+    }
+
+    /// Writes one message; whether the recorder took it.
+    pub fn write(&mut self, at: usize, size: usize) -> bool {
+        let k = self.model[at].len() as u64;
+        let data = bytes_of(at, k, size);
+        let message =
+            Message { log_time_nanos: 0, publish_time_nanos: k, sequence: k + 1, data: &data };
+        let taken = self.writers[at].write_message(&message).is_ok();
+        if taken {
+            self.model[at].push(size);
+        }
+        taken
+    }
+
+    /// Lets gathered chunks grow old, so that they are closed.
+    pub fn let_age(&self) {
+        self.clock.advance(Duration::from_millis(60));
+    }
+
+    /// Waits until the topic has so many messages, or the recording has failed.
+    pub fn wait_for(&self, at: usize, messages: u64) {
+        let name = topic_name(at);
+        let has = |status: &Status| {
+            let mut topics = status.topics.iter();
+            topics.any(|topic| topic.name == name && topic.messages >= messages)
+        };
+        loop {
+            let status = self.recorder.status();
+            if status.failure.is_some() || has(&status) {
+                return;
+            }
+            self.let_age();
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Messages visible in a status, by topic.
+pub fn visible(status: &Status) -> Vec<u64> {
+    let of = |at| {
+        let name = topic_name(at);
+        status.topics.iter().find(|topic| topic.name == name).map_or(0, |topic| topic.messages)
+    };
+    (0..TOPICS).map(of).collect()
+}
+
+/// What a recorder with a sync interval does: counts, bricks, indexes, the rest, and then the mark.
+/// Gives the counts that are promised from now on.
+pub fn sync(disk: &SimulatedDisk) -> Vec<u64> {
+    let directory = Path::new(DIRECTORY);
+    let files = disk.list(directory).unwrap();
+    let with = |extension: &'static str| {
+        files.iter().filter(move |file| file.extension().is_some_and(|found| found == extension))
+    };
+    let mut entries = BTreeMap::new();
+    for path in with("idx") {
+        let bytes = disk.open(path).unwrap().length().unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        entries.insert(name, entry_count(bytes));
+    }
+    for path in with("mcap").chain(with("idx")) {
+        disk.open(path).unwrap().sync().unwrap();
+    }
+    for name in [CONTAINER_FILE, LOCK_FILE] {
+        disk.open(&directory.join(name)).unwrap().sync().unwrap();
+    }
+    let mark = SyncMark { entries };
+    disk.replace(&directory.join(SYNCED_FILE), mark.to_text().as_bytes(), true).unwrap();
+    let of = |at: usize| {
+        let index = format!("{}.idx", &topic_name(at)[1..]);
+        mark.entries.get(&index).copied().unwrap_or(0)
+    };
+    (0..TOPICS).map(of).collect()
+}
+
+/// Entries that the indexes of a dead recorder's container hold: all of them were committed.
+pub fn committed(disk: &SimulatedDisk) -> Vec<u64> {
+    let of = |at: usize| {
+        let index = format!("{}.idx", &topic_name(at)[1..]);
+        let file = disk.open(&Path::new(DIRECTORY).join(index));
+        file.map_or(0, |file| file.length().unwrap() / ENTRY_BYTES as u64).saturating_sub(1)
+    };
+    (0..TOPICS).map(of).collect()
+}
+
+/// What is asked of a container that is left.
+pub struct Wanted<'a> {
+    pub what: String,
+    pub model: &'a Model,
+    /// Messages of each topic that must be there.
+    pub at_least: Vec<u64>,
+    /// Whether there may be no container at all.
+    pub may_be_gone: bool,
+    /// Whether the bytes of frames without a checksum that were not synced may be wrong.
+    pub frames_may_be_torn: bool,
+    /// Whether a brick may have a whole message whose index entry the disk refused.
+    pub may_lack_entries: bool,
+}
+
+impl Wanted<'_> {
+    /// Opens it, and reads all of it. Gives the messages of each topic.
+    #[track_caller]
+    pub fn check(&self, disk: &SimulatedDisk) -> Option<Vec<u64>> {
+        let bag = match Bag::open_on(disk, Path::new(DIRECTORY)) {
+            Ok(bag) => bag,
+            Err(BagError::NotAContainer(_) | BagError::NotFound(_)) if self.may_be_gone => {
+                return None;
+            }
+            Err(error) => panic!("{}: does not open: {error}", self.what),
+        };
+        assert!(matches!(bag.state(), BagState::Recovered | BagState::Closed), "{}", self.what);
+        let counts = self.check_messages(&bag);
+        for (at, count) in counts.iter().enumerate() {
+            let wanted = self.at_least[at];
+            assert!(*count >= wanted, "{}: topic {at}: {count} of {wanted}", self.what);
+        }
+        self.check_bricks(disk, &bag, counts.iter().sum());
+        let again = Bag::open_on(disk, Path::new(DIRECTORY)).expect("it opens again");
+        assert_eq!(again.state(), bag.state(), "{}", self.what);
+        assert_eq!(self.check_messages(&again), counts, "{}", self.what);
+        Some(counts)
+    }
+
+    fn check_messages(&self, bag: &Bag) -> Vec<u64> {
+        let mut counts = vec![0; TOPICS];
+        let mut cursor = bag.query(&Query::default()).expect("a query");
+        let mut before = 0;
+        loop {
+            let next = cursor.next();
+            let next = next.unwrap_or_else(|error| panic!("{}: {error}", self.what));
+            let Some((place, message)) = next else { return counts };
+            assert!(message.log_time_nanos >= before, "{}: order", self.what);
+            before = message.log_time_nanos;
+            let name = &bag.topics()[place].topic().name;
+            let at = (0..TOPICS).find(|at| topic_name(*at) == *name).expect("a known topic");
+            let k = counts[at];
+            assert_eq!(message.sequence, k + 1, "{}: no holes in {name}", self.what);
+            let size = self.model[at][k as usize];
+            assert_eq!(message.data.len(), size, "{}: {name} {k}", self.what);
+            let excused = self.frames_may_be_torn && size >= FRAME_BYTES && k >= self.at_least[at];
+            let intact = excused || message.data == bytes_of(at, k, size);
+            assert!(intact, "{}: the bytes of {name} {k}", self.what);
+            counts[at] += 1;
+        }
+    }
+
+    /// The `mcap` crate reads every brick, by its index and front to back.
+    fn check_bricks(&self, disk: &SimulatedDisk, bag: &Bag, messages: u64) {
+        let mut indexed = 0;
+        for name in bag.topics().iter().flat_map(|topic| topic.bricks()) {
+            let what = format!("{}: {name}", self.what);
+            let file = disk.read(&Path::new(DIRECTORY).join(name)).unwrap();
+            let summary = mcap::Summary::read(&file);
+            let summary = summary.unwrap_or_else(|error| panic!("{what}: {error}")).expect("one");
+            let statistics = summary.stats.as_ref().expect("statistics");
+            for chunk in &summary.chunk_indexes {
+                let places = summary.read_message_indexes(&file, chunk);
+                let places = places.unwrap_or_else(|error| panic!("{what}: {error}"));
+                indexed += places.values().map(Vec::len).sum::<usize>() as u64;
+            }
+            let stream = mcap::MessageStream::new(&file).expect("an MCAP");
+            let streamed = stream.map(|message| message.expect("a message")).count() as u64;
+            let excess = streamed - statistics.message_count;
+            assert!(excess == 0 || self.may_lack_entries, "{what}: streamed {streamed}");
+        }
+        assert_eq!(indexed, messages, "{}: bricks and indexes", self.what);
+    }
+}

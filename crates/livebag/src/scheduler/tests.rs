@@ -306,7 +306,7 @@ fn the_fuller_the_backlog_the_heavier_must_be_what_holds_it_up() {
     assert_eq!(with_weights([9, 1], 94).reason, Reason::Busy);
     assert_eq!(with_weights([9, 1], 96).reason, Reason::Light);
     assert_eq!(with_weights([0, 1], 1).reason, Reason::Free);
-    assert_eq!(with_weights([9, 1], 100).reason, Reason::Backlog);
+    assert_eq!(with_weights([9, 1], 130).reason, Reason::Backlog);
     assert!(with_weights([9, 1], 130).submit_bytes >= 30);
 }
 

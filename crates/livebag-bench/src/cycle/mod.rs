@@ -93,7 +93,7 @@ impl CycleArgs {
         let allowed = rustix::thread::sched_getaffinity(None)
             .map_err(|e| BenchError::io("asking for the processors", e))?;
         let mut cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
-        let last = cores.clone().last().unwrap_or(0);
+        let last = cores.clone().next_back().unwrap_or(0);
         let recorder = self.core.unwrap_or(last);
         if !allowed.is_set(recorder) {
             return Err(BenchError::Usage(format!(

@@ -8,6 +8,9 @@
 //! - *system calls*: livebag: the recorder thread's CPU time in the kernel; it waits for no write.
 //!   MCAP: wall time in `write`.
 //!
+//! The kernel samples in which mode a thread runs every 10 ms: the sum of the recorder thread's two parts
+//! is exact, their proportion is an estimate.
+//!
 //! `p50_us` and `p99_us` are those of handling: how long the message's source is held up.
 
 mod livebag;

@@ -1,12 +1,15 @@
-// The conformance tool of docs/stream-layout.md, section 7, and two verbs more for the headers:
+// The conformance tool of docs/stream-layout.md, section 7, and of docs/cycle-layout.md, section 5, and
+// two verbs more for the headers:
 //
 //     stream_tool write    NAME --slots N --payload B --frames K [--hz R] [--checksum] [--way copy|loan]
 //     stream_tool read     NAME --frames K [--slow-us U] [--way next|copy|receive] [--timeout-s S]
+//     stream_tool cycle    NAME --board B --cycles K --weight W
 //     stream_tool sample   NAME --kind bytes|image|points    publishes one frame with known values
 //     stream_tool describe NAME                              prints the newest frame's header
 //
 // One line of JSON each; exit code 0, 1 (torn, out of time, failed) or 2 (usage).
 
+#include <livebag/cycle.hpp>
 #include <livebag/stream.hpp>
 
 #include <cstdio>
@@ -260,9 +263,31 @@ int describe(Arguments& arguments) {
     return 0;
 }
 
+/// K cycles, then one that lasts until standard input is closed.
+int compute(Arguments& arguments) {
+    const auto cycles = arguments.required("--cycles");
+    const auto weight = static_cast<uint32_t>(arguments.required("--weight"));
+    const std::string board = arguments.text("--board", "");
+    arguments.finish();
+    auto cycle = livebag::Cycle::join(arguments.name, board);
+    for (uint64_t i = 0; i < cycles; ++i) {
+        cycle.begin(1);
+        cycle.end();
+    }
+    cycle.begin(weight);
+    std::getchar();
+    cycle.end();
+    std::printf("{\"tool\":\"cycle\",\"name\":\"%s\",\"cycles\":%llu}\n", arguments.name.c_str(),
+                static_cast<unsigned long long>(cycles + 1));
+    std::fflush(stdout);
+    std::getchar();
+    return 0;
+}
+
 int run(Arguments arguments) {
     if (arguments.verb == "write") return write_frames(arguments);
     if (arguments.verb == "read") return read_frames(arguments);
+    if (arguments.verb == "cycle") return compute(arguments);
     if (arguments.verb == "sample") return publish_sample(arguments);
     if (arguments.verb == "describe") return describe(arguments);
     throw Usage{"there is no verb \"" + arguments.verb + "\""};

@@ -139,6 +139,14 @@ pub fn orders<T: DeserializeOwned>(json: &str) -> Result<T> {
     serde_json::from_str(json).map_err(|e| BenchError::Usage(format!("orders: {e}")))
 }
 
+/// The child's side: binds this thread, and those that it will start, to one processor.
+pub fn bind_to(core: usize) -> Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|e| BenchError::io(format!("binding a process to processor {core}"), e))
+}
+
 /// The child's side: says that it is set up and waits to be told to go on.
 pub fn ready_and_wait() -> Result<()> {
     say("ready")?;

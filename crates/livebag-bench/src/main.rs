@@ -4,8 +4,10 @@
 //! `livebag-bench <bench> --json` prints one object, without `--json` a table; the raw results of
 //! every run are kept in `bench-runs/`.
 
+mod cameras;
 mod child;
 mod clock;
+mod cycle;
 mod error;
 mod files;
 mod frame;
@@ -17,6 +19,7 @@ mod region;
 mod report;
 mod stats;
 mod stream;
+mod submit;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,6 +44,8 @@ Examples:
   livebag-bench stream --payload 921600 --readers 1 --frames 500
   livebag-bench stream --torn
   livebag-bench record --workload fullhd8 --mode paced --json
+  livebag-bench cameras --quick
+  livebag-bench cycle --core 1 --seconds 10
   livebag-bench all --out bench-runs";
 
 #[derive(Subcommand)]
@@ -66,6 +71,27 @@ enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// How many cameras are recorded without a loss (SPEED, Figures 8 and 9)
+    Cameras {
+        #[command(flatten)]
+        args: cameras::CamerasArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Where a message's time goes on its way to the disk (SPEED, Figure 7)
+    Submit {
+        #[command(flatten)]
+        args: submit::SubmitArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// What recording costs an application on the same processor (SPEED, Figure 10)
+    Cycle {
+        #[command(flatten)]
+        args: cycle::CycleArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Every benchmark with its defaults
     All {
         #[command(flatten)]
@@ -83,6 +109,8 @@ enum Verb {
     RecordProducer { orders: String },
     #[command(name = record::recorder::ROLE, hide = true)]
     RecordRecorder { orders: String },
+    #[command(name = cycle::APPLICATION_ROLE, hide = true)]
+    CycleApplication { orders: String },
 }
 
 #[derive(Args, Clone)]
@@ -110,6 +138,9 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Stream { args, output } => stream(&args, &output),
         Verb::Record { args, output } => record(&args, &output),
         Verb::Query { args, output } => query(&args, &output),
+        Verb::Cameras { args, output } => cameras(&args, &output),
+        Verb::Submit { args, output } => submit(&args, &output),
+        Verb::Cycle { args, output } => cycle(&args, &output),
         Verb::All { output } => all(&output),
         Verb::StreamWriter { orders } => stream::run::write(&orders),
         Verb::StreamReader { orders } => stream::run::read(&orders),
@@ -117,6 +148,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::StreamHog { orders } => stream::torn::hog(&orders),
         Verb::RecordProducer { orders } => record::producer::produce(&orders),
         Verb::RecordRecorder { orders } => record::recorder::record(&orders),
+        Verb::CycleApplication { orders } => cycle::compute(&orders),
     }
 }
 
@@ -137,15 +169,36 @@ fn stream(args: &StreamArgs, output: &OutputArgs) -> Result<()> {
 }
 
 fn record(args: &record::matrix::RecordArgs, output: &OutputArgs) -> Result<()> {
-    let directory = args.directory();
     let outcome = record::matrix::measure(args)?;
-    let machine = Machine::describe(&directory);
+    publish_recorded("record", &args.directory(), outcome, output, record::matrix::COLUMNS)
+}
+
+fn cameras(args: &cameras::CamerasArgs, output: &OutputArgs) -> Result<()> {
+    let outcome = cameras::measure(args)?;
+    publish_recorded("cameras", &args.directory(), outcome, output, cameras::COLUMNS)
+}
+
+fn submit(args: &submit::SubmitArgs, output: &OutputArgs) -> Result<()> {
+    let outcome = submit::measure(args)?;
+    publish_recorded("submit", &args.directory(), outcome, output, submit::COLUMNS)
+}
+
+fn cycle(args: &cycle::CycleArgs, output: &OutputArgs) -> Result<()> {
+    let outcome = cycle::measure(args)?;
+    publish_recorded("cycle", &args.directory(), outcome, output, cycle::COLUMNS)
+}
+
+/// Prints and keeps what was recorded into `directory`.
+fn publish_recorded(
+    bench: &'static str,
+    directory: &Path,
+    outcome: record::matrix::Outcome,
+    output: &OutputArgs,
+    columns: &[&str],
+) -> Result<()> {
+    let machine = Machine::describe(directory);
     let record::matrix::Outcome { rows, runs, failures } = outcome;
-    publish(
-        Report { bench: "record", machine, rows, runs, failures },
-        output,
-        record::matrix::COLUMNS,
-    )
+    publish(Report { bench, machine, rows, runs, failures }, output, columns)
 }
 
 fn query(args: &query::matrix::QueryArgs, output: &OutputArgs) -> Result<()> {
@@ -186,6 +239,9 @@ fn all(output: &OutputArgs) -> Result<()> {
         stream(&defaults(&["--torn"]), output),
         record(&defaults(&[]), output),
         query(&defaults(&[]), output),
+        cameras(&defaults(&[]), output),
+        submit(&defaults(&[]), output),
+        cycle(&defaults(&[]), output),
     ];
     steps.into_iter().collect()
 }

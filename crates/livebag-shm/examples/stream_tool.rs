@@ -1,4 +1,5 @@
-//! The conformance tool of `docs/stream-layout.md`, section 7. The C++ side has the same one.
+//! The conformance tool of `docs/stream-layout.md`, section 7, and of `docs/cycle-layout.md`, section 5.
+//! The C++ side has the same one.
 //!
 //! ```sh
 //! cargo run -p livebag-shm --example stream_tool -- write demo --slots 4 --payload 921600 --frames 100 --hz 30
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
-use livebag_shm::{FrameMeta, OpenError, ReadError, Reader, StreamOptions, Wait, Writer};
+use livebag_shm::{Cycle, FrameMeta, OpenError, ReadError, Reader, StreamOptions, Wait, Writer};
 
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -30,7 +31,8 @@ fn run(arguments: Vec<String>) -> Result<bool, Box<dyn Error>> {
     match options.verb.as_str() {
         "write" => write(&options),
         "read" => read(&options),
-        verb => Err(format!("{verb:?} is neither \"write\" nor \"read\"").into()),
+        "cycle" => compute(&options),
+        verb => Err(format!("{verb:?} is none of write, read, cycle").into()),
     }
 }
 
@@ -45,13 +47,17 @@ struct Options {
     slow: Duration,
     way: String,
     timeout: Duration,
+    board: String,
+    cycles: u64,
+    weight: u32,
 }
 
 impl Options {
     fn parse(arguments: &[String]) -> Result<Options, Box<dyn Error>> {
         let [verb, name, rest @ ..] = arguments else {
             return Err(
-                "usage: stream_tool write|read NAME [OPTIONS]; see docs/stream-layout.md".into()
+                "usage: stream_tool write|read|cycle NAME [OPTIONS]; see docs/stream-layout.md"
+                    .into(),
             );
         };
         let mut options = Options {
@@ -65,6 +71,9 @@ impl Options {
             slow: Duration::ZERO,
             way: String::new(),
             timeout: Duration::from_secs(30),
+            board: String::new(),
+            cycles: 0,
+            weight: 1,
         };
         let mut rest = rest.iter();
         while let Some(option) = rest.next() {
@@ -79,6 +88,9 @@ impl Options {
                 "--frames" => options.frames = value.parse()?,
                 "--hz" => options.hz = value.parse()?,
                 "--slow-us" => options.slow = Duration::from_micros(value.parse()?),
+                "--board" => options.board.clone_from(value),
+                "--cycles" => options.cycles = value.parse()?,
+                "--weight" => options.weight = value.parse()?,
                 "--way" => options.way.clone_from(value),
                 "--timeout-s" => options.timeout = Duration::from_secs(value.parse()?),
                 _ => return Err(format!("{option} is no option of stream_tool").into()),
@@ -130,6 +142,26 @@ fn write(options: &Options) -> Result<bool, Box<dyn Error>> {
     println!(
         r#"{{"tool":"write","name":"{name}","published":{published},"first_sequence":{first},"last_sequence":{last}}}"#
     );
+    Ok(true)
+}
+
+/// As many cycles, then one that lasts until a line is given.
+fn compute(options: &Options) -> Result<bool, Box<dyn Error>> {
+    let mut cycle = match options.board.as_str() {
+        "" => Cycle::join(&options.name)?,
+        board => Cycle::join_on(board, &options.name)?,
+    };
+    for _ in 0..options.cycles {
+        cycle.begin(1);
+        cycle.end();
+    }
+    cycle.begin(options.weight);
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    cycle.end();
+    let (name, cycles) = (&options.name, options.cycles + 1);
+    println!(r#"{{"tool":"cycle","name":"{name}","cycles":{cycles}}}"#);
+    std::io::stdin().read_line(&mut line)?;
     Ok(true)
 }
 

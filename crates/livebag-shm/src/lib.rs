@@ -21,6 +21,9 @@
 //!
 //! Anybody else reads: the newest ([`Reader::receive`], [`Reader::copy_latest`],
 //! [`Reader::borrow_latest`]) or every frame in order ([`Reader::next`]).
+//!
+//! Beside the streams lies the cycle board, `docs/cycle-layout.md`: applications say on it when they
+//! compute ([`Cycle`]), so that a recorder ([`CycleMonitor`]) can write in between.
 
 #![expect(unsafe_code, reason = "shared memory is outside of what the compiler can see")]
 
@@ -31,6 +34,8 @@ compile_error!("livebag streams need 64-bit little-endian Linux");
 mod copy_out;
 /// Creating, re-attaching, taking over.
 mod create;
+/// When applications compute.
+mod cycle;
 /// Waiting in an event loop.
 mod event;
 /// Every frame in order.
@@ -72,6 +77,10 @@ mod object;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+pub use cycle::{
+    CYCLE_NAME_BYTES_MAX, CYCLE_SLOTS, Cycle, CycleApplication, CycleError, CycleMonitor,
+    remove_cycle_board,
+};
 pub use error::{
     CreateError, HeaderError, ListError, NameError, OpenError, PublishError, ReadError, RemoveError,
 };

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
 
+use crate::cycle::protocol::{Identity, Look, Places, Words as CycleWords};
 use crate::layout::SlotPlace;
 use crate::memory::{ReadMemory, WriteMemory};
 use crate::slot::{Holds, Slot};
@@ -306,5 +307,79 @@ fn no_wake_up_is_lost() {
             }
         }
         sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+    });
+}
+
+/// A slot of a cycle board with one word of name. The offsets before the name are the layout page's.
+const CYCLE: Places =
+    Places { start: 0, transitions: 9 * 8, ring: 10 * 8, ring_entries: 4, name_words: 1 };
+const CYCLE_WORDS: usize = 10 + 4 * 2;
+
+fn who(name: &str, pid: u64) -> Identity {
+    let mut who = Identity::new(name, pid, pid);
+    who.name.truncate(1);
+    who
+}
+
+/// What a monitor does: meets who is there, then looks at its state. The n-th transition happens at
+/// time n, a begin has 100 plus that as its weight.
+fn look_at_cycle(memory: &Words) {
+    let words = CycleWords::new(memory, CYCLE);
+    let Some(epoch) = words.in_use() else { return };
+    let Some((identity, base)) = words.identity(epoch) else { return };
+    let expected = if identity.pid == 1 { who("first", 1) } else { who("second", 2) };
+    assert_eq!(identity, expected, "an identity is one application's");
+    let Look::Seen(seen) = words.look(epoch, base) else { return };
+    let begins = seen.transitions.div_ceil(2);
+    let ends = seen.transitions / 2;
+    let begin = seen.begin.map(|begin| (begin.nanos, begin.weight));
+    let expected = (begins > 0).then(|| (2 * begins - 1, 100 * identity.pid + 2 * begins - 1));
+    assert_eq!(begin, expected, "the newest begin");
+    assert_eq!(seen.end.map(|end| end.nanos), (ends > 0).then_some(2 * ends), "the newest end");
+}
+
+fn compute(words: CycleWords<'_, Words>, identity: &Identity, transitions: u64) {
+    let mut owned = words.claim(identity);
+    for transition in 1..=transitions {
+        if owned.is_busy() {
+            words.end(&mut owned, transition);
+        } else {
+            words.begin(&mut owned, transition, (100 * identity.pid + transition) as u32);
+        }
+    }
+}
+
+#[test]
+fn loom_a_cycle_is_seen_as_a_whole_or_not() {
+    loom::model(|| {
+        let memory = Arc::new(Words::new(CYCLE_WORDS));
+        let application = memory.clone();
+        let words = CycleWords::new(&*application, CYCLE);
+        let mut owned = words.claim(&who("first", 1));
+        let thread = loom::thread::spawn({
+            let memory = memory.clone();
+            move || look_at_cycle(&memory)
+        });
+        for transition in [1, 3, 5] {
+            words.begin(&mut owned, transition, 100 + transition as u32);
+            words.end(&mut owned, transition + 1);
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_place_changes_hands_between_two_looks_at_it() {
+    loom::model(|| {
+        let memory = Arc::new(Words::new(CYCLE_WORDS));
+        // The first owner has died while it computed; its lock, which the second one now holds,
+        // orders their stores.
+        compute(CycleWords::new(&*memory, CYCLE), &who("first", 1), 3);
+        let heir = loom::thread::spawn({
+            let memory = memory.clone();
+            move || compute(CycleWords::new(&*memory, CYCLE), &who("second", 2), 1)
+        });
+        look_at_cycle(&memory);
+        heir.join().unwrap();
     });
 }

@@ -60,19 +60,27 @@ pub(crate) fn reserve(fd: impl AsFd, bytes: u64) -> rustix::io::Result<()> {
     }
 }
 
-fn whole_object(kind: libc::c_int) -> libc::flock {
-    // SAFETY: `flock` is a C struct of integers, for which all zeroes is a value: start 0, length 0,
-    // which means the whole object, and process 0, as open-file-description locks demand.
+/// A length of 0 means the whole object.
+fn range(kind: libc::c_int, start: usize, bytes: usize) -> libc::flock {
+    // SAFETY: `flock` is a C struct of integers, for which all zeroes is a value, with process 0, as
+    // open-file-description locks demand.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = start as libc::off_t;
+    lock.l_len = bytes as libc::off_t;
     lock
 }
 
 /// Takes the writer's lock; false when somebody holds one. It goes with the last descriptor of this
 /// opening, so with the process at the latest.
 pub(crate) fn lock_as_writer(fd: impl AsFd) -> io::Result<bool> {
-    let lock = whole_object(libc::F_WRLCK);
+    lock_range(fd, 0, 0)
+}
+
+/// The same for a part of an object.
+pub(crate) fn lock_range(fd: impl AsFd, start: usize, bytes: usize) -> io::Result<bool> {
+    let lock = range(libc::F_WRLCK, start, bytes);
     // SAFETY: F_OFD_SETLK reads one `flock`.
     let result = unsafe {
         libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(&lock))
@@ -90,7 +98,12 @@ pub(crate) fn lock_as_writer(fd: impl AsFd) -> io::Result<bool> {
 /// Gives the writer's lock back, also when a child between `fork` and `exec` shares the descriptor at
 /// this moment, as while another thread starts a process.
 pub(crate) fn unlock(fd: impl AsFd) {
-    let lock = whole_object(libc::F_UNLCK);
+    unlock_range(fd, 0, 0);
+}
+
+/// The same for a part of an object.
+pub(crate) fn unlock_range(fd: impl AsFd, start: usize, bytes: usize) {
+    let lock = range(libc::F_UNLCK, start, bytes);
     // SAFETY: F_OFD_SETLK reads one `flock`. Unlocking what one has locked does not fail.
     unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(&lock)) };
 }
@@ -98,7 +111,15 @@ pub(crate) fn unlock(fd: impl AsFd) {
 /// Who, other than the owner of `fd`, holds a lock. Takes none itself.
 pub(crate) fn lock_holder(fd: impl AsFd, as_writer: bool) -> io::Result<LockHolder> {
     let wish = if as_writer { libc::F_WRLCK } else { libc::F_RDLCK };
-    let mut lock = whole_object(wish);
+    ask_holder(fd, range(wish, 0, 0))
+}
+
+/// Who, other than the owner of `fd`, holds the lock of a part of an object.
+pub(crate) fn range_holder(fd: impl AsFd, start: usize, bytes: usize) -> io::Result<LockHolder> {
+    ask_holder(fd, range(libc::F_WRLCK, start, bytes))
+}
+
+fn ask_holder(fd: impl AsFd, mut lock: libc::flock) -> io::Result<LockHolder> {
     // SAFETY: F_OFD_GETLK reads and writes one `flock`.
     let result = unsafe {
         libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_GETLK, std::ptr::from_mut(&mut lock))

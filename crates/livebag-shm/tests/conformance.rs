@@ -5,14 +5,16 @@
 #![cfg(not(loom))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use livebag_shm::{
-    CreateError, FrameLayout, FrameMeta, ImageLayout, Kind, Liveness, PointField, PointsLayout,
-    Reader, StreamOptions, Wait, Writer, remove,
+    CreateError, Cycle, CycleApplication, CycleMonitor, FrameLayout, FrameMeta, ImageLayout, Kind,
+    Liveness, PointField, PointsLayout, Reader, StreamOptions, Wait, Writer, remove,
+    remove_cycle_board,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,7 +44,7 @@ impl Language {
 
     fn start(self, arguments: &str) -> Running {
         let mut command = self.command(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         Running(Some(command.spawn().unwrap()))
     }
 }
@@ -57,6 +59,12 @@ impl Running {
         let line = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{:?}: {line}", output.status);
         line
+    }
+
+    /// A line on its standard input.
+    fn tell(&mut self) {
+        let child = self.0.as_mut().unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
     fn kill(mut self) {
@@ -369,4 +377,112 @@ fn there_is_one_writer_over_both_languages() {
     assert_eq!(refused.status.code(), Some(1));
     let text = String::from_utf8(refused.stderr).unwrap();
     assert!(text.contains(&format!("live writer (process {})", std::process::id())), "{text}");
+}
+
+struct CycleBoard(String);
+
+impl Drop for CycleBoard {
+    fn drop(&mut self) {
+        let _ = remove_cycle_board(&self.0);
+    }
+}
+
+fn look_until(
+    monitor: &mut CycleMonitor,
+    what: &str,
+    holds: impl Fn(&[CycleApplication]) -> bool,
+) -> Vec<CycleApplication> {
+    for _ in 0..PATIENCE.as_millis() {
+        let seen = monitor.look();
+        if holds(seen) {
+            return seen.to_vec();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("in vain: {what}");
+}
+
+/// The board is made by the first language, and the second one joins it.
+fn check_cycles(board: &str, languages: [Language; 2]) {
+    let start = |language: Language, cycles: u32, weight: u32| {
+        let name = format!("{language:?}-{weight}");
+        language.start(&format!("cycle {name} --board {board} --cycles {cycles} --weight {weight}"))
+    };
+    let mut first = start(languages[0], 1000, 7);
+    // The tool makes the board: no monitor may be quicker.
+    let path = format!("/dev/shm/livebag-cycles.{}.{board}", rustix::process::geteuid().as_raw());
+    for _ in 0..PATIENCE.as_millis() {
+        if Path::new(&path).metadata().is_ok_and(|found| found.len() > 0) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut monitor = CycleMonitor::open_board(board).unwrap();
+    look_until(
+        &mut monitor,
+        "the first computes",
+        |seen| matches!(seen, [one] if one.busy && one.begins == 1001 && one.weight == 7),
+    );
+    let second = start(languages[1], 5, 4_000_000_000);
+    let both = look_until(&mut monitor, "the second computes", |seen| {
+        seen.iter().filter(|one| one.busy).map(|one| one.begins).sum::<u64>() == 1001 + 6
+    });
+    let now = CycleMonitor::now_nanos();
+    for one in &both {
+        let weight = if one.begins == 6 { 4_000_000_000 } else { 7 };
+        assert_eq!((one.ends, one.weight), (one.begins - 1, weight), "{one:?}");
+        assert!(one.name.ends_with(&format!("-{weight}")), "{one:?}");
+        assert!(one.end_nanos <= one.begin_nanos && one.begin_nanos.unwrap() <= now, "{one:?}");
+    }
+    assert_ne!(both[0].pid, both[1].pid);
+    second.kill();
+    look_until(&mut monitor, "the second is gone", |seen| seen.len() == 1);
+    // Its place was left in the middle of a computation.
+    let mut heir = Cycle::join_on(board, "heir").unwrap();
+    heir.begin(2);
+    first.tell();
+    look_until(&mut monitor, "the first rests and the heir computes", |seen| {
+        let busy = |name: &str| seen.iter().find(|one| one.name.starts_with(name)).map(|a| a.busy);
+        busy("heir") == Some(true) && busy(&format!("{:?}", languages[0])) == Some(false)
+    });
+    first.tell();
+    assert_eq!(number(&first.line(), "cycles"), 1001);
+    look_until(&mut monitor, "the first has left", |seen| seen.len() == 1);
+}
+
+#[test]
+fn both_languages_say_on_one_board_when_they_compute() {
+    if is_skipped() {
+        return;
+    }
+    for languages in [[Rust, Cpp], [Cpp, Rust], [Cpp, Cpp]] {
+        let board =
+            format!("conformance-{}-{:?}-{:?}", std::process::id(), languages[0], languages[1]);
+        let board = CycleBoard(board);
+        check_cycles(&board.0, languages);
+    }
+}
+
+#[test]
+fn the_header_refuses_a_board_that_is_none() {
+    if is_skipped() {
+        return;
+    }
+    let board = CycleBoard(format!("conformance-{}-none", std::process::id()));
+    drop(Cycle::join_on(&board.0, "maker").unwrap());
+    let path =
+        format!("/dev/shm/livebag-cycles.{}.{}", rustix::process::geteuid().as_raw(), board.0);
+    let poke = |at: u64, byte: u8| {
+        #[expect(clippy::disallowed_methods, reason = "the damage is done from outside")]
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[byte], at).unwrap();
+    };
+    let join = || Cpp.run(&format!("cycle x --board {} --cycles 1 --weight 1", board.0));
+    let words = ["is damaged", "layout version 9", "is not a livebag cycle board"];
+    for (at, expected) in [24, 8, 0].into_iter().zip(words) {
+        poke(at, 9);
+        let refused = join();
+        let text = String::from_utf8(refused.stderr).unwrap();
+        assert!(refused.status.code() == Some(1) && text.contains(expected), "{text}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Record every sensor of a robot at full rate, and read any moment back while it is being written.
 //!
 //! A message visits the modules in this order: a [`source`] or a [`TopicWriter`] gives it, its
-//! [`queue`] holds it, the [`recorder`] lays it out and hands it to the [`storage`], and a
+//! [`queue`] holds it, the [`scheduler`] says when it may go, the [`recorder`] lays it out and hands it to the [`storage`], and a
 //! [`query`] finds it again. A [`Player`] makes streams of it once more.
 
 mod clock;
@@ -11,6 +11,7 @@ mod play;
 mod query;
 mod queue;
 mod recorder;
+pub mod scheduler;
 mod source;
 pub mod storage;
 
@@ -25,4 +26,5 @@ pub use recorder::{
     LowSpace, Overflow, Priority, RecordError, Recorder, RecorderOptions, Retention, SnapshotRing,
     SplitRules, Status, TopicRule, TopicRules, TopicSettings, TopicStatus, TopicWriter, WriteError,
 };
+pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, pattern, stream_topic};

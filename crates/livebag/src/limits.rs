@@ -50,6 +50,30 @@ pub const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause between two writings of losses and topics into `container.yaml` while recording.
 pub const MANIFEST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long the cycle-aware schedule may hold a message back: half of the time in which streams of eight
+/// slots at 30 Hz are lapped, with room for the writing.
+pub const CYCLE_AGE_MAX: Duration = Duration::from_millis(200);
+/// Longest computation that is a cycle's: 1 Hz is the slowest loop of a robot that is worth waiting for.
+pub const CYCLE_BUSY_MAX: Duration = Duration::from_secs(1);
+/// Cycles from which an application's rhythm is known …
+pub const CYCLE_SAMPLES_MIN: usize = 3;
+/// … and those that are remembered: half a second at 33 Hz.
+pub const CYCLE_SAMPLES_MAX: usize = 16;
+/// Time left between the end of writing and the next computation: a write's latency and a timer's.
+pub const CYCLE_MARGIN: Duration = Duration::from_micros(500);
+/// What is written at once when a computation may begin at any moment.
+pub const CYCLE_SLICE: Duration = Duration::from_millis(2);
+/// The same while the disk's speed is not known.
+pub const CYCLE_SLICE_BYTES: u64 = 2 << 20;
+/// Shortest pause between two questions to a schedule.
+pub const CYCLE_ASK_AGAIN_MIN: Duration = Duration::from_micros(500);
+/// Applications whose rhythm is learnt; a board has no more places.
+pub const CYCLE_APPLICATIONS_MAX: usize = livebag_shm::CYCLE_SLOTS;
+/// Bytes from which a burst of writes tells the disk's speed: a smaller one tells its latency.
+pub const SPEED_BURST_BYTES_MIN: u64 = 1 << 20;
+/// Bytes after which the speed of a burst that does not end is taken.
+pub const SPEED_BURST_BYTES_MAX: u64 = 64 << 20;
+
 /// Space reserved on the disk so that a recording can be closed when it is full.
 pub const CLOSE_RESERVE_BYTES: u64 = 1 << 20;
 /// Chunks of a brick kept in memory for its summary; of more, the time indexes are read again.

@@ -50,6 +50,7 @@ mod tests {
             name: String::new(),
             directory: std::path::PathBuf::new(),
             cache_bytes_max: 0,
+            pins: None,
         };
         let topics = Workload::Small.topics();
         let mut newest = vec![0; topics.len()];

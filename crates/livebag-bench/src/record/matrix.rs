@@ -19,7 +19,7 @@ use crate::stats;
 const BYTES_MAX: u64 = 20_000_000_000;
 
 /// rosbag2's default for each half of its cache.
-const CACHE_BYTES: u64 = 100 << 20;
+pub const CACHE_BYTES: u64 = 100 << 20;
 
 /// Pause after a run, when its files are removed and synced: the device settles.
 const SETTLE_NANOS: u64 = 1_000_000_000;
@@ -54,12 +54,28 @@ pub struct RecordArgs {
 impl RecordArgs {
     /// Where recordings go.
     pub fn directory(&self) -> PathBuf {
-        if let Some(dir) = &self.dir {
-            return dir.clone();
-        }
-        let given = std::env::var_os("TMPDIR").map(PathBuf::from);
-        given.filter(|dir| is_disk(dir)).unwrap_or_else(|| PathBuf::from("bench-runs/tmp"))
+        directory_or_default(self.dir.as_deref())
     }
+}
+
+/// Where recordings go: as given; else TMPDIR if that is a disk; else `bench-runs/tmp`.
+pub fn directory_or_default(given: Option<&Path>) -> PathBuf {
+    if let Some(given) = given {
+        return given.to_owned();
+    }
+    let usual = std::env::var_os("TMPDIR").map(PathBuf::from);
+    usual.filter(|dir| is_disk(dir)).unwrap_or_else(|| PathBuf::from("bench-runs/tmp"))
+}
+
+/// Makes the directory; refuses one that is not on a disk.
+pub fn prepare_directory(directory: &Path) -> Result<()> {
+    std::fs::create_dir_all(directory)
+        .map_err(|e| BenchError::io(format!("creating {}", directory.display()), e))?;
+    if is_disk(directory) {
+        return Ok(());
+    }
+    let filesystem = machine::mount_of(directory).map_or_else(String::new, |m| m.kind);
+    Err(BenchError::NotADisk { path: directory.to_owned(), filesystem })
 }
 
 fn is_disk(path: &Path) -> bool {
@@ -116,12 +132,7 @@ fn settings(args: &RecordArgs) -> Vec<(Workload, Mode)> {
 /// Runs every setting with every system.
 pub fn measure(args: &RecordArgs) -> Result<Outcome> {
     let directory = args.directory();
-    std::fs::create_dir_all(&directory)
-        .map_err(|e| BenchError::io(format!("creating {}", directory.display()), e))?;
-    if !is_disk(&directory) {
-        let filesystem = machine::mount_of(&directory).map_or_else(String::new, |m| m.kind);
-        return Err(BenchError::NotADisk { path: directory, filesystem });
-    }
+    prepare_directory(&directory)?;
     let settings = settings(args);
     for &(workload, mode) in &settings {
         check_volume(args, workload, mode, &directory)?;
@@ -139,7 +150,11 @@ fn seconds(args: &RecordArgs, workload: Workload, mode: Mode) -> f64 {
 }
 
 fn check_volume(args: &RecordArgs, workload: Workload, mode: Mode, directory: &Path) -> Result<()> {
-    let seconds = seconds(args, workload, mode);
+    check_run(workload, seconds(args, workload, mode), directory)
+}
+
+/// Whether the disk has room for a run, and the run is no larger than any here may be.
+pub fn check_run(workload: Workload, seconds: f64, directory: &Path) -> Result<()> {
     let (messages, bytes) = workload.volume(seconds);
     if !seconds.is_finite() || messages == 0 || bytes > BYTES_MAX {
         return Err(BenchError::Usage(format!(
@@ -215,28 +230,41 @@ fn measure_once(
     system: System,
     directory: &Path,
 ) -> Result<Figures> {
-    let run_directory = tempfile::Builder::new()
-        .prefix("record-")
-        .tempdir_in(directory)
-        .map_err(|e| BenchError::io(format!("making a directory in {}", directory.display()), e))?;
-    let options = RunOptions {
+    let mut options = RunOptions {
         system,
         workload,
         mode,
         seconds: seconds(args, workload, mode),
-        name: format!("livebag-bench-{}-{}", std::process::id(), clock::monotonic_nanos()),
-        directory: run_directory.path().to_owned(),
+        name: String::new(),
+        directory: PathBuf::new(),
         cache_bytes_max: args.max_cache_size,
+        pins: None,
     };
-    let figures = run(&options);
+    in_new_directory(directory, &mut options, run)
+}
+
+/// Gives a run a directory of its own and a name that no other run has; removes the recording and lets
+/// the device settle afterwards.
+pub fn in_new_directory<T>(
+    directory: &Path,
+    options: &mut RunOptions,
+    run: impl FnOnce(&RunOptions) -> Result<T>,
+) -> Result<T> {
+    let run_directory = tempfile::Builder::new()
+        .prefix("record-")
+        .tempdir_in(directory)
+        .map_err(|e| BenchError::io(format!("making a directory in {}", directory.display()), e))?;
+    options.name = format!("livebag-bench-{}-{}", std::process::id(), clock::monotonic_nanos());
+    options.directory = run_directory.path().to_owned();
+    let outcome = run(options);
     drop(run_directory);
     rustix::fs::sync();
     clock::sleep(SETTLE_NANOS);
-    figures
+    outcome
 }
 
 /// Starts the processes of one run and waits for their results.
-fn run(options: &RunOptions) -> Result<Figures> {
+pub fn run(options: &RunOptions) -> Result<Figures> {
     // Ten times slower than the sensors is no recorder.
     let patience_seconds = 120 + (10.0 * options.seconds) as u64;
     let mut producer = None;
@@ -274,7 +302,7 @@ fn run(options: &RunOptions) -> Result<Figures> {
 }
 
 /// A producer that cannot keep its own pace measures itself.
-fn warn_if_late(produced: &Produced) {
+pub fn warn_if_late(produced: &Produced) {
     const LATE_NANOS: u64 = 100_000_000;
     if produced.late_nanos_max > LATE_NANOS {
         let millis = produced.late_nanos_max / 1_000_000;
@@ -284,20 +312,25 @@ fn warn_if_late(produced: &Produced) {
 
 /// The figures of one run.
 #[derive(Debug, Clone)]
-struct Figures {
-    recorded_pct: f64,
-    lost: u64,
+pub struct Figures {
+    /// Messages recorded of those published.
+    pub recorded_pct: f64,
+    /// Messages published and not recorded.
+    pub lost: u64,
     lapped: u64,
     dropped: u64,
-    gb_per_s: f64,
+    /// Payload bytes recorded per second, in 10^9.
+    pub gb_per_s: f64,
     messages_per_s: f64,
-    cpu_s_per_gb: f64,
+    /// CPU time of the recording process and of the kernel's threads per 10^9 bytes.
+    pub cpu_s_per_gb: f64,
     process_cpu_s_per_gb: f64,
     kernel_cpu_s_per_gb: Option<f64>,
     rss_mb: f64,
     submit_p50_us: Option<f64>,
     submit_p99_us: Option<f64>,
-    producer_late_ms: f64,
+    /// How far behind its pace the producer was at worst.
+    pub producer_late_ms: f64,
     seconds: f64,
     file_bytes: u64,
 }
@@ -358,7 +391,7 @@ impl Figures {
 }
 
 /// Percentages keep their digits: 99.99 is not 100.
-fn shown(name: &str, value: Option<f64>) -> serde_json::Value {
+pub fn shown(name: &str, value: Option<f64>) -> serde_json::Value {
     match (name, value) {
         ("recorded_pct", Some(value)) => {
             // Rounded down, so that only everything is 100.

@@ -25,7 +25,7 @@ use crate::stats::Durations;
 
 /// Gathers the small records around messages into one write; larger data pass it by. Without it
 /// each record costs several writes.
-const BUFFER_BYTES: usize = 1 << 20;
+pub const BUFFER_BYTES: usize = 1 << 20;
 
 /// How often a receiving thread looks whether the run is over.
 const LOOK_NANOS: u64 = 50_000_000;
@@ -35,7 +35,7 @@ fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError
 }
 
 /// rosbag2's presets in the crate's words. CRCs are off in both: rosbag2 leaves them off.
-fn write_options(system: System) -> WriteOptions {
+pub fn write_options(system: System) -> WriteOptions {
     WriteOptions::new()
         .profile("ros2")
         .compression(None)

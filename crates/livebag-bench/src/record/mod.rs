@@ -7,16 +7,16 @@
 //! from a thread of the recording process, the same for all, and its cost is in every figure.
 
 mod control;
-mod double_buffer;
+pub mod double_buffer;
 mod feed;
 mod floor;
 mod livebag;
 pub mod matrix;
-mod mcap_writer;
+pub mod mcap_writer;
 pub mod producer;
 pub mod recorder;
 
-mod workload;
+pub mod workload;
 
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ impl System {
     /// multiple of the device's block is rounded up, which only pays for large ones.
     pub fn can(self, workload: Workload, mode: Mode) -> bool {
         match (self, workload) {
-            (Self::Floor, Workload::Automotive) => false,
+            (Self::Floor, Workload::Automotive | Workload::Mixed) => false,
             (Self::Floor, Workload::Small) => mode == Mode::Unpaced,
             _ => true,
         }
@@ -83,4 +83,15 @@ pub struct RunOptions {
     pub directory: PathBuf,
     /// Bytes of each half of the peers' double buffer, and of livebag's queues.
     pub cache_bytes_max: u64,
+    /// Which processors the processes are bound to, where they are.
+    pub pins: Option<Pins>,
+}
+
+/// Processors by number.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Pins {
+    /// The recorder's, with all its threads.
+    pub recorder: usize,
+    /// The producer's.
+    pub producer: usize,
 }

@@ -59,6 +59,9 @@ impl Source {
 /// The producer process.
 pub fn produce(orders: &str) -> Result<()> {
     let options: RunOptions = child::orders(orders)?;
+    if let Some(pins) = options.pins {
+        child::bind_to(pins.producer)?;
+    }
     let topics = options.workload.topics();
     let control = Control::create(&options.name, topics.len())?;
     let mut sources = Vec::with_capacity(topics.len());

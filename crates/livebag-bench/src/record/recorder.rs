@@ -40,6 +40,9 @@ pub struct Recorded {
 /// The recording process.
 pub fn record(orders: &str) -> Result<()> {
     let options: RunOptions = child::orders(orders)?;
+    if let Some(pins) = options.pins {
+        child::bind_to(pins.recorder)?;
+    }
     let streams = options.workload.by_streams();
     let recorded = match (options.system, streams) {
         (System::Livebag, true) => livebag::from_streams(&options),

@@ -18,6 +18,17 @@ pub enum Workload {
     Automotive,
     /// 500 topics of 100 bytes at 200 Hz.
     Small,
+    /// So many of SPEED's cameras (Table II): 5,529,600 bytes, there at 36 Hz.
+    #[value(skip)]
+    Cameras {
+        /// How many.
+        count: u32,
+        /// Frames per second of each.
+        rate_hz: u32,
+    },
+    /// SPEED's mixed workload (section IV-C, Figure 9): 8 cameras and all other sensors of Table II.
+    #[value(skip)]
+    Mixed,
 }
 
 /// One sensor.
@@ -55,6 +66,11 @@ pub enum Shape {
 
 const POINT_BYTES: u32 = 16;
 const PIXEL_BYTES: u32 = 3;
+
+/// SPEED's camera: 5,529,600 bytes.
+pub const CAMERA: Shape = Shape::Image { width: 1920, height: 960 };
+/// Its rate there.
+pub const CAMERA_RATE_HZ: u32 = 36;
 
 impl Shape {
     /// Bytes of one message's payload.
@@ -111,6 +127,18 @@ impl Workload {
                 ("ultrasonic", 12, Shape::Bytes { bytes: 150 }, 40.0),
             ],
             Self::Small => &[("state", 500, Shape::Bytes { bytes: 100 }, 200.0)],
+            Self::Cameras { count, rate_hz } => {
+                &[("camera", count as usize, CAMERA, f64::from(rate_hz))]
+            }
+            Self::Mixed => &[
+                ("camera", 8, CAMERA, 36.0),
+                ("lidar_main", 1, Shape::Points { count: 40_000 }, 25.0),
+                ("lidar_secondary", 4, Shape::Points { count: 10_000 }, 25.0),
+                ("radar", 5, Shape::Bytes { bytes: 1600 }, 50.0),
+                ("gps", 1, Shape::Bytes { bytes: 200 }, 25.0),
+                ("imu", 1, Shape::Bytes { bytes: 400 }, 100.0),
+                ("ultrasonic", 12, Shape::Bytes { bytes: 150 }, 40.0),
+            ],
         };
         let mut topics = Vec::new();
         for &(root, count, shape, rate_hz) in groups {
@@ -136,6 +164,8 @@ impl Workload {
             (Self::Fullhd8, super::Mode::Unpaced) => 12.0,
             (Self::Automotive, _) => 13.0,
             (Self::Small, _) => 10.0,
+            // SPEED's runs (section IV-C).
+            (Self::Cameras { .. } | Self::Mixed, _) => 10.0,
         }
     }
 
@@ -182,5 +212,10 @@ mod tests {
         assert!((570_000_000..580_000_000).contains(&bytes), "{bytes}");
         assert_eq!(Workload::Automotive.topics().len(), 30);
         assert_eq!(Workload::Small.volume(10.0).0, 1_000_000);
+        // SPEED, Table II: messages in ten seconds.
+        let cameras = Workload::Cameras { count: 8, rate_hz: CAMERA_RATE_HZ };
+        assert_eq!(cameras.volume(10.0), (8 * 360, 8 * 360 * 5_529_600));
+        let others = 250 + 4 * 250 + 5 * 500 + 250 + 1000 + 12 * 400;
+        assert_eq!(Workload::Mixed.volume(10.0).0, 8 * 360 + others);
     }
 }

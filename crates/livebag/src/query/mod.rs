@@ -209,6 +209,9 @@ pub struct Bag {
     recorder_pid: Option<u32>,
 }
 
+/// How a directory's state and manifest are found: with or without recovering it.
+type Look = dyn Fn(&dyn Disk, &Path) -> Result<(BagState, Manifest), BagError>;
+
 impl Bag {
     /// Opens a container, whether a recorder is writing it or not. One whose recorder died is
     /// recovered first.
@@ -243,11 +246,7 @@ impl Bag {
         Self::assemble(disk, path, &as_it_is)
     }
 
-    fn assemble(
-        disk: &dyn Disk,
-        path: &Path,
-        look: &dyn Fn(&dyn Disk, &Path) -> Result<(BagState, Manifest), BagError>,
-    ) -> Result<Self, BagError> {
+    fn assemble(disk: &dyn Disk, path: &Path, look: &Look) -> Result<Self, BagError> {
         let (state, manifest) = look(disk, path)?;
         let mut topics = Vec::new();
         add_topics(disk, path, "", &manifest, state, &mut topics)?;

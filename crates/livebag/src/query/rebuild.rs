@@ -112,7 +112,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn first_entries(disk: &dyn Disk, path: &PathBuf) -> io::Result<Vec<IndexEntry>> {
+fn first_entries(disk: &dyn Disk, path: &Path) -> io::Result<Vec<IndexEntry>> {
     let file = disk.open(path)?;
     let mut entries = Vec::new();
     for number in 0..entry_count(file.length()?).min(ENTRIES_TRIED) {

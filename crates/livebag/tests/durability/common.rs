@@ -254,7 +254,8 @@ impl Wanted<'_> {
                 indexed += places.values().map(Vec::len).sum::<usize>() as u64;
             }
             let stream = mcap::MessageStream::new(&file).expect("an MCAP");
-            let streamed = stream.map(|message| message.expect("a message")).count() as u64;
+            let streamed =
+                stream.inspect(|message| assert!(message.is_ok(), "{message:?}")).count() as u64;
             let excess = streamed - statistics.message_count;
             assert!(excess == 0 || self.may_lack_entries, "{what}: streamed {streamed}");
         }

@@ -1,0 +1,143 @@
+//! The `mcap` crate's writer behind a double buffer, as rosbag2 has it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Builder;
+
+use mcap::Writer;
+use mcap::records::MessageHeader;
+
+use super::{Found, Series};
+use crate::clock;
+use crate::error::{BenchError, Result};
+use crate::files;
+use crate::frame;
+use crate::record::System;
+use crate::record::double_buffer::{DoubleBuffer, Message};
+use crate::record::mcap_writer::{BUFFER_BYTES, write_options};
+use crate::stats::Durations;
+
+fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError {
+    move |e| BenchError::system("mcap", doing)(&e)
+}
+
+/// A file that counts the time in its system calls.
+struct Timed<'n> {
+    file: File,
+    nanos: &'n AtomicU64,
+}
+
+impl Timed<'_> {
+    fn timed<T>(&mut self, call: impl FnOnce(&mut File) -> T) -> T {
+        let start = clock::monotonic_nanos();
+        let outcome = call(&mut self.file);
+        self.nanos.fetch_add(clock::monotonic_nanos() - start, Ordering::Relaxed);
+        outcome
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        self.timed(|file| file.write(data))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.timed(File::flush)
+    }
+}
+
+impl Seek for Timed<'_> {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.timed(|file| file.seek(to))
+    }
+}
+
+/// What the writing thread has done, in nanoseconds.
+struct Written {
+    messages: u64,
+    nanos: u64,
+}
+
+/// Writes out the cache until it is closed. The end of the file is not on any message's way.
+fn drain(cache: &DoubleBuffer, system: System, timed: Timed<'_>) -> Result<Written> {
+    let mut writer = write_options(system)
+        .create(BufWriter::with_capacity(BUFFER_BYTES, timed))
+        .map_err(failed("creating a file"))?;
+    let channel_id = writer
+        .add_channel(0, "/submit", "cdr", &BTreeMap::new())
+        .map_err(failed("adding a channel"))?;
+    let mut written = Written { messages: 0, nanos: 0 };
+    let mut batch = Vec::new();
+    while cache.swap(&mut batch) {
+        for message in &batch {
+            let start = clock::monotonic_nanos();
+            write(&mut writer, channel_id, message)?;
+            written.nanos += clock::monotonic_nanos() - start;
+            written.messages += 1;
+        }
+    }
+    Ok(written)
+}
+
+fn write(
+    writer: &mut Writer<BufWriter<Timed<'_>>>,
+    channel_id: u16,
+    message: &Message,
+) -> Result<()> {
+    let header = MessageHeader {
+        channel_id,
+        sequence: message.sequence as u32,
+        log_time: clock::realtime_nanos(),
+        publish_time: message.publish_time_nanos,
+    };
+    writer.write_to_known_channel(&header, &message.data).map_err(failed("writing a message"))
+}
+
+/// Gives the series to the cache; a second thread writes it out.
+pub fn by_write(
+    series: Series,
+    system: System,
+    cache_bytes_max: u64,
+    directory: &Path,
+) -> Result<Found> {
+    let syscall_nanos = AtomicU64::new(0);
+    let file = files::create(&directory.join("recording.mcap"))?;
+    let cache = DoubleBuffer::new(1, cache_bytes_max);
+    let mut data = vec![0; series.payload_bytes];
+    frame::fill(&mut data, 1);
+    let mut handling = Durations::new();
+    let mut handling_nanos = 0;
+    let written = std::thread::scope(|scope| {
+        let timed = Timed { file, nanos: &syscall_nanos };
+        let writing = Builder::new()
+            .name("write".to_owned())
+            .spawn_scoped(scope, || drain(&cache, system, timed))
+            .map_err(|e| BenchError::io("starting a thread", e))?;
+        let given = series.pace(|sequence| {
+            let start = clock::monotonic_nanos();
+            let mut copy = cache.buffer(0, data.len());
+            copy.copy_from_slice(&data);
+            let publish_time_nanos = clock::realtime_nanos();
+            let message = Message { topic: 0, sequence, publish_time_nanos, data: copy };
+            let taken = cache.push(message, false);
+            let nanos = clock::monotonic_nanos() - start;
+            handling.record(nanos);
+            handling_nanos += nanos;
+            if taken { Ok(()) } else { Err(failed("recording")("the double buffer was full")) }
+        });
+        cache.close();
+        let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        given.and(written)
+    })?;
+    let syscall_nanos = syscall_nanos.into_inner();
+    Ok(Found {
+        messages: written.messages,
+        handling_nanos,
+        preparation_nanos: written.nanos.saturating_sub(syscall_nanos),
+        syscall_nanos,
+        handling,
+    })
+}

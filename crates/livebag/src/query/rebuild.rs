@@ -34,8 +34,12 @@ pub(super) fn can_help(disk: &dyn Disk, path: &Path, error: &BagError) -> bool {
     match error {
         BagError::NotFound(_) | BagError::NotAContainer(_) => has_index,
         BagError::Manifest { source: ContainerError::Yaml(_), .. } => {
+            // What a recorder makes before its first message, and a recovery that was cut short.
             let ours = |file: &PathBuf| {
-                file.file_stem().is_some_and(|stem| stem == "container")
+                let name = name_of(file);
+                name.starts_with("container.")
+                    || name.starts_with(".livebag-probe-")
+                    || name == "control.sock"
                     || file.extension().is_some_and(|extension| extension == "mcap")
             };
             has_index || files.iter().all(ours)

@@ -98,13 +98,18 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
         topics: Vec::new(),
     };
     let mut started = u64::MAX;
-    for index in files.iter().filter(|file| is_index(file)) {
-        let entries = first_entries(disk, index).map_err(io_error)?;
+    let mut indexes = Vec::new();
+    for path in files.iter().filter(|file| is_index(file)) {
+        let entries = first_entries(disk, path).map_err(io_error)?;
         started = entries.first().map_or(started, |first| started.min(first.log_time_nanos));
-        if let Some((channel_id, topic, brick)) = find_channel(index, &entries, &bricks) {
-            let index = name_of(index);
-            manifest.topics.push(TopicManifest::new(topic, channel_id, index, vec![brick]));
-        }
+        indexes.push((path, entries));
+    }
+    for (index, brick, channel) in match_channels(&indexes, &bricks) {
+        let brick = &bricks[brick];
+        let (channel_id, topic) = &brick.topics[channel];
+        let index = name_of(indexes[index].0);
+        let bricks = vec![brick.name.clone()];
+        manifest.topics.push(TopicManifest::new(topic, *channel_id, index, bricks));
     }
     manifest.splits.sort();
     manifest.topics.sort_by_key(|topic| topic.channel_id);
@@ -127,32 +132,48 @@ fn first_entries(disk: &dyn Disk, path: &Path) -> io::Result<Vec<IndexEntry>> {
     Ok(entries)
 }
 
-/// The channel whose messages the entries point to; without entries that of the brick of the same
-/// name.
-fn find_channel<'a>(
-    index: &Path,
-    entries: &[IndexEntry],
-    bricks: &'a [Brick],
-) -> Option<(u16, &'a Topic, String)> {
-    for brick in bricks {
-        for (channel_id, topic) in &brick.topics {
-            let points_here = |entry: &IndexEntry| {
-                let at = entry.offset.checked_sub(MESSAGE_HEADER_BYTES as u64);
-                let mut head = [0; MESSAGE_HEADER_BYTES];
-                at.is_some_and(|at| {
-                    let read = brick.file.read_at(&mut head, at).is_ok();
-                    let message = MessageHeader::parse(&head).filter(|_| read);
-                    message.is_some_and(|message| says_the_same(&message, entry, *channel_id))
-                })
-            };
-            if entries.iter().any(points_here) {
-                return Some((*channel_id, topic, brick.name.clone()));
+/// Which index is that of which channel: places in `indexes`, `bricks` and the brick's topics. An
+/// index belongs to the channel to whose messages most of its entries point, and every channel has
+/// one; without such an entry it is that of the first channel in the brick of the same name.
+fn match_channels(
+    indexes: &[(&PathBuf, Vec<IndexEntry>)],
+    bricks: &[Brick],
+) -> Vec<(usize, usize, usize)> {
+    let mut candidates = Vec::new();
+    for (index, (path, entries)) in indexes.iter().enumerate() {
+        for (at, brick) in bricks.iter().enumerate() {
+            let same_name = Path::new(&brick.name).file_stem() == path.file_stem();
+            for (channel, (channel_id, _)) in brick.topics.iter().enumerate() {
+                let points = |entry: &&IndexEntry| brick.has_message(entry, *channel_id);
+                let pointing = entries.iter().filter(points).count();
+                if pointing > 0 || (same_name && channel == 0) {
+                    candidates.push(((pointing, same_name), (index, at, channel)));
+                }
             }
         }
     }
-    let same_name = bricks.iter().find(|b| Path::new(&b.name).file_stem() == index.file_stem())?;
-    let (channel_id, topic) = same_name.topics.first()?;
-    Some((*channel_id, topic, same_name.name.clone()))
+    candidates.sort_by_key(|(fits, _)| std::cmp::Reverse(*fits));
+    let mut chosen: Vec<(usize, usize, usize)> = Vec::new();
+    for (_, (index, brick, channel)) in candidates {
+        let is_free = |taken: &(usize, usize, usize)| {
+            taken.0 != index && (taken.1, taken.2) != (brick, channel)
+        };
+        if chosen.iter().all(is_free) {
+            chosen.push((index, brick, channel));
+        }
+    }
+    chosen
+}
+
+impl Brick {
+    /// Whether the entry points to a message of the channel that says the same.
+    fn has_message(&self, entry: &IndexEntry, channel_id: u16) -> bool {
+        let mut head = [0; MESSAGE_HEADER_BYTES];
+        let at = entry.offset.checked_sub(MESSAGE_HEADER_BYTES as u64);
+        let read = at.is_some_and(|at| self.file.read_at(&mut head, at).is_ok());
+        let message = MessageHeader::parse(&head).filter(|_| read);
+        message.is_some_and(|message| says_the_same(&message, entry, channel_id))
+    }
 }
 
 fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Brick> {

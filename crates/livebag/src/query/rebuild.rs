@@ -27,7 +27,8 @@ const RECORD_BYTES_MAX: u64 = 64 << 20;
 const ENTRIES_TRIED: u64 = 64;
 
 /// Whether `error` is one that a rebuilt manifest cures: there are indexes, or nothing but what a
-/// recorder makes first.
+/// recorder makes first. That a manifest is damaged although no power was cut is the doing of a medium
+/// or of a person: then it is made anew only when asked for (see [`super::Bag::recover`]).
 pub(super) fn can_help(disk: &dyn Disk, path: &Path, error: &BagError) -> bool {
     let files = disk.list(path).unwrap_or_default();
     let has_index = files.iter().any(|file| is_index(file));

@@ -30,5 +30,6 @@ pub use recorder::{
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, pattern, stream_topic};
 pub use verify::{
-    Damage, RecordingKind, Verified, VerifyError, VerifyProgress, verify, verify_container_on,
+    Damage, Glance, GlanceState, RecordingKind, Verified, VerifyError, VerifyProgress, glance,
+    verify, verify_container_on,
 };

@@ -6,6 +6,7 @@ mod bench;
 mod common;
 mod convert;
 mod crash;
+mod damage;
 mod demo;
 mod full_disk;
 mod play;

@@ -40,6 +40,7 @@ use livebag_format::{Message, Topic};
 pub use bag_metadata::write_bag_metadata;
 pub use copy::{Copied, Progress, open_any, to_container, to_mcap, to_sqlite3};
 pub use error::ConvertError;
+pub(crate) use mcap_file::{McapSummary, mcap_summary};
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
 pub use reindex::{Reindexed, reindex};
 pub(crate) use reindex::{says_the_same, survey};

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use livebag_format::container::{
     CONTAINER_FILE, Manifest, SYNCED_FILE, State, SyncMark, TopicManifest,
 };
+use livebag_format::mcap::{
+    MAGIC, RECORD_HEADER_BYTES, opcode, put_channel, put_file_start, put_schema,
+};
 
 use super::index::{BrickFile, Depth, IndexCheck, Told};
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, mcap_file};
@@ -247,6 +250,7 @@ impl<'c, 'd> Split<'c, 'd> {
             let chunks = told.chunks.iter().copied().collect();
             let found = mcap_file::check(self.check, &path, &*file, chunks);
             let found = found.map_err(io_error(&path))?;
+            self.compare_definitions(&path, name, manifest, &found.definitions);
             // A disk that was full may have taken a message and refused its entry.
             let may_differ = !manifest.failure.is_empty();
             if self.check.verified.damage_count == before && !may_differ {
@@ -254,6 +258,35 @@ impl<'c, 'd> Split<'c, 'd> {
             }
         }
         Ok(())
+    }
+
+    /// Header, schemas and channels are those that the manifest tells of.
+    fn compare_definitions(
+        &mut self,
+        path: &Path,
+        name: &String,
+        manifest: &Manifest,
+        found: &BTreeMap<(u8, u16), u32>,
+    ) {
+        let mut wanted = Vec::new();
+        let mut start = Vec::new();
+        put_file_start(&mut start, &manifest.profile, &manifest.library);
+        wanted.push(("header", (opcode::HEADER, 0), start.split_off(MAGIC.len())));
+        for topic in manifest.topics.iter().filter(|topic| topic.bricks.contains(name)) {
+            let Ok(described) = topic.topic() else { continue };
+            let id = topic.channel_id;
+            let (mut schema, mut channel) = (Vec::new(), Vec::new());
+            put_schema(&mut schema, id, &described);
+            put_channel(&mut channel, id, id, &described);
+            wanted.push(("schema", (opcode::SCHEMA, id), schema));
+            wanted.push(("channel", (opcode::CHANNEL, id), channel));
+        }
+        for (what, key, record) in wanted {
+            if found.get(&key) != Some(&crc32fast::hash(&record[RECORD_HEADER_BYTES..])) {
+                let what = format!("its {what} is not that of container.yaml");
+                self.check.damage(path, None, what);
+            }
+        }
     }
 
     fn compare_brick(&mut self, path: &Path, told: &BrickTold, found: &BTreeMap<u16, u64>) {

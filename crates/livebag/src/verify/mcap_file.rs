@@ -27,7 +27,9 @@ pub(super) const ATTACHMENT_INDEX: u8 = 0x0A;
 pub(super) struct Contents {
     /// Messages by channel.
     pub channels: BTreeMap<u16, u64>,
-    pub schemas: BTreeSet<u16>,
+    /// Checksums of header, schema and channel records by opcode and id: MCAP has none of its own for
+    /// them, but they are repeated.
+    pub definitions: BTreeMap<(u8, u16), u32>,
     pub chunks: Vec<Chunk>,
     /// Places and lengths of metadata records and attachments.
     pub metadata: Vec<(u64, u64)>,
@@ -265,10 +267,10 @@ impl Walk<'_, '_> {
 
     fn take(&mut self, record: &Record<'_>, end: u64) {
         match record {
-            Record::Schema { header, .. } => {
-                self.contents.schemas.insert(header.id);
+            Record::Header(_) | Record::Schema { .. } | Record::Channel(_) => {
+                let crc = self.body_crc();
+                self.define(record, crc);
             }
-            Record::Channel(channel) => self.channel(channel.id, channel.schema_id),
             Record::Metadata(_) => {
                 self.contents.metadata.push((self.position, end - self.position));
             }
@@ -284,11 +286,34 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn channel(&mut self, id: u16, schema: u16) {
-        if schema != 0 && !self.contents.schemas.contains(&schema) {
-            self.damage(self.position, format!("channel {id} names schema {schema}, unknown here"));
+    /// Notes a header, schema or channel, whose body has this checksum.
+    pub fn define(&mut self, record: &Record<'_>, crc: u32) {
+        let key = match record {
+            Record::Schema { header, .. } => (opcode::SCHEMA, header.id),
+            Record::Channel(channel) => {
+                let (id, schema) = (channel.id, channel.schema_id);
+                let schema_known = schema == 0
+                    || self.contents.definitions.contains_key(&(opcode::SCHEMA, schema));
+                if !schema_known {
+                    let what = format!("channel {id} names schema {schema}, unknown here");
+                    self.damage(self.position, what);
+                }
+                self.contents.channels.entry(id).or_default();
+                (opcode::CHANNEL, id)
+            }
+            _ => (opcode::HEADER, 0),
+        };
+        let before = *self.contents.definitions.entry(key).or_insert(crc);
+        if before != crc {
+            let name = if key.0 == opcode::SCHEMA { "schema" } else { "channel" };
+            let what = format!("{name} {} is not what it was before in this file", key.1);
+            self.damage(self.position, what);
         }
-        self.contents.channels.entry(id).or_default();
+    }
+
+    /// Checksum of the body of the record in `buffer`.
+    pub fn body_crc(&self) -> u32 {
+        crc32fast::hash(self.buffer.get(RECORD_HEADER_BYTES..).unwrap_or_default())
     }
 
     fn message_index(&mut self, channel: u16, mut told: Vec<Place>) {
@@ -363,11 +388,8 @@ impl Walk<'_, '_> {
         });
         for (kind, body) in definitions {
             match mcap::parse_record(kind, &body) {
-                Ok(Record::Schema { header, .. }) => {
-                    self.contents.schemas.insert(header.id);
-                }
-                Ok(Record::Channel(channel)) => self.channel(channel.id, channel.schema_id),
-                _ => broken = true,
+                Ok(record) => self.define(&record, crc32fast::hash(&body)),
+                Err(_) => broken = true,
             }
         }
         let unknown =

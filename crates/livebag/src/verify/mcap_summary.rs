@@ -131,6 +131,10 @@ impl Walk<'_, '_> {
                         told.chunks += 1;
                         self.chunk_index(&index);
                     }
+                    Some(record @ (Record::Schema { .. } | Record::Channel(_))) => {
+                        let crc = self.body_crc();
+                        self.define(&record, crc);
+                    }
                     Some(Record::Statistics(statistics)) => told.statistics = Some(statistics),
                     Some(Record::MetadataIndex(index)) => {
                         let place = (index.offset, index.length);

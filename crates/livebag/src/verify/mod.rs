@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 use livebag_format::container::CONTAINER_FILE;
 use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 
+pub use glance::{Glance, GlanceState, glance};
+
 use crate::convert::ConvertError;
 use crate::query::{BagError, BagState};
 use crate::storage::{Disk, KernelDisk};
 
 mod container;
 mod foreign;
+mod glance;
 mod index;
 mod mcap_file;
 mod mcap_summary;

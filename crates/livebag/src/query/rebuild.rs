@@ -17,8 +17,8 @@ use livebag_format::mcap::{
 };
 use mcap::records::Record;
 
-use super::BagError;
 use super::distrust::says_the_same;
+use super::{BagError, read_manifest};
 use crate::storage::{Disk, DiskFile};
 
 /// Longest schema, channel or header that is read.
@@ -31,7 +31,7 @@ const ENTRIES_TRIED: u64 = 64;
 /// or of a person: then it is made anew only when asked for (see [`super::Bag::recover`]).
 pub(super) fn can_help(disk: &dyn Disk, path: &Path, error: &BagError) -> bool {
     let files = disk.list(path).unwrap_or_default();
-    let has_index = files.iter().any(|file| is_index(file));
+    let has_index = files.iter().any(|file| is_index(file) || is_split(disk, file));
     match error {
         BagError::NotFound(_) | BagError::NotAContainer(_) => has_index,
         BagError::Manifest { source: ContainerError::Yaml(_), .. } => {
@@ -40,6 +40,7 @@ pub(super) fn can_help(disk: &dyn Disk, path: &Path, error: &BagError) -> bool {
                 let name = name_of(file);
                 name.starts_with("container.")
                     || name.starts_with(".livebag-probe-")
+                    || name.starts_with("split_")
                     || name == "control.sock"
                     || file.extension().is_some_and(|extension| extension == "mcap")
             };
@@ -57,6 +58,32 @@ fn is_index(path: &Path) -> bool {
 fn is_split(disk: &dyn Disk, path: &Path) -> bool {
     let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("split_"));
     named && disk.list(path).is_ok_and(|files| !files.is_empty())
+}
+
+/// Brings the manifest's list of splits up to what the medium has: a power cut may have cost the last
+/// manifest, and with it the names of splits begun since; or it may have undone the manifest that
+/// left out splits which retention then removed.
+pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manifest) {
+    let number = |name: &String| name.strip_prefix("split_").and_then(|n| n.parse::<u64>().ok());
+    let last = manifest.splits.iter().filter_map(number).max().unwrap_or(0);
+    let next = last.max(manifest.removed.splits.saturating_sub(1)) + 1;
+    let files = disk.list(path).unwrap_or_default();
+    let mut begun: Vec<String> =
+        files.iter().filter(|file| is_split(disk, file)).map(|file| name_of(file)).collect();
+    begun.retain(|name| number(name).is_some_and(|number| number >= next));
+    begun.sort_by_key(number);
+    manifest.splits.append(&mut begun);
+    let is_removed = |name: &String| {
+        let directory = path.join(name);
+        // One that was being made has no manifest yet, and is rebuilt.
+        let Ok(split) = read_manifest(disk, &directory) else { return false };
+        let mut names = split.topics.iter().flat_map(|t| t.bricks.iter().chain([&t.index]));
+        split.state != State::Recording
+            && names.any(|name| !name.is_empty() && disk.open(&directory.join(name)).is_err())
+    };
+    let gone = manifest.splits.iter().take_while(|name| is_removed(name)).count();
+    manifest.splits.drain(..gone);
+    manifest.removed.splits += gone as u64;
 }
 
 /// What a brick says of itself.

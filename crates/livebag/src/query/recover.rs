@@ -19,7 +19,7 @@ use livebag_format::mcap::{
 
 use super::distrust::distrust;
 use super::index::IndexReader;
-use super::rebuild::rebuild;
+use super::rebuild::{correct_splits, rebuild};
 use super::{BagError, BagState, is_being_written, read_manifest};
 use crate::limits::OWN_CHUNK_BYTES_MIN;
 use crate::recorder::{ChunkWalk, write_summary};
@@ -164,6 +164,7 @@ fn recover(
     survived: bool,
 ) -> Result<(), BagError> {
     if !survived {
+        correct_splits(disk, directory, manifest);
         distrust(disk, directory, manifest)?;
     }
     let mut bricks: HashMap<String, Vec<Index>> = HashMap::new();

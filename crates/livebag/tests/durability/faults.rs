@@ -40,6 +40,7 @@ fn check(disk: &SimulatedDisk, model: &Model, shown: Vec<u64>, what: String) {
         may_be_gone: false,
         frames_may_be_torn: false,
         may_lack_entries: true,
+        may_have_holes: false,
     };
     wanted.check(&after);
 }

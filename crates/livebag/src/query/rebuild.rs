@@ -11,7 +11,7 @@ use livebag_format::Topic;
 use livebag_format::container::{
     CONTAINER_VERSION, ContainerError, Manifest, Removed, State, TopicManifest,
 };
-use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset};
+use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
 use livebag_format::mcap::{
     MAGIC, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
 };
@@ -19,7 +19,7 @@ use mcap::records::Record;
 
 use super::distrust::says_the_same;
 use super::{BagError, read_manifest};
-use crate::storage::{Disk, DiskFile};
+use crate::storage::{Access, Disk, DiskFile};
 
 /// Longest schema, channel or header that is read.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -86,6 +86,64 @@ pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manife
     manifest.removed.splits += gone as u64;
 }
 
+/// Names what a recorder made just before it died, and had not named yet: a brick belongs to the topic
+/// that it announces, and the index of the same name with it. What announces nothing holds nothing,
+/// and is removed.
+pub(super) fn name_newest_files(
+    disk: &dyn Disk,
+    path: &Path,
+    manifest: &mut Manifest,
+) -> io::Result<()> {
+    let files = disk.list(path)?;
+    let is_named = |manifest: &Manifest, file: &Path| {
+        let name = name_of(file);
+        manifest.topics.iter().any(|topic| topic.index == name || topic.bricks.contains(&name))
+    };
+    let is_brick = |file: &&PathBuf| file.extension().is_some_and(|e| e == "mcap");
+    for brick in files.iter().filter(is_brick) {
+        if is_named(manifest, brick) {
+            continue;
+        }
+        let file = disk.open(brick)?;
+        let mut magic = [0; MAGIC.len()];
+        let count = file.read_at(&mut magic, 0)?;
+        let is_ours = MAGIC.starts_with(&magic[..count]);
+        let read = read_brick(brick, file, 1)?;
+        let Some((channel_id, announced)) = read.topics.first() else {
+            if is_ours {
+                disk.remove(brick)?;
+            }
+            continue;
+        };
+        let topics = &mut manifest.topics;
+        let at = topics.iter().position(|topic| topic.channel_id == *channel_id);
+        let at = at.unwrap_or_else(|| {
+            let index = String::new();
+            topics.push(TopicManifest::new(announced, *channel_id, index, Vec::new()));
+            topics.len() - 1
+        });
+        // A topic has one brick: another one is not a recorder's.
+        if topics[at].index.is_empty() {
+            let index = brick.with_extension("idx");
+            let file = if files.contains(&index) {
+                disk.open_for_repair(&index)?
+            } else {
+                disk.create(&index, Access::Buffered)?
+            };
+            if file.length()? < ENTRY_BYTES as u64 {
+                file.write_at(&index_header(), 0)?;
+            }
+            (topics[at].index, topics[at].bricks) = (name_of(&index), vec![name_of(brick)]);
+        }
+    }
+    for index in files.iter().filter(|file| is_index(file)) {
+        if !is_named(manifest, index) && entry_count(disk.open(index)?.length()?) == 0 {
+            disk.remove(index)?;
+        }
+    }
+    Ok(())
+}
+
 /// What a brick says of itself.
 struct Brick {
     name: String,
@@ -105,7 +163,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
         if file.extension().is_some_and(|extension| extension == "mcap") {
             let opened = disk.open(file);
             let opened = opened.map_err(|source| BagError::Io { path: file.clone(), source })?;
-            bricks.push(read_brick(file, opened).map_err(io_error)?);
+            bricks.push(read_brick(file, opened, usize::MAX).map_err(io_error)?);
         }
     }
     let mut manifest = Manifest {
@@ -204,7 +262,8 @@ impl Brick {
     }
 }
 
-fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Brick> {
+/// Reads up to `most` topics.
+fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>, most: usize) -> io::Result<Brick> {
     let mut brick = Brick {
         name: name_of(path),
         file,
@@ -237,7 +296,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Bri
                 _ => {}
             }
         }
-        if matches!(record.opcode, 0 | opcode::DATA_END) {
+        if matches!(record.opcode, 0 | opcode::DATA_END) || brick.topics.len() >= most {
             break;
         }
         at = end;

@@ -19,7 +19,7 @@ use livebag_format::mcap::{
 
 use super::distrust::distrust;
 use super::index::IndexReader;
-use super::rebuild::{correct_splits, rebuild};
+use super::rebuild::{correct_splits, name_newest_files, rebuild};
 use super::{BagError, BagState, is_being_written, read_manifest};
 use crate::limits::OWN_CHUNK_BYTES_MIN;
 use crate::recorder::{ChunkWalk, write_summary};
@@ -163,6 +163,8 @@ fn recover(
     manifest: &mut Manifest,
     survived: bool,
 ) -> Result<(), BagError> {
+    let named = name_newest_files(disk, directory, manifest);
+    named.map_err(|source| BagError::Io { path: directory.to_owned(), source })?;
     if !survived {
         correct_splits(disk, directory, manifest);
         distrust(disk, directory, manifest)?;

@@ -205,6 +205,17 @@ pub fn committed(disk: &SimulatedDisk) -> Vec<u64> {
     (0..TOPICS).map(of).collect()
 }
 
+/// Where messages that were not committed may be missing before others: at the end of a split, where
+/// the next one was further already; or where retention has removed a split.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Holes {
+    Nowhere,
+    /// Behind the messages that must be there.
+    BehindTheWanted,
+    /// There must be as many messages as wanted, whichever.
+    Anywhere,
+}
+
 /// What is asked of a container that is left.
 pub struct Wanted<'a> {
     pub what: String,
@@ -217,9 +228,8 @@ pub struct Wanted<'a> {
     pub frames_may_be_torn: bool,
     /// Whether a brick may have a whole message whose index entry the disk refused.
     pub may_lack_entries: bool,
-    /// Whether messages that were not synced may be missing before others: the end of a split, where
-    /// the next one was already on the medium; or splits that retention has removed.
-    pub may_have_holes: bool,
+    /// Whether messages may be missing before others.
+    pub holes: Holes,
 }
 
 impl Wanted<'_> {
@@ -263,7 +273,11 @@ impl Wanted<'_> {
             let k = message.sequence - 1;
             let before = reached[at];
             assert!(k >= before, "{}: {name} {k} after {before}", self.what);
-            let hole_is_allowed = self.may_have_holes && before >= self.at_least[at];
+            let hole_is_allowed = match self.holes {
+                Holes::Nowhere => false,
+                Holes::BehindTheWanted => before >= self.at_least[at],
+                Holes::Anywhere => true,
+            };
             assert!(
                 k == before || hole_is_allowed,
                 "{}: no holes in {name}: {before} {k}",

@@ -5,7 +5,9 @@ use std::path::Path;
 use livebag::Retention;
 use livebag::storage::{Disk, SimulatedDisk};
 
-use crate::common::{DIRECTORY, Making, Model, Random, TOPICS, Wanted, committed, sync, visible};
+use crate::common::{
+    DIRECTORY, Holes, Making, Model, Random, TOPICS, Wanted, committed, sync, visible,
+};
 
 /// Moments of a recording that are looked at.
 const MOMENTS: u64 = 10;
@@ -22,8 +24,8 @@ pub struct Recorded {
     promises: Vec<(u64, Vec<u64>)>,
     /// Operations until the container was made.
     made: u64,
-    /// Whether a power cut may leave holes between splits.
-    has_holes: bool,
+    /// Whether there are splits.
+    has_splits: bool,
 }
 
 fn record(seed: u64, syncs: bool) -> Recorded {
@@ -70,8 +72,8 @@ pub fn record_with(seed: u64, course: &Course) -> Recorded {
     }
     let model = making.model.clone();
     making.recorder.finish().unwrap();
-    let has_holes = course.splits;
-    Recorded { model, moments: disk.snapshots(), promises, made, has_holes, disk }
+    let has_splits = course.splits;
+    Recorded { model, moments: disk.snapshots(), promises, made, has_splits, disk }
 }
 
 impl Recorded {
@@ -90,7 +92,7 @@ pub fn check_crash(recorded: &Recorded, seed: u64, operation: u64, disk: &Simula
         may_be_gone: operation < recorded.made,
         frames_may_be_torn: false,
         may_lack_entries: false,
-        may_have_holes: false,
+        holes: if recorded.has_splits { Holes::Anywhere } else { Holes::Nowhere },
     };
     wanted.check(disk);
 }
@@ -111,7 +113,7 @@ pub fn check_cut(
         at_least: promised.unwrap_or_else(|| vec![0; TOPICS]),
         frames_may_be_torn: tears,
         may_lack_entries: false,
-        may_have_holes: recorded.has_holes,
+        holes: if recorded.has_splits { Holes::BehindTheWanted } else { Holes::Nowhere },
     };
     wanted.check(disk);
 }
@@ -190,7 +192,7 @@ fn a_power_cut_after_the_end_costs_nothing() {
             may_be_gone: false,
             frames_may_be_torn: false,
             may_lack_entries: false,
-            may_have_holes: false,
+            holes: Holes::Nowhere,
         };
         wanted.check(&recorded.disk.power_cut_tearing());
     }
@@ -220,7 +222,7 @@ fn what_a_status_shows_survives_a_crash() {
                 may_be_gone: false,
                 frames_may_be_torn: false,
                 may_lack_entries: false,
-                may_have_holes: false,
+                holes: Holes::Nowhere,
             };
             wanted.check(&after);
         }
@@ -251,7 +253,7 @@ fn a_damaged_manifest_is_made_anew() {
                 may_be_gone: false,
                 frames_may_be_torn: false,
                 may_lack_entries: false,
-                may_have_holes: false,
+                holes: Holes::Nowhere,
             };
             wanted.check(&cut);
         }

@@ -8,6 +8,7 @@ mod convert;
 mod crash;
 mod damage;
 mod demo;
+mod disk_gone;
 mod full_disk;
 mod play;
 mod record;

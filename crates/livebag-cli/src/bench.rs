@@ -139,9 +139,9 @@ fn read(args: &Args) -> Result<(Vec<Producers>, Benchmark), CliError> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let text = yaml::read(path)?;
         let value = yaml::parse(&file, &text)?;
-        if value.get(producers::ROOT).is_some() {
+        if value.has(producers::ROOT) {
             all.push(Producers::parse(&file, &name, &text)?);
-        } else if value.get(benchmark::ROOT).is_none() {
+        } else if !value.has(benchmark::ROOT) {
             return Err(CliError::failed(format!(
                 "{file} is neither producers (root key {}) nor a benchmark (root key {})",
                 producers::ROOT,

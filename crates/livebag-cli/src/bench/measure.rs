@@ -111,11 +111,13 @@ pub fn measure(
         }
     };
     let cores_pct = Cores::now().percent_since(&cores);
+    // Before it is opened: a reader of a database in WAL mode makes files beside it.
+    let file_bytes = file_bytes(&orders.bag)?;
     check_recording(&orders.bag, &recorded)?;
     let run = Run {
         cores_pct,
         repeat,
-        file_bytes: file_bytes(&orders.bag)?,
+        file_bytes,
         bag: benchmark.preserve_bags.then(|| orders.bag.clone()),
         ..describe(producers, combination, &recorded, produced)
     };

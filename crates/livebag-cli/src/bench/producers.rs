@@ -59,8 +59,10 @@ impl Producers {
         let names = publishers.get("publisher_groups")?.some(Node::text)?;
         let mut known = vec!["publisher_groups", "wait_for_subscriptions", "number_of_threads"];
         known.extend(&names);
-        for key in publishers.keys()?.filter(|key| !known.contains(key)) {
-            eprintln!("livebag: warning: {file}: {key} is not in publisher_groups: left out");
+        for (key, line) in publishers.keys()?.filter(|(key, _)| !known.contains(key)) {
+            eprintln!(
+                "livebag: warning: {file}:{line}: {key} is not in publisher_groups: left out"
+            );
         }
         let groups = names
             .iter()

@@ -91,6 +91,7 @@ pub fn measure(
 ) -> Result<Run, CliError> {
     let room = Room::make(directory, benchmark.preserve_bags)?;
     check_space(directory, producers)?;
+    settle(directory);
     let orders = Orders {
         producers: producers.clone(),
         settings: combination.settings.clone(),
@@ -231,6 +232,15 @@ fn file_bytes(directory: &Path) -> Result<u64, CliError> {
         bytes += if metadata.is_dir() { file_bytes(&entry.path())? } else { metadata.len() };
     }
     Ok(bytes)
+}
+
+/// Has the disk take what earlier runs left it to do, the removal of their recordings, too.
+fn settle(directory: &Path) {
+    use rustix::fs::{Mode, OFlags, open, syncfs};
+    // If it refuses, the run itself will tell.
+    if let Ok(directory) = open(directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
+        let _ = syncfs(directory);
+    }
 }
 
 fn check_space(directory: &Path, producers: &Producers) -> Result<(), CliError> {

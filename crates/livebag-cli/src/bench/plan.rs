@@ -37,6 +37,7 @@ impl Combination {
     /// What tells it from others of its storage, in words: `cache 100 MB, fastwrite`.
     pub fn parameters(&self) -> String {
         let mut words = vec![match self.cache_bytes {
+            0 if self.storage == StorageId::Livebag => "producers wait".to_owned(),
             0 => "no cache".to_owned(),
             bytes => format!("cache {}", text::bytes(bytes as f64)),
         }];
@@ -91,6 +92,13 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The combinations in the order of this repeat, counted from 1: forwards, backwards, and so on.
+    pub fn in_turn(&self, repeat: u64) -> impl Iterator<Item = &Combination> {
+        let count = self.combinations.len();
+        let at = move |index| if repeat % 2 == 1 { index } else { count - 1 - index };
+        (0..count).map(move |index| &self.combinations[at(index)])
+    }
+
     fn add(
         &mut self,
         benchmark: &Benchmark,
@@ -139,10 +147,9 @@ pub fn quick_benchmark(mut benchmark: Benchmark) -> Benchmark {
 
 /// The producers for a first look at so many runs.
 pub fn quick_producers(producers: Producers, runs: usize) -> Producers {
-    let bytes_per_second = producers.bytes() as f64 / producers.seconds();
     let seconds = (QUICK_SECONDS_ALL / runs as f64)
         .min(QUICK_SECONDS_EACH)
-        .min(QUICK_BYTES_EACH / bytes_per_second)
+        .min(QUICK_BYTES_EACH / producers.bytes_per_second())
         .min(producers.seconds());
     producers.lasting(seconds)
 }
@@ -173,6 +180,9 @@ mod tests {
         assert_eq!(count(StorageId::Sqlite3), 4);
         assert_eq!(count(StorageId::Mcap), 8);
         assert_eq!(plan.combinations[0].parameters(), "no cache, fastwrite");
+        let forth: Vec<_> = plan.in_turn(1).map(Combination::parameters).collect();
+        let back: Vec<_> = plan.in_turn(2).map(Combination::parameters).collect();
+        assert!(forth.iter().eq(back.iter().rev()) && forth != back);
         let said = |what: &str| plan.left_out.iter().any(|why| why.contains(what));
         assert!(said("fastwrite is not for storage sqlite3"), "{:?}", plan.left_out);
         assert!(said("resilient is not for storage mcap"), "{:?}", plan.left_out);

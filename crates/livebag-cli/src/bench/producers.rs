@@ -131,6 +131,11 @@ impl Producers {
         self.groups.iter().map(of_group).fold(0.0, f64::max)
     }
 
+    /// What is published in a second.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.bytes() as f64 / self.seconds()
+    }
+
     /// The same for so many seconds. Every publisher has one message at least.
     pub fn lasting(mut self, seconds: f64) -> Self {
         for group in &mut self.groups {

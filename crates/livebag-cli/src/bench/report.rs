@@ -5,11 +5,16 @@ use std::collections::BTreeSet;
 
 use super::measure::Run;
 use super::producers::Producers;
+use super::results::Results;
 use super::summary::{self, Figure, Line};
 use crate::text;
 
 /// What the figures mean, for either report.
-pub const MEANINGS: [(&str, &str); 7] = [
+pub const MEANINGS: [(&str, &str); 8] = [
+    (
+        "parameters",
+        "cache: each half of the peers' double buffer, one cache of both halves' bytes for livebag; no cache: the peers write within the producer's call, and livebag's producers wait while its usual cache is full",
+    ),
     (
         "recorded",
         "messages in the recording, counted by opening it, of all that were to be published",
@@ -38,7 +43,8 @@ pub const MEANINGS: [(&str, &str); 7] = [
 ];
 
 /// The report.
-pub fn text(producers: &Producers, runs: &[Run], left_out: &[String]) -> String {
+pub fn text(results: &Results) -> String {
+    let Results { producers, runs, left_out, machine, transport, .. } = results;
     let mut out = producers.text.clone();
     if !out.ends_with('\n') {
         out.push('\n');
@@ -46,9 +52,10 @@ pub fn text(producers: &Producers, runs: &[Run], left_out: &[String]) -> String 
     let sets: BTreeSet<_> = runs.iter().map(outer).collect();
     for set in sets {
         let of_set: Vec<_> = runs.iter().filter(|run| outer(run) == set).collect();
-        out += &results(&of_set);
+        out += &block(&of_set);
     }
-    out += "\nend of report\n\n";
+    out +=
+        &format!("\nend of report\n\n{}\n{}\n\n", how(producers, *transport), machine.describe());
     out += &figures(&summary::lines(runs));
     out.push('\n');
     for (name, meaning) in MEANINGS {
@@ -60,13 +67,27 @@ pub fn text(producers: &Producers, runs: &[Run], left_out: &[String]) -> String 
     out
 }
 
+/// What was published, and which way it came.
+pub fn how(producers: &Producers, transport: bool) -> String {
+    let way = if transport {
+        "by a process of their own, through shared-memory streams"
+    } else {
+        "in the recorder's process, without transport"
+    };
+    format!(
+        "{} published for {:.1} s, {way}.",
+        text::bytes_per_second(producers.bytes_per_second()),
+        producers.seconds(),
+    )
+}
+
 /// What `report_gen.py` makes a block of.
 fn outer(run: &Run) -> (String, u64, u64, u64) {
     let queue = run.compression_queue_size;
     (run.compression.clone(), queue, run.compression_threads, run.max_bag_size)
 }
 
-fn results(runs: &[&Run]) -> String {
+fn block(runs: &[&Run]) -> String {
     let first = runs[0];
     let repeats: BTreeSet<_> = runs.iter().map(|run| run.repeat).collect();
     let compression = match first.compression.as_str() {

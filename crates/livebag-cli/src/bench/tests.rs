@@ -1,11 +1,25 @@
 //! Tables and pages of made-up runs.
 
 use super::*;
+use crate::bench::benchmark::StorageId;
 use crate::bench::latency::Percentiles;
+use crate::bench::measure::Run;
+
+fn results(left_out: &[&str]) -> Results {
+    Results {
+        benchmark: "b".to_owned(),
+        producers: producers(),
+        transport: true,
+        directory: "there".into(),
+        machine: Machine::look(&std::env::temp_dir()),
+        left_out: left_out.iter().map(|why| (*why).to_owned()).collect(),
+        runs: runs(),
+    }
+}
 
 fn run(storage_id: StorageId, parameters: &str, repeat: u64, mb_per_s: f64) -> Run {
-    let submit = Some(Percentiles { p50_us: 5.0, p99_us: 900.0 });
-    let write = submit.map(|p| Percentiles { p50_us: p.p50_us * 100.0, p99_us: p.p99_us * 100.0 });
+    let submit = Some(Percentiles { p50_us: 5.0, p99_us: 900.0, max_us: 1e3 });
+    let write = submit.map(|p| Percentiles { p50_us: p.p50_us * 100.0, p99_us: 9e4, max_us: 1e5 });
     Run {
         storage_id,
         parameters: parameters.to_owned(),
@@ -73,7 +87,7 @@ fn the_table_has_rosbag2_s_columns_and_a_row_by_group_and_run() {
 
 #[test]
 fn storages_are_not_mixed_in_the_report() {
-    let report = report::text(&producers(), &runs(), &["this".to_owned()]);
+    let report = report::text(&results(&["this"]));
     assert!(report.contains("publisher_groups"), "{report}");
     for storage in StorageId::ALL {
         assert!(report.contains(&format!("storage: {storage}, storage config")), "{report}");
@@ -90,11 +104,11 @@ fn storages_are_not_mixed_in_the_report() {
 
 #[test]
 fn the_page_has_a_chart_of_every_figure_and_nothing_from_elsewhere() {
-    let page = html::page(&producers(), &runs(), &[], true).unwrap();
+    let page = html::page(&results(&[])).unwrap();
     // No run told bytes of the device.
     assert_eq!(page.matches("<svg").count(), 6);
     assert_eq!(page.matches("</svg>").count(), 6);
-    for words in ["MB/s", "s/GB", "µs, logarithmic", "messages recorded (%)", "(MB)"] {
+    for words in ["MB/s", "s/GB", "100 µs", "published: 110", "messages recorded (%)", "(MB)"] {
         assert!(page.contains(words), "{words}");
     }
     assert!(page.contains("livebag · cache 100 MB") && page.contains("&lt;fastwrite&gt;"));

@@ -11,7 +11,7 @@ use super::benchmark::StorageId;
 use super::summary::Figure;
 use crate::outcome::CliError;
 
-const WIDTH: u32 = 900;
+const WIDTH: u32 = 1100;
 const ROW_HEIGHT: u32 = 34;
 /// Title, axis and its description.
 const FRAME_HEIGHT: u32 = 110;

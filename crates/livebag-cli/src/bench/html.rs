@@ -33,8 +33,8 @@ pub fn page(results: &Results) -> Result<String, CliError> {
         },
         escaped(&machine.describe()),
     );
-    for why in left_out {
-        out += &format!("<p><strong>Left out:</strong> {}</p>\n", escaped(why));
+    if !left_out.is_empty() {
+        out += &format!("<p>Left out: {}.</p>\n", escaped(&left_out.join("; ")));
     }
     for (name, chart) in charts(producers, &lines)? {
         out += &format!("<figure aria-label=\"{}\">{chart}</figure>\n", escaped(name));
@@ -172,7 +172,7 @@ fn publishers(producers: &Producers) -> String {
                 group.name.clone(),
                 group.publishers.to_string(),
                 group.type_name.clone(),
-                text::bytes(group.message().len() as f64),
+                text::bytes(group.encoded_bytes() as f64),
                 text::hertz(Some(group.rate_hz)),
                 text::count(group.messages_each),
             ]

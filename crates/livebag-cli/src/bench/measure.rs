@@ -173,7 +173,7 @@ fn describe(
     for (published, count) in producers.topics().iter().zip(&recorded.messages) {
         by_group[published.group] += count;
     }
-    let sizes = producers.groups.iter().map(|group| group.message().len() as u64);
+    let sizes = producers.groups.iter().map(|group| group.encoded_bytes() as u64);
     let bytes: u64 = by_group.iter().zip(sizes).map(|(count, bytes)| count * bytes).sum();
     let count = by_group.iter().sum();
     let refused = produced.as_ref().map_or(0, |produced| produced.refused);

@@ -35,7 +35,10 @@ pub const MEANINGS: [(&str, &str); 8] = [
         "write latency",
         "from a message's due time until it was written: mcap when its writer's call returned, sqlite3 when its transaction was committed, livebag when it could be read from the container (seen by looking every 2 ms and 50 µs a topic, so too long by up to that)",
     ),
-    ("peak memory", "largest resident set of the recording process, mapped streams included"),
+    (
+        "peak memory",
+        "largest resident set of the recording process, mapped streams included; without transport also the producers' messages",
+    ),
     (
         "device",
         "bytes that the recording process caused to be sent to the device (write_bytes of /proc/self/io); 0 on a tmpfs",

@@ -102,6 +102,10 @@ pub fn resolve(
         },
         StorageId::Mcap => match mcap(config)? {
             None => foreign(),
+            Some(settings) if !settings.chunked && !compression.is_empty() => {
+                let config = config.label();
+                Ok(Err(format!("compression {compression:?} with {config}, which has no chunks")))
+            }
             Some(mut settings) => {
                 settings.threads = u32::try_from(threads).unwrap_or(u32::MAX);
                 if compression == "zstd" {

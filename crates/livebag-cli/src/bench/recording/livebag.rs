@@ -65,7 +65,7 @@ pub fn record(orders: &Orders, parent: &mut Parent) -> Result<Recorded, CliError
         settled: vec![0; topics.len()],
         latencies: Latencies::default(),
     };
-    let mut source = Source { orders, parent };
+    let mut source = Source::new(orders, parent);
     let (schedule, meter) = source.start()?;
     let submit = watched(&recorder, &mut watch, &schedule, || {
         let submit = source.offer(&schedule, &intake)?;

@@ -50,6 +50,8 @@ pub const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause between two writings of losses and topics into `container.yaml` while recording.
 pub const MANIFEST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Pause between two looks whether the cycle board is still the one that applications join.
+pub const BOARD_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the cycle-aware schedule may hold a message back: half of the time in which streams of eight
 /// slots at 30 Hz are lapped, with room for the writing.
 pub const CYCLE_AGE_MAX: Duration = Duration::from_millis(200);

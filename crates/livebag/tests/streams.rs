@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use livebag::{Bag, BagState, Query, Recorder, RecorderOptions, Selector, Span};
+use livebag::{
+    Bag, BagState, Clock, Query, Recorder, RecorderOptions, Schedule, Selector, Span, Topic,
+};
 use livebag_format::cdr;
-use livebag_shm::{FrameMeta, PointsLayout, StreamOptions, Writer};
+use livebag_shm::{Cycle, FrameMeta, PointsLayout, StreamOptions, Writer, remove_cycle_board};
 
 fn unique(name: &str) -> String {
     format!("test-{}-{name}", std::process::id())
@@ -203,4 +205,78 @@ fn a_stream_made_anew_is_followed_further() {
     let bag = Bag::open(&path).unwrap();
     let sizes: Vec<_> = read_topic(&bag, &topic).iter().map(Vec::len).collect();
     assert_eq!(sizes, [16 + 100, 16 + 200_000]);
+}
+
+/// A recorder whose time stands still, so that no bound is reached, beside an application.
+fn record_by_cycles(path: &Path, board: &str) -> Recorder {
+    let options = RecorderOptions {
+        schedule: Schedule::CycleAware,
+        cycle_board: Some(board.to_owned()),
+        clock: Clock::simulated(1),
+        ..RecorderOptions::default()
+    };
+    Recorder::create(path, options).unwrap()
+}
+
+/// While an application computes, frames wait in their slots and messages in their queues; when it
+/// rests they go, in order, small ones among large ones.
+#[test]
+fn writing_waits_for_the_end_of_a_computation() {
+    let board = unique("cycle-board");
+    let mut cycle = Cycle::join_on(&board, "planner").unwrap();
+    cycle.begin(1);
+    let name = unique("waiting");
+    let options = StreamOptions::bytes(100_000).slots(8).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &options).unwrap();
+    let (_folder, path) = directory();
+    let recorder = record_by_cycles(&path, &board);
+    let topic = Topic { name: "/in_process".into(), ..Topic::default() };
+    let in_process = recorder.topic(topic).unwrap();
+    recorder.follow(Selector::names([name.clone()])).unwrap();
+    until("following the stream", || recorder.status().topics.len() == 2);
+
+    let sizes = [100_000, 70, 100_000, 99_999];
+    for (k, size) in sizes.into_iter().enumerate() {
+        writer.publish(&FrameMeta::bytes(), &pixels(k as u64, size)).unwrap();
+        in_process.write(0, 0, &pixels(k as u64, 10)).unwrap();
+    }
+    let held = sizes.iter().sum::<usize>() as u64;
+    until("seeing the frames", || recorder.status().slot_bytes == held);
+    assert_eq!(recorder.status().totals().0, 0, "nothing is written while it computes");
+    cycle.end();
+    until("writing", || recorder.status().totals().0 == 8);
+    assert_eq!(recorder.status().slot_bytes, 0);
+    recorder.finish().unwrap();
+    let bag = Bag::open(&path).unwrap();
+    for (k, message) in read_topic(&bag, &format!("/{name}")).into_iter().enumerate() {
+        // A header, a count of dimensions, an offset and a length precede the bytes.
+        assert_eq!(message[16..], pixels(k as u64, sizes[k]));
+    }
+    assert_eq!(read_topic(&bag, "/in_process").len(), 4);
+    remove_cycle_board(&board).unwrap();
+}
+
+/// Frames that wait are not lost by the end of the recording, nor by the writer that laps them.
+#[test]
+fn frames_that_wait_are_written_before_they_are_lapped_and_at_the_end() {
+    let board = unique("cycle-board-2");
+    let mut cycle = Cycle::join_on(&board, "planner").unwrap();
+    cycle.begin(1);
+    let name = unique("lapping");
+    let options = StreamOptions::bytes(100_000).slots(4).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &options).unwrap();
+    let (_folder, path) = directory();
+    let recorder = record_by_cycles(&path, &board);
+    recorder.follow(Selector::names([name.clone()])).unwrap();
+    until("following the stream", || recorder.status().topics.len() == 1);
+    for k in 0..12u64 {
+        writer.publish(&FrameMeta::bytes(), &pixels(k, 100_000)).unwrap();
+        until("taking the frame", || {
+            let status = recorder.status();
+            status.slot_bytes / 100_000 + status.totals().0 > k
+        });
+    }
+    let status = recorder.finish().unwrap();
+    assert_eq!((status.totals().0, status.totals().2.total()), (12, 0));
+    remove_cycle_board(&board).unwrap();
 }

@@ -145,6 +145,8 @@ struct State {
     credit_bytes: u64,
     /// Size at which the open batch is closed.
     chunk_bytes: usize,
+    /// Monotonic time since which something has been waiting.
+    waiting_nanos: u64,
     last_log_time_nanos: u64,
     last_sequence: u64,
     /// Log time from which on the next message may come, if the rate is limited.
@@ -361,6 +363,9 @@ impl TopicQueue {
             ..IndexEntry::default()
         };
         if own_chunk {
+            if state.ready.is_empty() && state.open.entries.is_empty() {
+                state.waiting_nanos = self.clock.monotonic_nanos();
+            }
             self.close_open(&mut state);
             let extent = OwnedExtent::new(self.channel_id, entry, message.data);
             state.ready.push_back(Queued::Own(extent));
@@ -375,6 +380,9 @@ impl TopicQueue {
             let messages = state.chunk_bytes / bytes as usize + 1;
             state.open.entries.reserve(messages);
             state.open.opened_nanos = self.clock.monotonic_nanos();
+            if state.ready.is_empty() {
+                state.waiting_nanos = state.open.opened_nanos;
+            }
         }
         let batch = &mut state.open;
         entry.inner = batch.records_bytes() as u32;
@@ -492,13 +500,26 @@ impl TopicQueue {
     }
 
     /// Takes what is ready, and the open batch too if it was opened before `opened_before_nanos`
-    /// (monotonic).
-    pub fn drain(&self, opened_before_nanos: u64, out: &mut Vec<Queued>) {
+    /// (monotonic), but no more than `left` bytes and what exceeds them by one batch.
+    pub fn drain(&self, opened_before_nanos: u64, left: &mut u64, out: &mut Vec<Queued>) {
         let mut state = self.lock();
         if !state.open.entries.is_empty() && state.open.opened_nanos <= opened_before_nanos {
             self.close_open(&mut state);
         }
-        out.extend(state.ready.drain(..));
+        while *left > 0
+            && let Some(queued) = state.ready.pop_front()
+        {
+            *left = left.saturating_sub(queued.held_bytes());
+            out.push(queued);
+        }
+    }
+
+    /// What waits here: bytes, and since when (monotonic) the oldest of them at the earliest.
+    pub fn waiting(&self) -> (u64, Option<u64>) {
+        let state = self.lock();
+        let ready: u64 = state.ready.iter().map(Queued::held_bytes).sum();
+        let bytes = ready + state.open.records_bytes() as u64;
+        (bytes, (bytes > 0).then_some(state.waiting_nanos))
     }
 
     /// Gives back the room of messages that have been written.

@@ -54,6 +54,10 @@ pub(super) struct Flight {
     content: Content,
 }
 
+fn bytes_of(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| part.bytes() as u64).sum()
+}
+
 fn owned_bytes(parts: &[Part]) -> u64 {
     let owned = parts.iter().filter(|part| matches!(part, Part::Block(_)));
     owned.map(|part| part.bytes() as u64).sum()
@@ -89,20 +93,29 @@ impl Engine {
         self.next_token += 1;
         self.split(place.split).in_flight += 1;
         self.flight_bytes += owned_bytes(&parts);
+        if let Some(gate) = &mut self.gate {
+            gate.speed.submitted(self.shared.options.clock.monotonic_nanos(), bytes_of(&parts));
+        }
         let file = self.brick(place).file.clone();
         self.flights.insert(token, Flight { place, offset, bytes, content });
         self.queue.submit(Write { token, file, offset, parts });
     }
 
     /// Starts the zero-copy write of a large frame.
-    pub fn write_from_slot(&mut self, topic: usize, stream: &StreamSource, frame: FrameRef) {
+    pub fn write_from_slot(
+        &mut self,
+        topic: usize,
+        stream: &StreamSource,
+        frame: FrameRef,
+        log_time_nanos: u64,
+    ) {
         self.take_queue(topic);
         let place = match self.place_of(topic, Access::Direct) {
             Ok(place) => place,
             Err(error) => return self.lose_for_disk(topic, 1, error),
         };
         let entry = IndexEntry {
-            log_time_nanos: self.topics[topic].queue.stamp(),
+            log_time_nanos,
             publish_time_nanos: frame.header().publish_time_nanos,
             sequence: frame.sequence(),
             ..IndexEntry::default()
@@ -305,6 +318,10 @@ impl Engine {
         let flight = self.flights.remove(&completion.token).expect("a write of ours");
         let Flight { place, offset, bytes, content } = flight;
         self.flight_bytes -= owned_bytes(&completion.parts);
+        if let Some(gate) = &mut self.gate {
+            let now = self.shared.options.clock.monotonic_nanos();
+            gate.speed.completed(now, bytes_of(&completion.parts));
+        }
         if let Err(error) = completion.result {
             self.fail_flight(place, (offset, bytes), content, error);
         } else {

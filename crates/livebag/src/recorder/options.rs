@@ -8,6 +8,7 @@ use regex::Regex;
 use crate::clock::Clock;
 use crate::limits::{CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX};
 use crate::queue::{Overflow, Priority, QueueOptions};
+use crate::scheduler::Schedule;
 
 /// How to record. `..RecorderOptions::default()` gives the rest.
 #[derive(Clone, Debug)]
@@ -37,6 +38,10 @@ pub struct RecorderOptions {
     pub start_paused: bool,
     /// How often data is made durable while recording; `None`: at the end of each split.
     pub sync_interval: Option<Duration>,
+    /// When waiting bytes go to the disk.
+    pub schedule: Schedule,
+    /// The cycle board whose applications are heeded; `None`: the user's.
+    pub cycle_board: Option<String>,
     /// Where time comes from.
     pub clock: Clock,
 }
@@ -56,6 +61,8 @@ impl Default for RecorderOptions {
             snapshot: None,
             start_paused: false,
             sync_interval: None,
+            schedule: Schedule::Immediate,
+            cycle_board: None,
             clock: Clock::system(),
         }
     }

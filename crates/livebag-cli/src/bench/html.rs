@@ -57,11 +57,18 @@ fn charts(producers: &Producers, lines: &[Line]) -> Result<Vec<(&'static str, St
     let up_to = |end, what: &str| Scale { end: Some(end), mark: what.to_owned() };
     let mut charts = vec![
         (
-            "Recorded (more is better)",
+            "Messages recorded (more is better)",
             "messages recorded (%)",
             "%",
             up_to(100.0, ""),
             (|run| Some(run.recorded_pct)) as fn(&Run) -> Option<f64>,
+        ),
+        (
+            "Data recorded (more is better)",
+            "bytes of messages recorded (%)",
+            "%",
+            up_to(100.0, ""),
+            |run| Some(run.recorded_bytes_pct),
         ),
         (
             "Throughput (more is better)",
@@ -85,11 +92,11 @@ fn charts(producers: &Producers, lines: &[Line]) -> Result<Vec<(&'static str, St
             |run| run.memory_peak_bytes.map(|bytes| bytes as f64 / 1e6),
         ),
         (
-            "Device (less is better)",
-            "bytes sent to the device (MB)",
-            "MB",
+            "Written (less is better)",
+            "bytes sent to the device by byte recorded",
+            "B/B",
             Scale::default(),
-            |run| run.device_bytes.map(|bytes| bytes as f64 / 1e6),
+            Run::device_bytes_by_byte,
         ),
     ]
     .into_iter()
@@ -99,9 +106,9 @@ fn charts(producers: &Producers, lines: &[Line]) -> Result<Vec<(&'static str, St
     let write = "Write latency, median (disc) to 99th percentile (less is better)";
     let of_submit = |run: &Run| run.submit.map(|p| (p.p50_us, p.p99_us));
     let of_write = |run: &Run| run.write.map(|p| (p.p50_us, p.p99_us));
-    // Beside processor time, before memory.
-    charts.insert(3, (submit, ranges(lines, submit, "time of a producer's call", of_submit)?));
-    charts.insert(4, (write, ranges(lines, write, "from due until written", of_write)?));
+    // Behind processor time, before memory.
+    charts.insert(4, (submit, ranges(lines, submit, "time of a producer's call", of_submit)?));
+    charts.insert(5, (write, ranges(lines, write, "from due until written", of_write)?));
     charts.retain(|(_, chart)| !chart.is_empty());
     Ok(charts)
 }

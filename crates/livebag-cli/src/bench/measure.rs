@@ -47,6 +47,10 @@ pub struct Run {
     pub recorded: u64,
     /// The same in per cent.
     pub recorded_pct: f64,
+    /// Bytes of the recorded messages.
+    pub recorded_bytes: u64,
+    /// The same in per cent of what was to be published. A lost camera frame weighs more here.
+    pub recorded_bytes_pct: f64,
     /// Messages in the recording, by group of publishers.
     pub recorded_by_group: Vec<u64>,
     /// Messages for which there was no room in memory.
@@ -78,6 +82,14 @@ pub struct Run {
     pub file_bytes: u64,
     /// The recording, where it stays.
     pub bag: Option<PathBuf>,
+}
+
+impl Run {
+    /// Bytes that went to the device for each byte recorded; none where nothing was, or on a tmpfs.
+    pub fn device_bytes_by_byte(&self) -> Option<f64> {
+        let device = self.device_bytes.filter(|_| self.recorded_bytes > 0)?;
+        Some(device as f64 / self.recorded_bytes as f64)
+    }
 }
 
 /// Runs the combination once and removes its recording, unless that is to stay.
@@ -190,6 +202,8 @@ fn describe(
         produced: producers.messages() - refused,
         recorded: count,
         recorded_pct: count as f64 * 100.0 / producers.messages() as f64,
+        recorded_bytes: bytes,
+        recorded_bytes_pct: bytes as f64 * 100.0 / producers.bytes() as f64,
         recorded_by_group: by_group,
         dropped: recorded.dropped,
         lapped: recorded.lapped,

@@ -10,7 +10,7 @@ use super::summary::{self, Figure, Line};
 use crate::text;
 
 /// What the figures mean, for either report.
-pub const MEANINGS: [(&str, &str); 8] = [
+pub const MEANINGS: [(&str, &str); 9] = [
     (
         "parameters",
         "cache: each half of the peers' double buffer, one cache of both halves' bytes for livebag; no cache: the peers write within the producer's call, and livebag's producers wait while its usual cache is full",
@@ -18,6 +18,10 @@ pub const MEANINGS: [(&str, &str); 8] = [
     (
         "recorded",
         "messages in the recording, counted by opening it, of all that were to be published",
+    ),
+    (
+        "bytes",
+        "bytes of the recorded messages, of all that were to be published: a large message that is lost weighs more here",
     ),
     (
         "throughput",
@@ -132,10 +136,11 @@ fn cache_line(cache: u64, percents: &[f64]) -> String {
 }
 
 /// Names of the columns of [`cells`]; `>` for numbers.
-pub const HEAD: [&str; 12] = [
+pub const HEAD: [&str; 13] = [
     "storage",
     "parameters",
     ">recorded",
+    ">bytes",
     ">dropped",
     ">lapped",
     ">MB/s",
@@ -153,7 +158,7 @@ fn figures(lines: &[Line]) -> String {
 }
 
 /// Medians over the repeats, as people read them.
-pub fn cells(line: &Line) -> [String; 12] {
+pub fn cells(line: &Line) -> [String; 13] {
     let shown = |figure: Option<Figure>, show: &dyn Fn(f64) -> String| {
         figure.map_or_else(|| "-".to_owned(), |figure| show(figure.median))
     };
@@ -172,6 +177,7 @@ pub fn cells(line: &Line) -> [String; 12] {
         line.storage.to_string(),
         line.parameters.clone(),
         number(|run| run.recorded_pct, &|value| format!("{value:.2} %")),
+        number(|run| run.recorded_bytes_pct, &|value| format!("{value:.2} %")),
         number(|run| run.dropped as f64, &count),
         number(|run| run.lapped as f64, &count),
         number(|run| run.mb_per_s, &|value| format!("{value:.1}")),

@@ -33,6 +33,8 @@ fn run(storage_id: StorageId, parameters: &str, repeat: u64, mb_per_s: f64) -> R
         produced: 100,
         recorded: 90,
         recorded_pct: 90.0,
+        recorded_bytes: 80 * 508,
+        recorded_bytes_pct: 40.0,
         recorded_by_group: vec![80, 10],
         dropped: 10,
         lapped: 0,
@@ -80,7 +82,7 @@ fn the_table_has_rosbag2_s_columns_and_a_row_by_group_and_run() {
     let columns = lines[0].split(' ').count();
     assert!(lines.iter().all(|line| line.split(' ').count() == columns), "{table}");
     assert!(lines[1].starts_with(
-        "livebag 100 200 500 200000 100000000 0   1 0 100 90 0.00 12.50 50.00 25.00 small 80 1 "
+        "livebag 100 200 500 200000 100000000 0   1 0 100 90 0.00 12.50 50.00 25.00 small 80 40640 1 "
     ));
     assert!(lines[2].starts_with("livebag 1 10 10000000 100 100000000 0   1 0 100 90 "));
 }
@@ -106,8 +108,8 @@ fn storages_are_not_mixed_in_the_report() {
 fn the_page_has_a_chart_of_every_figure_and_nothing_from_elsewhere() {
     let page = html::page(&results(&[])).unwrap();
     // No run told bytes of the device.
-    assert_eq!(page.matches("<svg").count(), 6);
-    assert_eq!(page.matches("</svg>").count(), 6);
+    assert_eq!(page.matches("<svg").count(), 7);
+    assert_eq!(page.matches("</svg>").count(), 7);
     for words in ["MB/s", "s/GB", "100 µs", "published: 110", "messages recorded (%)", "(MB)"] {
         assert!(page.contains(words), "{words}");
     }

@@ -36,6 +36,10 @@ pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Orders that wait for a thread of the recorder; who gives more of them waits too.
 pub const JOBS_MAX: usize = 1024;
+/// Level of zstd unless one is given: the fastest of its usual ones.
+pub const COMPRESSION_LEVEL_DEFAULT: i32 = 1;
+/// Threads that compress at most.
+pub const COMPRESSION_THREADS_MAX: usize = 64;
 /// Pause between two looks at the free space and at the old splits.
 pub const SPACE_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use livebag::{
-    Bag, BagState, Clock, Query, Recorder, RecorderOptions, Schedule, Selector, Span, Topic,
+    Bag, BagState, ChunkCompression, Clock, Compression, Query, Recorder, RecorderOptions,
+    Schedule, Selector, Span, Topic,
 };
 use livebag_format::cdr;
 use livebag_shm::{Cycle, FrameMeta, PointsLayout, StreamOptions, Writer, remove_cycle_board};
@@ -279,4 +280,40 @@ fn frames_that_wait_are_written_before_they_are_lapped_and_at_the_end() {
     let status = recorder.finish().unwrap();
     assert_eq!((status.totals().0, status.totals().2.total()), (12, 0));
     remove_cycle_board(&board).unwrap();
+}
+
+/// Native frames compressed on their way, and frames sealed with a checksum on the zero-copy path:
+/// official readers check both.
+#[test]
+fn frames_are_compressed_or_sealed_when_asked() {
+    let compressed = |compression| RecorderOptions {
+        compression: ChunkCompression { compression, ..ChunkCompression::default() },
+        ..RecorderOptions::default()
+    };
+    let sealed = RecorderOptions { checksum: true, ..RecorderOptions::default() };
+    let kinds = [compressed(Compression::Zstd), compressed(Compression::Lz4), sealed];
+    for (number, options) in kinds.into_iter().enumerate() {
+        let is_compressed = options.compression.compression != Compression::None;
+        let name = unique(&format!("packed-{number}"));
+        let stream = StreamOptions::image(641, 479, 3).slots(4).remove_on_drop(true);
+        let mut writer = Writer::create(&name, &stream).unwrap();
+        let (_folder, path) = directory();
+        let recorder = Recorder::create(&path, options).unwrap();
+        recorder.follow(Selector::names([name.clone()])).unwrap();
+        until("following the stream", || recorder.status().topics.len() == 1);
+        let topic = format!("/{name}");
+        let bytes = 641 * 479 * 3;
+        for k in 0..10 {
+            let meta = FrameMeta::image(641, 479, 641 * 3, "rgb8").frame_id("cam");
+            writer.publish(&meta, &pixels(k, bytes)).unwrap();
+            until("committing the frame", || committed(&recorder, &topic) == k + 1);
+        }
+        recorder.finish().unwrap();
+        let bag = Bag::open(&path).unwrap();
+        check_images(&bag, &topic, (641, 479, "rgb8"), bytes);
+        let brick = path.join(&bag.topics()[0].bricks()[0]);
+        check_brick(&brick, 10);
+        let size = brick.metadata().unwrap().len();
+        assert_eq!(size < 2 * bytes as u64, is_compressed, "these pixels repeat: {size} B");
+    }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use livebag_format::Topic;
 
 use super::brick::Brick;
+use super::compress::Compressors;
 use super::flight::Flight;
 use super::gate::Gate;
 use super::keeper::Keeper;
@@ -50,6 +51,7 @@ pub(super) struct Engine {
     pub keeper: Keeper,
     /// Says when waiting bytes may go; none: at once.
     pub gate: Option<Gate>,
+    pub compressors: Option<Compressors>,
     pub history: History,
     pub started_nanos: u64,
     /// The recording's lock.
@@ -85,6 +87,7 @@ impl Engine {
         let keeper = Keeper::start(shared.clone())?;
         let mut this = Self {
             gate: Gate::open(&shared.options)?,
+            compressors: Compressors::start(&shared)?,
             shared,
             queue: disk.queue(),
             topics: Vec::new(),
@@ -125,6 +128,7 @@ impl Engine {
             return false;
         }
         self.take_frames();
+        self.take_compressed();
         self.take_scheduled(now);
         self.split_if_due(now);
         self.keep(now);
@@ -296,9 +300,24 @@ impl Engine {
             self.hold_frame(topic, stream, frame);
         } else if is_large && !stays_in_memory {
             let log_time_nanos = self.topics[topic].queue.stamp();
-            self.write_from_slot(topic, stream, frame, log_time_nanos);
+            self.write_frame(topic, stream, frame, log_time_nanos);
         } else {
             self.copy_frame(topic, stream, &frame);
+        }
+    }
+
+    /// Writes a large frame: from its slot, or through memory if it is to be compressed.
+    pub fn write_frame(
+        &mut self,
+        topic: usize,
+        stream: &StreamSource,
+        frame: livebag_shm::FrameRef,
+        log_time_nanos: u64,
+    ) {
+        if self.compresses() {
+            self.write_from_copy(topic, stream, &frame, log_time_nanos);
+        } else {
+            self.write_from_slot(topic, stream, frame, log_time_nanos);
         }
     }
 
@@ -332,7 +351,8 @@ impl Engine {
         let mut shared = Vec::new();
         for topic in self.round() {
             self.note_counts(topic);
-            let is_busy = self.flight_bytes >= IN_FLIGHT_BYTES_MAX;
+            let is_busy = self.flight_bytes >= IN_FLIGHT_BYTES_MAX
+                || self.compressors.as_ref().is_some_and(Compressors::is_busy);
             if holds_ring || (is_busy && take != Take::All && !self.flush_ring) {
                 continue;
             }
@@ -478,7 +498,7 @@ impl Engine {
             topic.queue.close();
         }
         self.take_queues(Take::All);
-        while !self.flights.is_empty() {
+        while self.take_compressed() || !self.flights.is_empty() {
             self.rescue();
             self.reap(POLL_MIN);
         }

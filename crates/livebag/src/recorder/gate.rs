@@ -184,7 +184,7 @@ impl Engine {
             return self.current().topics[held.topic].lose(Cause::Disk, 1);
         }
         let Some(stream) = self.topics[held.topic].stream.take() else { return };
-        self.write_from_slot(held.topic, &stream, held.frame, held.log_time_nanos);
+        self.write_frame(held.topic, &stream, held.frame, held.log_time_nanos);
         self.topics[held.topic].stream = Some(stream);
     }
 

@@ -18,6 +18,7 @@ use crate::storage::{Disk, KernelDisk, MethodChoice};
 
 mod brick;
 mod close;
+mod compress;
 mod engine;
 mod flight;
 mod gate;
@@ -30,8 +31,8 @@ mod topic;
 pub use crate::queue::{Overflow, Priority, WriteError};
 pub(crate) use close::{ChunkWalk, write_summary};
 pub use options::{
-    LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule, TopicRules,
-    TopicSettings,
+    ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
+    TopicRules, TopicSettings,
 };
 
 /// Why recording could not begin, or did not end well.

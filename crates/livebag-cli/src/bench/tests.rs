@@ -124,7 +124,7 @@ fn names_of_runs_are_names_of_folders() {
     let mut benchmark = Benchmark::default();
     benchmark.parameters.config = vec![benchmark::Config::Preset("fastwrite".to_owned())];
     let plan = Plan::new(&benchmark).unwrap();
-    let mut combination = plan.combinations[0].clone();
+    let mut combination = plan.combinations[1].clone();
     assert_eq!(run_name(3, &combination), "run_3_mcap_100000000__1_0_fastwrite_0");
     combination.config = "../a b.yaml".to_owned();
     assert!(!run_name(0, &combination).contains(['/', ' ']));

@@ -88,7 +88,7 @@ impl BagWriter {
             Settings::Sqlite3(settings) => {
                 Box::new(SqliteFile::create(&path, settings, &self.topics)?)
             }
-            Settings::Livebag => return Err(CliError::failed("containers are not bags")),
+            Settings::Livebag(_) => return Err(CliError::failed("containers are not bags")),
         });
         self.file_bytes = 0;
         self.files.push(FileEntry { path: name, ..FileEntry::default() });
@@ -158,7 +158,7 @@ impl BagWriter {
         BagMetadata {
             storage_identifier: match self.settings {
                 Settings::Mcap(_) => "mcap".to_owned(),
-                Settings::Sqlite3(_) | Settings::Livebag => "sqlite3".to_owned(),
+                Settings::Sqlite3(_) | Settings::Livebag(_) => "sqlite3".to_owned(),
             },
             starting_time_nanos: start,
             duration_nanos: end.unwrap_or(0).saturating_sub(start),

@@ -14,6 +14,7 @@ use super::{Orders, Recorded, Source};
 use crate::bench::latency::Latencies;
 use crate::bench::roles::Parent;
 use crate::bench::schedule::{Intake, Schedule};
+use crate::bench::settings::LivebagSettings;
 use crate::bench::usage;
 use crate::outcome::CliError;
 
@@ -28,7 +29,11 @@ const LOOK: Duration = Duration::from_millis(2);
 const LOOK_BY_TOPIC: Duration = Duration::from_micros(50);
 
 /// Records, and measures it.
-pub fn record(orders: &Orders, parent: &mut Parent) -> Result<Recorded, CliError> {
+pub fn record(
+    orders: &Orders,
+    settings: &LivebagSettings,
+    parent: &mut Parent,
+) -> Result<Recorded, CliError> {
     let topics = orders.producers.topics();
     // Without a cache the peers' producers wait for their writer: so they do here, for a cache of
     // the usual size.
@@ -46,7 +51,7 @@ pub fn record(orders: &Orders, parent: &mut Parent) -> Result<Recorded, CliError
         },
         ..RecorderOptions::default()
     };
-    let recorder = Recorder::create(&orders.bag, options)?;
+    let recorder = Recorder::create(&orders.bag, settings.apply(options))?;
     let intake = Writers(match orders.no_transport {
         true => topics
             .iter()

@@ -77,7 +77,7 @@ pub struct Recorded {
 pub fn run(orders: &Orders, parent: &mut Parent) -> Result<(), CliError> {
     usage::pin(&orders.recorder_affinity)?;
     let recorded = match &orders.settings {
-        Settings::Livebag => livebag::record(orders, parent),
+        Settings::Livebag(settings) => livebag::record(orders, settings, parent),
         Settings::Mcap(_) | Settings::Sqlite3(_) => peer::record(orders, parent),
     }?;
     parent.answer(&recorded)

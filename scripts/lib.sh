@@ -32,6 +32,15 @@ choose_target_dir() {
     }
 }
 
+# Prints the path of a browser of Chromium's kind, or returns 1.
+find_browser() {
+    local name
+    for name in chromium-headless-shell chromium chromium-browser google-chrome; do
+        command -v "$name" && return 0
+    done
+    return 1
+}
+
 # --- Debian packages ------------------------------------------------------------------------------
 
 # Sets SUDO to what makes a command run as root without asking, or returns 1.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Bricks and exports, read by the official Python reader, rosbags and @mcap/core. `run.sh checkers`
-# tests the checkers alone.
+# Bricks and exports, read by the official Python reader, rosbags and @mcap/core; the benchmark's
+# report, laid out by a browser. `run.sh checkers` tests the checkers alone.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 choose_target_dir
@@ -17,7 +17,10 @@ if [ "${1:-}" != checkers ]; then
     export LIVEBAG=$TARGET/debug/livebag
     rm -rf "$LIVEBAG_FRAMES"; mkdir -p "$LIVEBAG_FRAMES"
     "$TARGET/debug/examples/make_frames" "$LIVEBAG_FRAMES"
-    tests+=(tests/interop/test_livebag.py)
+    bash "$ROOT/scripts/setup.sh" browser
+    LIVEBAG_BROWSER=$(find_browser) || say "no browser: the benchmark's report is not looked at"
+    export LIVEBAG_BROWSER
+    tests+=(tests/interop/test_livebag.py tests/interop/test_report.py)
 fi
-exec "$VENV/bin/python" -m pytest -q -p no:cacheprovider --import-mode=importlib \
+exec "$VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --import-mode=importlib \
     -o pythonpath=tests/interop --rootdir "$ROOT" "${tests[@]}"

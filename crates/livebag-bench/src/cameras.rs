@@ -192,6 +192,7 @@ fn run(
         directory: PathBuf::new(),
         cache_bytes_max: args.max_cache_size,
         pins: None,
+        cycle_aware: false,
     };
     in_new_directory(directory, &mut options, matrix::run)
 }

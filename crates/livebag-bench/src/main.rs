@@ -18,6 +18,7 @@ mod record;
 mod recover;
 mod region;
 mod report;
+mod soak;
 mod stats;
 mod stream;
 mod submit;
@@ -100,7 +101,14 @@ enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Every benchmark with its defaults
+    /// A long recording in a bounded folder: memory, disk, losses
+    Soak {
+        #[command(flatten)]
+        args: soak::SoakArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Every benchmark with its defaults (but soak)
     All {
         #[command(flatten)]
         output: OutputArgs,
@@ -150,6 +158,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Cameras { args, output } => cameras(&args, &output),
         Verb::Submit { args, output } => submit(&args, &output),
         Verb::Cycle { args, output } => cycle(&args, &output),
+        Verb::Soak { args, output } => soak(&args, &output),
         Verb::All { output } => all(&output),
         Verb::StreamWriter { orders } => stream::run::write(&orders),
         Verb::StreamReader { orders } => stream::run::read(&orders),
@@ -205,6 +214,11 @@ fn submit(args: &submit::SubmitArgs, output: &OutputArgs) -> Result<()> {
 fn cycle(args: &cycle::CycleArgs, output: &OutputArgs) -> Result<()> {
     let outcome = cycle::measure(args)?;
     publish_recorded("cycle", &args.directory(), outcome, output, cycle::COLUMNS)
+}
+
+fn soak(args: &soak::SoakArgs, output: &OutputArgs) -> Result<()> {
+    let outcome = soak::measure(args)?;
+    publish_recorded("soak", &args.directory(), outcome, output, soak::COLUMNS)
 }
 
 /// Prints and keeps what was recorded into `directory`.

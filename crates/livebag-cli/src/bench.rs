@@ -2,11 +2,8 @@
 //! MCAP files and SQLite databases as rosbag2 writes them.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-
-use livebag::Clock;
-use serde::Serialize;
 
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
@@ -23,8 +20,10 @@ mod plan;
 mod producers;
 mod producing;
 mod profiles;
+mod progress;
 mod recording;
 mod report;
+mod results;
 pub mod roles;
 mod schedule;
 mod settings;
@@ -36,9 +35,11 @@ mod yaml;
 mod tests;
 
 use benchmark::{Benchmark, StorageId};
-use measure::Run;
+use machine::Machine;
 use plan::Plan;
 use producers::Producers;
+use progress::Progress;
+use results::Results;
 
 /// Measure recording: the YAML of rosbag2's performance benchmark, over livebag, MCAP and SQLite.
 #[derive(clap::Args)]
@@ -82,17 +83,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Everything of one producer YAML.
-#[derive(Serialize)]
-struct Results {
-    benchmark: String,
-    producers: Producers,
-    transport: bool,
-    directory: PathBuf,
-    left_out: Vec<String>,
-    runs: Vec<Run>,
-}
-
 /// Runs it all.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let (mut all, mut benchmark) = read(args)?;
@@ -119,9 +109,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let interrupt = Interrupt::watch()?;
     let mut results = Vec::new();
     for producers in all {
-        let result = run_producers(&benchmark, producers, &plan, &interrupt)?;
-        conclude(&benchmark, &result, args.json)?;
-        results.push(result);
+        results.push(run_producers(&benchmark, producers, &plan, args, &interrupt)?);
     }
     if args.json {
         writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&results)?)?;
@@ -139,9 +127,9 @@ fn read(args: &Args) -> Result<(Vec<Producers>, Benchmark), CliError> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let text = yaml::read(path)?;
         let value = yaml::parse(&file, &text)?;
-        if value.get(producers::ROOT).is_some() {
+        if value.has(producers::ROOT) {
             all.push(Producers::parse(&file, &name, &text)?);
-        } else if value.get(benchmark::ROOT).is_none() {
+        } else if !value.has(benchmark::ROOT) {
             return Err(CliError::failed(format!(
                 "{file} is neither producers (root key {}) nor a benchmark (root key {})",
                 producers::ROOT,
@@ -163,67 +151,78 @@ fn read(args: &Args) -> Result<(Vec<Producers>, Benchmark), CliError> {
     Ok((all, found.unwrap_or_default()))
 }
 
+/// Runs every combination, and writes the reports; also of what was done before a failure.
 fn run_producers(
     benchmark: &Benchmark,
     producers: Producers,
     plan: &Plan,
+    args: &Args,
     interrupt: &Interrupt,
 ) -> Result<Results, CliError> {
-    let directory = result_directory(benchmark, &producers)?;
+    let directory = results::make_directory(benchmark, &producers)?;
     let runs_count = plan.combinations.len() * benchmark.repeat_each as usize;
     eprintln!(
         "livebag: {}: {}, {} for {:.1} s each, into {}",
         producers.name,
         text::plural(runs_count, "run"),
-        text::bytes_per_second(producers.bytes() as f64 / producers.seconds()),
+        text::bytes_per_second(producers.bytes_per_second()),
         producers.seconds(),
         directory.display()
     );
     for why in &plan.left_out {
         eprintln!("livebag: left out: {why}");
     }
-    let mut runs = Vec::new();
-    // The repeats are the outer loop: what changes on the machine meanwhile meets all alike.
-    for repeat in 1..=benchmark.repeat_each {
-        for combination in &plan.combinations {
-            let place = directory.join(run_name(runs.len(), combination));
-            let run =
-                measure::measure(benchmark, &producers, combination, repeat, &place, interrupt)?;
-            eprintln!("livebag: [{}/{runs_count}] {}", runs.len() + 1, progress(&run));
-            runs.push(run);
-        }
-    }
-    Ok(Results {
+    let mut results = Results {
         benchmark: benchmark.name.clone(),
         transport: !benchmark.no_transport,
+        machine: Machine::look(&directory),
         producers,
         directory,
         left_out: plan.left_out.clone(),
-        runs,
-    })
-}
-
-fn progress(run: &Run) -> String {
-    format!(
-        "{}, {}: {:.2} % recorded, {:.1} MB/s, {:.3} CPU s/GB",
-        run.storage_id, run.parameters, run.recorded_pct, run.mb_per_s, run.cpu_s_per_gb
-    )
-}
-
-/// `<root>/<benchmark>_<producers>_<transport|no_transport>_<time>`, with the documents in it.
-fn result_directory(benchmark: &Benchmark, producers: &Producers) -> Result<PathBuf, CliError> {
-    let transport = if benchmark.no_transport { "no_transport" } else { "transport" };
-    let time = text::stamp(Clock::system().wall_nanos());
-    let name = format!("{}_{}_{transport}_{time}", benchmark.name, producers.name);
-    let directory = benchmark.bag_root.join(name);
-    std::fs::create_dir_all(&benchmark.bag_root)
-        .and_then(|()| std::fs::create_dir(&directory))
-        .map_err(|source| CliError::file("making", &directory, source))?;
-    write(&directory, "producers.yaml", &producers.text)?;
-    if !benchmark.text.is_empty() {
-        write(&directory, "benchmark.yaml", &benchmark.text)?;
+        runs: Vec::new(),
+    };
+    let failure = run_all(benchmark, plan, &mut results, interrupt).err();
+    if let Some(failure) = &failure {
+        if results.runs.is_empty() {
+            // Nothing is in it but copies.
+            let _ = std::fs::remove_dir_all(&results.directory);
+        }
+        let done = results.runs.len();
+        results.left_out.push(format!("all runs after {done} of {runs_count}: {failure}"));
     }
-    Ok(directory)
+    if !results.runs.is_empty() {
+        results.machine.look_again(&results.directory);
+        let report = results.write(&benchmark.result_file)?;
+        if !args.json {
+            write!(std::io::stdout(), "{report}")?;
+        }
+        eprintln!("livebag: charts: {}", results.directory.join("report.html").display());
+    }
+    failure.map_or(Ok(results), Err)
+}
+
+fn run_all(
+    benchmark: &Benchmark,
+    plan: &Plan,
+    results: &mut Results,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
+    let runs_count = plan.combinations.len() * benchmark.repeat_each as usize;
+    let mut progress = Progress::begin(runs_count);
+    let Results { producers, directory, runs, .. } = results;
+    // The repeats are the outer loop: what changes on the machine meanwhile meets all alike. Every
+    // other one goes backwards, so that none always comes after the same.
+    for repeat in 1..=benchmark.repeat_each {
+        for combination in plan.in_turn(repeat) {
+            progress.show(combination, producers.seconds());
+            let place = directory.join(run_name(runs.len(), combination));
+            let run =
+                measure::measure(benchmark, producers, combination, repeat, &place, interrupt)?;
+            progress.finished(&run);
+            runs.push(run);
+        }
+    }
+    Ok(())
 }
 
 /// `run_<i>_<storage>_<cache>_<compression>_<queue>_<threads>_<config>_<size>`.
@@ -240,26 +239,4 @@ fn run_name(index: usize, combination: &plan::Combination) -> String {
         c.bag_bytes
     );
     name.replace(['/', ' '], "-")
-}
-
-fn write(directory: &Path, name: &str, text: &str) -> Result<(), CliError> {
-    let path = directory.join(name);
-    #[expect(clippy::disallowed_methods, reason = "a report, not a recording")]
-    std::fs::write(&path, text).map_err(|source| CliError::file("writing", &path, source))
-}
-
-/// Writes the reports, and prints the one for people.
-fn conclude(benchmark: &Benchmark, results: &Results, json: bool) -> Result<(), CliError> {
-    let Results { producers, runs, left_out, directory, .. } = results;
-    let report = report::text(producers, runs, left_out);
-    let page = html::page(producers, runs, left_out, results.transport)?;
-    write(directory, &benchmark.result_file, &csv::table(producers, runs))?;
-    write(directory, "results.json", &serde_json::to_string_pretty(results)?)?;
-    write(directory, "report.txt", &report)?;
-    write(directory, "report.html", &page)?;
-    if !json {
-        write!(std::io::stdout(), "{report}")?;
-    }
-    eprintln!("livebag: charts: {}", directory.join("report.html").display());
-    Ok(())
 }

@@ -19,7 +19,8 @@ pub struct IndexEntry {
     pub publish_time_nanos: u64,
     /// The source's count.
     pub sequence: u64,
-    /// File offset of the encoded message in its brick.
+    /// File offset of the encoded message in its brick. In a compressed chunk: where it would be if
+    /// the chunk were not compressed.
     pub offset: u64,
     /// Length of the encoded message.
     pub data_bytes: u32,
@@ -27,7 +28,12 @@ pub struct IndexEntry {
     pub inner: u32,
     /// Which of the topic's bricks, by its place in the container's list.
     pub brick: u16,
+    /// Whether its chunk is compressed.
+    pub compressed: bool,
 }
+
+/// Bit of the flags that says that the chunk is compressed.
+const FLAG_COMPRESSED: u16 = 1;
 
 impl IndexEntry {
     /// The entry's 48 bytes.
@@ -40,17 +46,22 @@ impl IndexEntry {
         bytes[32..36].copy_from_slice(&self.data_bytes.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.inner.to_le_bytes());
         bytes[40..42].copy_from_slice(&self.brick.to_le_bytes());
-        // 42..44: zero, for flags to come.
+        let flags = if self.compressed { FLAG_COMPRESSED } else { 0 };
+        bytes[42..44].copy_from_slice(&flags.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..44]);
         bytes[44..48].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
-    /// Reads an entry; `None` if its checksum does not fit.
+    /// Reads an entry; `None` if its checksum does not fit, or it has flags that are not known.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         if u32_at(44) != crc32c::crc32c(&bytes[..44]) {
+            return None;
+        }
+        let flags = u16::from_le_bytes([bytes[42], bytes[43]]);
+        if flags & !FLAG_COMPRESSED != 0 {
             return None;
         }
         Some(Self {
@@ -61,14 +72,21 @@ impl IndexEntry {
             data_bytes: u32_at(32),
             inner: u32_at(36),
             brick: u16::from_le_bytes([bytes[40], bytes[41]]),
+            compressed: flags & FLAG_COMPRESSED != 0,
         })
     }
 
-    /// File offset of the chunk record that holds the message (livebag's own uncompressed chunks).
+    /// File offset of the chunk record that holds the message (livebag's own chunks).
     pub fn chunk_offset(&self) -> u64 {
         self.offset
             - (crate::mcap::MESSAGE_HEADER_BYTES + crate::mcap::CHUNK_HEADER_BYTES) as u64
             - u64::from(self.inner)
+    }
+
+    /// Places the message by its chunk.
+    pub fn set_chunk_offset(&mut self, offset: u64) {
+        let before = crate::mcap::CHUNK_HEADER_BYTES + crate::mcap::MESSAGE_HEADER_BYTES;
+        self.offset = offset + before as u64 + u64::from(self.inner);
     }
 
     /// End of the message record in its chunk's records.

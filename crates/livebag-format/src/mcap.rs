@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 
 use crate::Topic;
 
+mod compress;
 mod parse;
 mod summary;
 
+pub use compress::{Compression, Compressor, DecompressError, decompress};
 pub use parse::{ChunkHeader, MessageHeader, RecordHeader};
 pub use summary::{ChunkExtent, SummaryBuilder};
 
@@ -20,6 +22,10 @@ pub const MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', b'0', b'\r', b'\n'];
 pub const RECORD_HEADER_BYTES: usize = 1 + 8;
 /// A chunk record up to its first message, when its compression is `""`.
 pub const CHUNK_HEADER_BYTES: usize = RECORD_HEADER_BYTES + 8 + 8 + 8 + 4 + 4 + 8;
+/// Where the checksum of the records lies in it.
+pub const CHUNK_CRC_OFFSET: usize = RECORD_HEADER_BYTES + 8 + 8 + 8;
+/// The same with the longest name of a compression.
+pub const CHUNK_HEADER_BYTES_MAX: usize = CHUNK_HEADER_BYTES + 4;
 /// A message record up to its data.
 pub const MESSAGE_HEADER_BYTES: usize = RECORD_HEADER_BYTES + 2 + 4 + 8 + 8;
 /// A message index record of one channel up to its entries.
@@ -134,6 +140,27 @@ pub fn chunk_header(
     // 37..41: the length of the compression's name, 0.
     head[41..49].copy_from_slice(&records_bytes.to_le_bytes());
     head
+}
+
+/// Appends the start of a chunk record whose `records_bytes` of messages are stored as
+/// `stored_bytes` that follow it. `crc` is that of the messages before compression.
+pub fn put_compressed_chunk_header(
+    out: &mut Vec<u8>,
+    (start_nanos, end_nanos): (u64, u64),
+    (records_bytes, stored_bytes): (u64, u64),
+    crc: u32,
+    compression: Compression,
+) {
+    let name = compression.name();
+    out.push(opcode::CHUNK);
+    let fixed_bytes = (CHUNK_HEADER_BYTES - RECORD_HEADER_BYTES + name.len()) as u64;
+    out.extend_from_slice(&(fixed_bytes + stored_bytes).to_le_bytes());
+    out.extend_from_slice(&start_nanos.to_le_bytes());
+    out.extend_from_slice(&end_nanos.to_le_bytes());
+    out.extend_from_slice(&records_bytes.to_le_bytes());
+    out.extend_from_slice(&crc.to_le_bytes());
+    put_string(out, name.as_bytes());
+    out.extend_from_slice(&stored_bytes.to_le_bytes());
 }
 
 /// The start of a message record with `data_bytes` of data.

@@ -18,14 +18,16 @@ mod verify;
 
 pub use clock::Clock;
 pub use livebag_format::container::{MetadataEntry, Removed};
+pub use livebag_format::mcap::Compression;
 pub use livebag_format::{Message, Topic};
 pub use play::{
     PlayError, PlayOptions, PlayStatus, Player, Stamp, TopicPublisher, TopicSurvey, survey,
 };
 pub use query::{Bag, BagError, BagState, BagTopic, Cursor, IndexEntry, Query, Span};
 pub use recorder::{
-    LowSpace, Overflow, Priority, RecordError, Recorder, RecorderOptions, Retention, SnapshotRing,
-    SplitRules, Status, TopicRule, TopicRules, TopicSettings, TopicStatus, TopicWriter, WriteError,
+    ChunkCompression, LowSpace, Overflow, Priority, RecordError, Recorder, RecorderOptions,
+    Retention, SnapshotRing, SplitRules, Status, TopicRule, TopicRules, TopicSettings, TopicStatus,
+    TopicWriter, WriteError,
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, pattern, stream_topic};

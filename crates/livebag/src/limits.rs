@@ -29,6 +29,10 @@ pub const TOPIC_BYTES_MIN: u64 = 256 << 10;
 /// Room that a topic takes from the cache ahead of its next small messages.
 pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 
+/// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
+/// some dozen of 64 KiB.
+pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;
+
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 
@@ -36,6 +40,10 @@ pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Orders that wait for a thread of the recorder; who gives more of them waits too.
 pub const JOBS_MAX: usize = 1024;
+/// Level of zstd unless one is given: the fastest of its usual ones.
+pub const COMPRESSION_LEVEL_DEFAULT: i32 = 1;
+/// Threads that compress at most.
+pub const COMPRESSION_THREADS_MAX: usize = 64;
 /// Pause between two looks at the free space and at the old splits.
 pub const SPACE_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -50,6 +58,8 @@ pub const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause between two writings of losses and topics into `container.yaml` while recording.
 pub const MANIFEST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Pause between two looks whether the cycle board is still the one that applications join.
+pub const BOARD_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the cycle-aware schedule may hold a message back: half of the time in which streams of eight
 /// slots at 30 Hz are lapped, with room for the writing.
 pub const CYCLE_AGE_MAX: Duration = Duration::from_millis(200);

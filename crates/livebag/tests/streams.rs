@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use livebag::{Bag, BagState, Query, Recorder, RecorderOptions, Selector, Span};
+use livebag::{
+    Bag, BagState, ChunkCompression, Clock, Compression, Query, Recorder, RecorderOptions,
+    Schedule, Selector, Span, Topic,
+};
 use livebag_format::cdr;
-use livebag_shm::{FrameMeta, PointsLayout, StreamOptions, Writer};
+use livebag_shm::{Cycle, FrameMeta, PointsLayout, StreamOptions, Writer, remove_cycle_board};
 
 fn unique(name: &str) -> String {
     format!("test-{}-{name}", std::process::id())
@@ -203,4 +206,131 @@ fn a_stream_made_anew_is_followed_further() {
     let bag = Bag::open(&path).unwrap();
     let sizes: Vec<_> = read_topic(&bag, &topic).iter().map(Vec::len).collect();
     assert_eq!(sizes, [16 + 100, 16 + 200_000]);
+}
+
+/// A recorder whose time stands still, so that no bound is reached, beside an application.
+fn record_by_cycles(path: &Path, board: &str) -> Recorder {
+    let options = RecorderOptions {
+        schedule: Schedule::CycleAware,
+        cycle_board: Some(board.to_owned()),
+        clock: Clock::simulated(1),
+        ..RecorderOptions::default()
+    };
+    Recorder::create(path, options).unwrap()
+}
+
+/// While an application computes, frames wait in their slots and messages in their queues; when it
+/// rests they go, in order, small ones among large ones.
+#[test]
+fn writing_waits_for_the_end_of_a_computation() {
+    let board = unique("cycle-board");
+    let mut cycle = Cycle::join_on(&board, "planner").unwrap();
+    cycle.begin(1);
+    let name = unique("waiting");
+    let options = StreamOptions::bytes(100_000).slots(8).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &options).unwrap();
+    let (_folder, path) = directory();
+    let recorder = record_by_cycles(&path, &board);
+    let topic = Topic { name: "/in_process".into(), ..Topic::default() };
+    let in_process = recorder.topic(topic).unwrap();
+    recorder.follow(Selector::names([name.clone()])).unwrap();
+    until("following the stream", || recorder.status().topics.len() == 2);
+
+    let sizes = [100_000, 70, 100_000, 99_999];
+    for (k, size) in sizes.into_iter().enumerate() {
+        writer.publish(&FrameMeta::bytes(), &pixels(k as u64, size)).unwrap();
+        in_process.write(0, 0, &pixels(k as u64, 10)).unwrap();
+    }
+    let held = sizes.iter().sum::<usize>() as u64;
+    until("seeing the frames", || recorder.status().slot_bytes == held);
+    assert_eq!(recorder.status().totals().0, 0, "nothing is written while it computes");
+    cycle.end();
+    until("writing", || recorder.status().totals().0 == 8);
+    assert_eq!(recorder.status().slot_bytes, 0);
+    recorder.finish().unwrap();
+    let bag = Bag::open(&path).unwrap();
+    for (k, message) in read_topic(&bag, &format!("/{name}")).into_iter().enumerate() {
+        // A header, a count of dimensions, an offset and a length precede the bytes.
+        assert_eq!(message[16..], pixels(k as u64, sizes[k]));
+    }
+    assert_eq!(read_topic(&bag, "/in_process").len(), 4);
+    remove_cycle_board(&board).unwrap();
+}
+
+/// Frames that wait are not lost by the end of the recording, nor by the writer that laps them.
+#[test]
+fn frames_that_wait_are_written_before_they_are_lapped_and_at_the_end() {
+    let board = unique("cycle-board-2");
+    let mut cycle = Cycle::join_on(&board, "planner").unwrap();
+    cycle.begin(1);
+    let name = unique("lapping");
+    let options = StreamOptions::bytes(100_000).slots(4).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &options).unwrap();
+    let (_folder, path) = directory();
+    let recorder = record_by_cycles(&path, &board);
+    recorder.follow(Selector::names([name.clone()])).unwrap();
+    until("following the stream", || recorder.status().topics.len() == 1);
+    for k in 0..12u64 {
+        writer.publish(&FrameMeta::bytes(), &pixels(k, 100_000)).unwrap();
+        until("taking the frame", || {
+            let status = recorder.status();
+            status.slot_bytes / 100_000 + status.totals().0 > k
+        });
+    }
+    let status = recorder.finish().unwrap();
+    assert_eq!((status.totals().0, status.totals().2.total()), (12, 0));
+    remove_cycle_board(&board).unwrap();
+}
+
+/// Native frames compressed on their way, and frames sealed with a checksum on the zero-copy path:
+/// official readers check both.
+#[test]
+fn frames_are_compressed_or_sealed_when_asked() {
+    let compressed = |compression| RecorderOptions {
+        compression: ChunkCompression { compression, ..ChunkCompression::default() },
+        ..RecorderOptions::default()
+    };
+    let sealed = RecorderOptions { checksum: true, ..RecorderOptions::default() };
+    let kinds = [compressed(Compression::Zstd), compressed(Compression::Lz4), sealed];
+    for (number, options) in kinds.into_iter().enumerate() {
+        let is_compressed = options.compression.compression != Compression::None;
+        let name = unique(&format!("packed-{number}"));
+        let stream = StreamOptions::image(641, 479, 3).slots(4).remove_on_drop(true);
+        let mut writer = Writer::create(&name, &stream).unwrap();
+        let (_folder, path) = directory();
+        let recorder = Recorder::create(&path, options).unwrap();
+        recorder.follow(Selector::names([name.clone()])).unwrap();
+        until("following the stream", || recorder.status().topics.len() == 1);
+        let topic = format!("/{name}");
+        let bytes = 641 * 479 * 3;
+        for k in 0..10 {
+            let meta = FrameMeta::image(641, 479, 641 * 3, "rgb8").frame_id("cam");
+            writer.publish(&meta, &pixels(k, bytes)).unwrap();
+            until("committing the frame", || committed(&recorder, &topic) == k + 1);
+        }
+        recorder.finish().unwrap();
+        let bag = Bag::open(&path).unwrap();
+        check_images(&bag, &topic, (641, 479, "rgb8"), bytes);
+        let brick = path.join(&bag.topics()[0].bricks()[0]);
+        check_brick(&brick, 10);
+        let size = brick.metadata().unwrap().len();
+        assert_eq!(size < 2 * bytes as u64, is_compressed, "these pixels repeat: {size} B");
+    }
+}
+
+/// A stream that nobody asked for is found when somebody does.
+#[test]
+fn a_stream_is_refused_until_it_is_asked_for() {
+    let (name, other) = (unique("wanted"), unique("unwanted"));
+    let options = StreamOptions::bytes(1000).slots(8).remove_on_drop(true);
+    let _other = Writer::create(&other, &options).unwrap();
+    let (_folder, path) = directory();
+    let recorder = Recorder::create(&path, RecorderOptions::default()).unwrap();
+    recorder.follow(Selector::names([name.clone()])).unwrap();
+    let mut writer = Writer::create(&name, &options).unwrap();
+    until("following the stream", || recorder.status().topics.len() == 1);
+    writer.publish(&FrameMeta::bytes(), &pixels(1, 100)).unwrap();
+    recorder.follow(Selector::names([other])).unwrap();
+    until("following the other one too", || recorder.status().topics.len() == 2);
+    recorder.finish().unwrap();
 }

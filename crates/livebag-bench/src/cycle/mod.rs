@@ -33,6 +33,8 @@ enum Schedule {
     None,
     /// As soon as there is something to write.
     Immediate,
+    /// While the application rests.
+    CycleAware,
 }
 
 /// Who records, and how.
@@ -42,10 +44,11 @@ struct Contender {
     schedule: Schedule,
 }
 
-const CONTENDERS: [Contender; 3] = [
+const CONTENDERS: [Contender; 4] = [
     Contender { system: None, schedule: Schedule::None },
     Contender { system: Some(System::McapChunked), schedule: Schedule::Immediate },
     Contender { system: Some(System::Livebag), schedule: Schedule::Immediate },
+    Contender { system: Some(System::Livebag), schedule: Schedule::CycleAware },
 ];
 
 /// SPEED's cameras, at rates that sum up to 0.50 and 1.39 GB/s.
@@ -155,7 +158,7 @@ fn measure_load(
     for repeat in 0..args.repeats() as usize {
         for turn in 0..count {
             let (contender, runs) = &mut series[(turn + repeat) % count];
-            match run::run(setting, contender.system, directory) {
+            match run::run(setting, *contender, directory) {
                 Ok(found) => {
                     eprintln!(
                         "  {contender:?}: stddev {:.0} µs, worst {:.0} µs, {} lost",

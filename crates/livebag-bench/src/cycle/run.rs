@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::application::{self, Computed, Orders};
+use super::{Contender, Schedule};
 use crate::child::Process;
 use crate::error::Result;
 use crate::record::matrix::{in_new_directory, warn_if_late};
@@ -38,8 +39,9 @@ pub struct Found {
     pub cycles: u64,
 }
 
-/// Runs the application beside `system`, or beside the producer alone.
-pub fn run(setting: &Setting, system: Option<System>, directory: &Path) -> Result<Found> {
+/// Runs the application beside a recorder, or beside the producer alone.
+pub fn run(setting: &Setting, contender: Contender, directory: &Path) -> Result<Found> {
+    let Contender { system, schedule } = contender;
     let mut options = RunOptions {
         // Without a recorder only the producer sees these.
         system: system.unwrap_or(System::Livebag),
@@ -50,6 +52,7 @@ pub fn run(setting: &Setting, system: Option<System>, directory: &Path) -> Resul
         directory: PathBuf::new(),
         cache_bytes_max: setting.cache_bytes_max,
         pins: Some(setting.pins),
+        cycle_aware: schedule == Schedule::CycleAware,
     };
     in_new_directory(directory, &mut options, |options| {
         run_processes(setting, system.is_some(), options)

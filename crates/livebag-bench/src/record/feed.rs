@@ -51,6 +51,7 @@ mod tests {
             directory: std::path::PathBuf::new(),
             cache_bytes_max: 0,
             pins: None,
+            cycle_aware: false,
         };
         let topics = Workload::Small.topics();
         let mut newest = vec![0; topics.len()];

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 
-use livebag::{Overflow, Recorder, RecorderOptions, Selector, Status, Topic};
+use livebag::{Overflow, Recorder, RecorderOptions, Schedule, Selector, Status, Topic};
 
 use super::control::Control;
 use super::recorder::{Meter, Recorded};
@@ -32,6 +32,7 @@ fn create(options: &RunOptions) -> Result<Recorder> {
             Mode::Paced => Overflow::DropNewest,
             Mode::Unpaced => Overflow::Block,
         },
+        schedule: if options.cycle_aware { Schedule::CycleAware } else { Schedule::Immediate },
         ..RecorderOptions::default()
     };
     Recorder::create(&options.directory.join("container"), recorder_options)

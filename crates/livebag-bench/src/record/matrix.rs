@@ -239,6 +239,7 @@ fn measure_once(
         directory: PathBuf::new(),
         cache_bytes_max: args.max_cache_size,
         pins: None,
+        cycle_aware: false,
     };
     in_new_directory(directory, &mut options, run)
 }

@@ -85,6 +85,8 @@ pub struct RunOptions {
     pub cache_bytes_max: u64,
     /// Which processors the processes are bound to, where they are.
     pub pins: Option<Pins>,
+    /// Whether livebag writes while the applications on the cycle board rest.
+    pub cycle_aware: bool,
 }
 
 /// Processors by number.

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::yaml::{self, Node};
+use super::yaml::{self, Node, Value};
 use crate::outcome::CliError;
 
 /// The document's root key.
@@ -24,6 +23,7 @@ const KNOWN_FILES: [(&str, &str); 2] =
 #[serde(rename_all = "lowercase")]
 pub enum StorageId {
     /// livebag's containers.
+    #[value(alias = "container")]
     Livebag,
     /// MCAP files through the `mcap` crate, as rosbag2 drives its writer.
     Mcap,

@@ -3,6 +3,7 @@
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::coord::{Shift, cartesian::Cartesian2d};
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -10,7 +11,7 @@ use super::benchmark::StorageId;
 use super::summary::Figure;
 use crate::outcome::CliError;
 
-const WIDTH: u32 = 900;
+const WIDTH: u32 = 1100;
 const ROW_HEIGHT: u32 = 34;
 /// Title, axis and its description.
 const FRAME_HEIGHT: u32 = 110;
@@ -48,6 +49,15 @@ pub struct Range {
     pub value: String,
 }
 
+/// What an axis of bars has beside its bars.
+#[derive(Default)]
+pub struct Scale {
+    /// The value that is wanted, or that none exceeds: a line across, and the axis' last number.
+    pub end: Option<f64>,
+    /// What that line is called; empty for no line.
+    pub mark: String,
+}
+
 /// Colours that colour-blind eyes tell apart (Okabe and Ito).
 fn colour(storage: StorageId) -> RGBColor {
     match storage {
@@ -58,18 +68,35 @@ fn colour(storage: StorageId) -> RGBColor {
 }
 
 /// Bars from 0; a thin line shows the range where runs were repeated.
-pub fn bars(title: &str, axis: &str, rows: &[Bar]) -> Result<String, CliError> {
-    let largest = rows.iter().map(|row| row.figure.max).fold(0.0, f64::max);
+pub fn bars(title: &str, axis: &str, scale: &Scale, rows: &[Bar]) -> Result<String, CliError> {
+    let largest = rows.iter().map(|row| row.figure.max).chain(scale.end).fold(0.0, f64::max);
     // Room for the values behind the bars.
-    let end = if largest > 0.0 { largest * 1.3 } else { 1.0 };
+    let end = if largest > 0.0 { largest * 1.25 } else { 1.0 };
     let labels: Vec<_> = rows.iter().map(|row| row.label.as_str()).collect();
+    // No number where no bar can reach.
+    let number = |value: &f64| if *value > largest * 1.01 { String::new() } else { tick(*value) };
     draw(rows.len(), |root| {
-        let mut chart = frame(root, title, axis, &labels, 0.0..end)?;
+        let mut chart = frame(root, title, axis, &labels, 0.0..end, &number)?;
+        if let Some(at) = scale.end.filter(|_| !scale.mark.is_empty()) {
+            let top = rows.len() as f64;
+            let line = DashedPathElement::new([(at, 0.0), (at, top)], 6, 4, INK.stroke_width(1));
+            chart.draw_series([line])?;
+            let name = format!("{}: {}", scale.mark, tick(at.round()));
+            let style =
+                (FONT, 13).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Bottom));
+            let (x, y) = chart.backend_coord(&(at, top));
+            root.draw_text(&name, &style, (x, y - 2))?;
+        }
         for (index, row) in rows.iter().enumerate() {
             let y = middle(rows.len(), index);
             let bar = [(0.0, y - 0.3), (row.figure.median, y + 0.3)];
             let ends = [(row.figure.min, y), (row.figure.max, y)];
-            let text_at = (row.figure.max.max(row.figure.median) + end * 0.01, y);
+            let mut text_from = row.figure.max.max(row.figure.median);
+            // Not across the line.
+            if let Some(at) = scale.end.filter(|at| (0.85..1.0).contains(&(text_from / at))) {
+                text_from = at;
+            }
+            let text_at = (text_from + end * 0.01, y);
             chart.draw_series([Rectangle::new(bar, colour(row.storage).filled())])?;
             if row.figure.max > row.figure.min {
                 chart.draw_series([PathElement::new(ends, INK.stroke_width(2))])?;
@@ -86,10 +113,12 @@ pub fn ranges(title: &str, axis: &str, rows: &[Range]) -> Result<String, CliErro
     let largest = rows.iter().map(|row| row.p99).fold(0.0, f64::max);
     let start = 10f64.powf(smallest.log10().floor());
     // Room for the values behind the lines.
-    let end = 10f64.powf(largest.log10().ceil()) * 30.0;
+    let end = largest * 100.0;
     let labels: Vec<_> = rows.iter().map(|row| row.label.as_str()).collect();
+    let time = |us: &f64| if *us > largest * 10.0 { String::new() } else { time_tick(*us) };
     draw(rows.len(), |root| {
-        let mut chart = frame(root, title, axis, &labels, (start..end).log_scale())?;
+        let x = (start..end).log_scale();
+        let mut chart = frame(root, title, axis, &labels, x, &time)?;
         for (index, row) in rows.iter().enumerate() {
             let y = middle(rows.len(), index);
             let colour = colour(row.storage);
@@ -137,6 +166,7 @@ fn frame<'r, 'a, X>(
     axis: &str,
     labels: &[&str],
     x: X,
+    number: &dyn Fn(&f64) -> String,
 ) -> Result<
     ChartContext<'r, SVGBackend<'a>, Cartesian2d<X::CoordDescType, RangedCoordf64>>,
     Failure<'static>,
@@ -164,7 +194,7 @@ where
         .x_desc(axis)
         .axis_desc_style((FONT, 14).into_font().color(&INK))
         .label_style((FONT, 13).into_font().color(&INK))
-        .x_label_formatter(&|value| tick(*value))
+        .x_label_formatter(&number)
         .draw()?;
     let style = (FONT, 13).into_font().color(&INK).pos(Pos::new(HPos::Right, VPos::Center));
     let (left, _) = chart.plotting_area().get_pixel_range();
@@ -178,6 +208,17 @@ where
     Ok(chart)
 }
 
+/// Microseconds as a whole power of ten: `1 µs`, `10 ms`, `100 s`.
+fn time_tick(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us >= 0.999e6 => (us / 1e6, "s"),
+        us if us >= 0.999e3 => (us / 1e3, "ms"),
+        us if us >= 0.999 => (us, "µs"),
+        us => (us * 1e3, "ns"),
+    };
+    format!("{value:.0} {unit}")
+}
+
 /// `0.05`, `2.5`, `1200`, `1e6`: no more digits than the axis needs.
 fn tick(value: f64) -> String {
     match value {
@@ -185,5 +226,17 @@ fn tick(value: f64) -> String {
         v if v.abs() >= 1e6 => format!("{v:e}"),
         v if v.abs() < 0.001 => format!("{v:e}"),
         v => format!("{}", (v * 1e4).round() / 1e4),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_on_axes_are_short() {
+        assert_eq!([0.0, 0.05, 2.5, 1200.0, 1e6].map(tick), ["0", "0.05", "2.5", "1200", "1e6"]);
+        let times = [0.01, 1.0, 100.0, 1e4, 1e7].map(time_tick);
+        assert_eq!(times, ["10 ns", "1 µs", "100 µs", "10 ms", "10 s"]);
     }
 }

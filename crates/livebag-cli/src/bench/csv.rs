@@ -7,8 +7,8 @@ use super::producers::{Group, Producers};
 const THEIRS: &str = "storage_id instances frequency message_size total_messages_sent cache_size \
     max_bagfile_size storage_config compression compression_queue compression_threads \
     total_produced total_recorded_count producer_cpu_usage recorder_cpu_usage";
-const OURS: &str = "group group_recorded_count repeat dropped lapped mb_per_s cpu_s_per_gb \
-    submit_p50_us submit_p99_us write_p50_us write_p99_us memory_peak_bytes device_bytes \
+const OURS: &str = "group group_recorded_count recorded_bytes repeat dropped lapped mb_per_s cpu_s_per_gb \
+    submit_p50_us submit_p99_us submit_max_us write_p50_us write_p99_us write_max_us memory_peak_bytes device_bytes \
     file_bytes seconds";
 
 /// The whole table.
@@ -52,6 +52,7 @@ fn row(run: &Run, group: &Group, recorded: u64) -> String {
     cells.extend([
         group.name.clone(),
         recorded.to_string(),
+        run.recorded_bytes.to_string(),
         run.repeat.to_string(),
         run.dropped.to_string(),
         run.lapped.to_string(),
@@ -59,8 +60,10 @@ fn row(run: &Run, group: &Group, recorded: u64) -> String {
         format!("{:.4}", run.cpu_s_per_gb),
         time(run.submit.map(|submit| submit.p50_us)),
         time(run.submit.map(|submit| submit.p99_us)),
+        time(run.submit.map(|submit| submit.max_us)),
         time(run.write.map(|write| write.p50_us)),
         time(run.write.map(|write| write.p99_us)),
+        time(run.write.map(|write| write.max_us)),
         count(run.memory_peak_bytes),
         count(run.device_bytes),
         run.file_bytes.to_string(),

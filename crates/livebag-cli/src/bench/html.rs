@@ -1,49 +1,43 @@
 //! The results as one page that opens from the file alone: no script, no font, no picture from
 //! elsewhere.
 
-use super::chart::{self, Bar, Range};
-use super::machine;
+use super::chart::{self, Bar, Range, Scale};
 use super::measure::Run;
 use super::producers::Producers;
 use super::report::{self, MEANINGS};
+use super::results::Results;
 use super::summary::{self, Line};
 use crate::outcome::CliError;
 use crate::text;
 
-const STYLE: &str = "body{font-family:sans-serif;color:#222;background:#fff;max-width:1000px;\
-    margin:2em auto;padding:0 1em}table{border-collapse:collapse;font-size:14px;margin:1em 0}\
-    td,th{padding:4px 10px;border-bottom:1px solid #ddd;text-align:left;white-space:nowrap}\
-    td.n,th.n{text-align:right}div.wide{overflow-x:auto}svg{max-width:100%;height:auto}\
-    dt{font-weight:bold;margin-top:.6em}pre{background:#f4f4f4;padding:1em;overflow-x:auto}";
+const STYLE: &str = "body{font-family:sans-serif;color:#222;background:#fff;max-width:1160px;\
+    margin:2em auto;padding:0 1em;line-height:1.4}table{border-collapse:collapse;font-size:13px;\
+    margin:1em 0}td,th{padding:4px 8px;border-bottom:1px solid #ddd;text-align:left;\
+    white-space:nowrap}td.n,th.n{text-align:right}div.wide{overflow-x:auto}\
+    figure{margin:1.5em 0}svg{max-width:100%;height:auto}dt{font-weight:bold;margin-top:.6em}";
 
 /// The page.
-pub fn page(
-    producers: &Producers,
-    runs: &[Run],
-    left_out: &[String],
-    transport: bool,
-) -> Result<String, CliError> {
+pub fn page(results: &Results) -> Result<String, CliError> {
+    let Results { producers, runs, left_out, transport, machine, .. } = results;
     let lines = summary::lines(runs);
     let title = format!("livebag bench: {}", producers.name);
     let repeats = runs.iter().map(|run| run.repeat).max().unwrap_or(0);
-    let how = if transport {
-        "producers in a process of their own, through shared-memory streams"
-    } else {
-        "without transport: producers in the recorder's process"
-    };
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\
-         <style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n<p>{1} for {2:.1} s, {3}; {4} each. \
-         {5}</p>\n",
+         <style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n<p>{1} {2}.</p>\n<p>{3}</p>\n",
         escaped(&title),
-        text::bytes_per_second(producers.bytes() as f64 / producers.seconds()),
-        producers.seconds(),
-        how,
-        text::plural(repeats as usize, "run"),
-        escaped(&machine::describe()),
+        escaped(&report::how(producers, *transport)),
+        match repeats {
+            1 => "Each storage once".to_owned(),
+            _ => format!("Each storage {repeats} times, in turn; thin lines show the range"),
+        },
+        escaped(&machine.describe()),
     );
-    for chart in charts(&lines)? {
-        out += &format!("<figure>{chart}</figure>\n");
+    if !left_out.is_empty() {
+        out += &format!("<p>Left out: {}.</p>\n", escaped(&left_out.join("; ")));
+    }
+    for (name, chart) in charts(producers, &lines)? {
+        out += &format!("<figure aria-label=\"{}\">{chart}</figure>\n", escaped(name));
     }
     out += "<h2>Figures</h2>\n<p>Medians over the runs.</p>\n";
     let rows: Vec<_> = lines.iter().map(|line| report::cells(line).to_vec()).collect();
@@ -54,40 +48,68 @@ pub fn page(
     for (name, meaning) in MEANINGS {
         out += &format!("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(meaning));
     }
-    out += "</dl>\n";
-    for why in left_out {
-        out += &format!("<p>Left out: {}</p>\n", escaped(why));
-    }
-    Ok(out + "</body></html>\n")
+    Ok(out + "</dl>\n</body></html>\n")
 }
 
-fn charts(lines: &[Line]) -> Result<Vec<String>, CliError> {
+/// Name and picture of each.
+fn charts(producers: &Producers, lines: &[Line]) -> Result<Vec<(&'static str, String)>, CliError> {
+    let published = producers.bytes_per_second() / 1e6;
+    let up_to = |end, what: &str| Scale { end: Some(end), mark: what.to_owned() };
     let mut charts = vec![
-        bars(lines, "Recorded", "messages recorded (%)", "%", |run| Some(run.recorded_pct))?,
-        bars(lines, "Throughput", "recorded and durable (MB/s)", "MB/s", |run| Some(run.mb_per_s))?,
-        bars(lines, "Processor time", "recorder's CPU time by data (s/GB)", "s/GB", |run| {
-            Some(run.cpu_s_per_gb)
-        })?,
-        ranges(
-            lines,
-            "Submit latency: median (disc) to 99th percentile",
-            "time of a producer's call (µs, logarithmic)",
-            |run| run.submit.map(|p| (p.p50_us, p.p99_us)),
-        )?,
-        ranges(
-            lines,
-            "Write latency: median (disc) to 99th percentile",
-            "due until written (µs, logarithmic)",
-            |run| run.write.map(|p| (p.p50_us, p.p99_us)),
-        )?,
-    ];
-    charts.push(bars(lines, "Peak memory", "recorder's resident set (MB)", "MB", |run| {
-        run.memory_peak_bytes.map(|bytes| bytes as f64 / 1e6)
-    })?);
-    charts.push(bars(lines, "Device", "bytes sent to the device (MB)", "MB", |run| {
-        run.device_bytes.map(|bytes| bytes as f64 / 1e6)
-    })?);
-    charts.retain(|chart| !chart.is_empty());
+        (
+            "Messages recorded (more is better)",
+            "messages recorded (%)",
+            "%",
+            up_to(100.0, ""),
+            (|run| Some(run.recorded_pct)) as fn(&Run) -> Option<f64>,
+        ),
+        (
+            "Data recorded (more is better)",
+            "bytes of messages recorded (%)",
+            "%",
+            up_to(100.0, ""),
+            |run| Some(run.recorded_bytes_pct),
+        ),
+        (
+            "Throughput (more is better)",
+            "recorded and durable (MB/s)",
+            "MB/s",
+            up_to(published, "published"),
+            |run| Some(run.mb_per_s),
+        ),
+        (
+            "Processor time (less is better)",
+            "recorder's CPU time by data (s/GB)",
+            "s/GB",
+            Scale::default(),
+            |run| Some(run.cpu_s_per_gb),
+        ),
+        (
+            "Peak memory (less is better)",
+            "recorder's resident set (MB)",
+            "MB",
+            Scale::default(),
+            |run| run.memory_peak_bytes.map(|bytes| bytes as f64 / 1e6),
+        ),
+        (
+            "Written (less is better)",
+            "bytes sent to the device by byte recorded",
+            "B/B",
+            Scale::default(),
+            Run::device_bytes_by_byte,
+        ),
+    ]
+    .into_iter()
+    .map(|(title, axis, unit, scale, of)| Ok((title, bars(lines, title, axis, unit, &scale, of)?)))
+    .collect::<Result<Vec<_>, CliError>>()?;
+    let submit = "Submit latency, median (disc) to 99th percentile (less is better)";
+    let write = "Write latency, median (disc) to 99th percentile (less is better)";
+    let of_submit = |run: &Run| run.submit.map(|p| (p.p50_us, p.p99_us));
+    let of_write = |run: &Run| run.write.map(|p| (p.p50_us, p.p99_us));
+    // Behind processor time, before memory.
+    charts.insert(4, (submit, ranges(lines, submit, "time of a producer's call", of_submit)?));
+    charts.insert(5, (write, ranges(lines, write, "from due until written", of_write)?));
+    charts.retain(|(_, chart)| !chart.is_empty());
     Ok(charts)
 }
 
@@ -101,6 +123,7 @@ fn bars(
     title: &str,
     axis: &str,
     unit: &str,
+    scale: &Scale,
     of: fn(&Run) -> Option<f64>,
 ) -> Result<String, CliError> {
     let row = |line: &Line| {
@@ -109,7 +132,7 @@ fn bars(
         Some(Bar { storage: line.storage, label: label(line), figure, value })
     };
     let rows: Vec<_> = lines.iter().filter_map(row).collect();
-    if rows.is_empty() { Ok(String::new()) } else { chart::bars(title, axis, &rows) }
+    if rows.is_empty() { Ok(String::new()) } else { chart::bars(title, axis, scale, &rows) }
 }
 
 /// Empty where no run has the figure.
@@ -156,7 +179,7 @@ fn publishers(producers: &Producers) -> String {
                 group.name.clone(),
                 group.publishers.to_string(),
                 group.type_name.clone(),
-                text::bytes(group.message().len() as f64),
+                text::bytes(group.encoded_bytes() as f64),
                 text::hertz(Some(group.rate_hz)),
                 text::count(group.messages_each),
             ]

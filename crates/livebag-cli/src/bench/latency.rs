@@ -32,15 +32,21 @@ impl Latencies {
     /// What is told of them; none of none.
     pub fn percentiles(&self) -> Option<Percentiles> {
         let at = |percent| self.0.value_at_percentile(percent) as f64 / 1e3;
-        (!self.0.is_empty()).then(|| Percentiles { p50_us: at(50.0), p99_us: at(99.0) })
+        (!self.0.is_empty()).then(|| Percentiles {
+            p50_us: at(50.0),
+            p99_us: at(99.0),
+            max_us: at(100.0),
+        })
     }
 }
 
-/// Microseconds below which 50 and 99 per cent lie.
+/// Microseconds below which 50, 99 and all per cent lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The median.
     pub p50_us: f64,
     /// One in a hundred is longer.
     pub p99_us: f64,
+    /// The longest.
+    pub max_us: f64,
 }

@@ -47,6 +47,10 @@ pub struct Run {
     pub recorded: u64,
     /// The same in per cent.
     pub recorded_pct: f64,
+    /// Bytes of the recorded messages.
+    pub recorded_bytes: u64,
+    /// The same in per cent of what was to be published. A lost camera frame weighs more here.
+    pub recorded_bytes_pct: f64,
     /// Messages in the recording, by group of publishers.
     pub recorded_by_group: Vec<u64>,
     /// Messages for which there was no room in memory.
@@ -80,6 +84,14 @@ pub struct Run {
     pub bag: Option<PathBuf>,
 }
 
+impl Run {
+    /// Bytes that went to the device for each byte recorded; none where nothing was, or on a tmpfs.
+    pub fn device_bytes_by_byte(&self) -> Option<f64> {
+        let device = self.device_bytes.filter(|_| self.recorded_bytes > 0)?;
+        Some(device as f64 / self.recorded_bytes as f64)
+    }
+}
+
 /// Runs the combination once and removes its recording, unless that is to stay.
 pub fn measure(
     benchmark: &Benchmark,
@@ -91,6 +103,7 @@ pub fn measure(
 ) -> Result<Run, CliError> {
     let room = Room::make(directory, benchmark.preserve_bags)?;
     check_space(directory, producers)?;
+    settle(directory);
     let orders = Orders {
         producers: producers.clone(),
         settings: combination.settings.clone(),
@@ -111,11 +124,13 @@ pub fn measure(
         }
     };
     let cores_pct = Cores::now().percent_since(&cores);
+    // Before it is opened: a reader of a database in WAL mode makes files beside it.
+    let file_bytes = file_bytes(&orders.bag)?;
     check_recording(&orders.bag, &recorded)?;
     let run = Run {
         cores_pct,
         repeat,
-        file_bytes: file_bytes(&orders.bag)?,
+        file_bytes,
         bag: benchmark.preserve_bags.then(|| orders.bag.clone()),
         ..describe(producers, combination, &recorded, produced)
     };
@@ -170,7 +185,7 @@ fn describe(
     for (published, count) in producers.topics().iter().zip(&recorded.messages) {
         by_group[published.group] += count;
     }
-    let sizes = producers.groups.iter().map(|group| group.message().len() as u64);
+    let sizes = producers.groups.iter().map(|group| group.encoded_bytes() as u64);
     let bytes: u64 = by_group.iter().zip(sizes).map(|(count, bytes)| count * bytes).sum();
     let count = by_group.iter().sum();
     let refused = produced.as_ref().map_or(0, |produced| produced.refused);
@@ -187,6 +202,8 @@ fn describe(
         produced: producers.messages() - refused,
         recorded: count,
         recorded_pct: count as f64 * 100.0 / producers.messages() as f64,
+        recorded_bytes: bytes,
+        recorded_bytes_pct: bytes as f64 * 100.0 / producers.bytes() as f64,
         recorded_by_group: by_group,
         dropped: recorded.dropped,
         lapped: recorded.lapped,
@@ -229,6 +246,15 @@ fn file_bytes(directory: &Path) -> Result<u64, CliError> {
         bytes += if metadata.is_dir() { file_bytes(&entry.path())? } else { metadata.len() };
     }
     Ok(bytes)
+}
+
+/// Has the disk take what earlier runs left it to do, the removal of their recordings, too.
+fn settle(directory: &Path) {
+    use rustix::fs::{Mode, OFlags, open, syncfs};
+    // If it refuses, the run itself will tell.
+    if let Ok(directory) = open(directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
+        let _ = syncfs(directory);
+    }
 }
 
 fn check_space(directory: &Path, producers: &Producers) -> Result<(), CliError> {

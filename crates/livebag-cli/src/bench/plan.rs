@@ -37,6 +37,7 @@ impl Combination {
     /// What tells it from others of its storage, in words: `cache 100 MB, fastwrite`.
     pub fn parameters(&self) -> String {
         let mut words = vec![match self.cache_bytes {
+            0 if self.storage == StorageId::Livebag => "producers wait".to_owned(),
             0 => "no cache".to_owned(),
             bytes => format!("cache {}", text::bytes(bytes as f64)),
         }];
@@ -91,6 +92,13 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The combinations in the order of this repeat, counted from 1: forwards, backwards, and so on.
+    pub fn in_turn(&self, repeat: u64) -> impl Iterator<Item = &Combination> {
+        let count = self.combinations.len();
+        let at = move |index| if repeat % 2 == 1 { index } else { count - 1 - index };
+        (0..count).map(move |index| &self.combinations[at(index)])
+    }
+
     fn add(
         &mut self,
         benchmark: &Benchmark,
@@ -139,10 +147,9 @@ pub fn quick_benchmark(mut benchmark: Benchmark) -> Benchmark {
 
 /// The producers for a first look at so many runs.
 pub fn quick_producers(producers: Producers, runs: usize) -> Producers {
-    let bytes_per_second = producers.bytes() as f64 / producers.seconds();
     let seconds = (QUICK_SECONDS_ALL / runs as f64)
         .min(QUICK_SECONDS_EACH)
-        .min(QUICK_BYTES_EACH / bytes_per_second)
+        .min(QUICK_BYTES_EACH / producers.bytes_per_second())
         .min(producers.seconds());
     producers.lasting(seconds)
 }
@@ -168,17 +175,21 @@ mod tests {
     fn the_cross_product_leaves_out_what_has_no_meaning_and_says_so() {
         let plan = Plan::new(&benchmark()).unwrap();
         let count = |storage| plan.combinations.iter().filter(|c| c.storage == storage).count();
-        // Two caches; livebag plainly, SQLite in two ways, MCAP in two with and without zstd.
-        assert_eq!(count(StorageId::Livebag), 2);
+        // Two caches; livebag in three ways with and without zstd, SQLite in two ways, MCAP in one
+        // with and without zstd and in one that has no chunks to compress.
+        assert_eq!(count(StorageId::Livebag), 12);
         assert_eq!(count(StorageId::Sqlite3), 4);
-        assert_eq!(count(StorageId::Mcap), 8);
-        assert_eq!(plan.combinations[0].parameters(), "no cache, fastwrite");
+        assert_eq!(count(StorageId::Mcap), 6);
+        assert_eq!(plan.combinations[0].parameters(), "producers wait, fastwrite");
+        let forth: Vec<_> = plan.in_turn(1).map(Combination::parameters).collect();
+        let back: Vec<_> = plan.in_turn(2).map(Combination::parameters).collect();
+        assert!(forth.iter().eq(back.iter().rev()) && forth != back);
         let said = |what: &str| plan.left_out.iter().any(|why| why.contains(what));
         assert!(said("fastwrite is not for storage sqlite3"), "{:?}", plan.left_out);
         assert!(said("resilient is not for storage mcap"), "{:?}", plan.left_out);
 
         let mut nothing = benchmark();
-        nothing.parameters.storage = vec![StorageId::Livebag];
+        nothing.parameters.storage = vec![StorageId::Sqlite3];
         nothing.parameters.config.truncate(1);
         assert!(Plan::new(&nothing).unwrap_err().to_string().contains("fastwrite"));
     }
@@ -187,7 +198,7 @@ mod tests {
     fn a_quick_run_is_small() {
         let benchmark = quick_benchmark(benchmark());
         let plan = Plan::new(&benchmark).unwrap();
-        assert_eq!(plan.combinations.len(), 1 + 2 + 2);
+        assert_eq!(plan.combinations.len(), 3 + 2 + 2);
         let producers = profiles::producers("automotive").unwrap();
         let quick = quick_producers(producers, plan.combinations.len());
         assert!(quick.bytes() < 1_100_000_000 && quick.seconds() <= 3.0);

@@ -59,8 +59,10 @@ impl Producers {
         let names = publishers.get("publisher_groups")?.some(Node::text)?;
         let mut known = vec!["publisher_groups", "wait_for_subscriptions", "number_of_threads"];
         known.extend(&names);
-        for key in publishers.keys()?.filter(|key| !known.contains(key)) {
-            eprintln!("livebag: warning: {file}: {key} is not in publisher_groups: left out");
+        for (key, line) in publishers.keys()?.filter(|(key, _)| !known.contains(key)) {
+            eprintln!(
+                "livebag: warning: {file}:{line}: {key} is not in publisher_groups: left out"
+            );
         }
         let groups = names
             .iter()
@@ -112,6 +114,15 @@ impl Producers {
         self.groups.iter().enumerate().flat_map(of_group).collect()
     }
 
+    /// The message of each publisher, in the order of [`Self::topics`].
+    pub fn payloads(&self) -> Vec<Vec<u8>> {
+        let message = |group: &Group| {
+            let group = group.clone();
+            (1..=group.publishers).map(move |number| group.message(number))
+        };
+        self.groups.iter().flat_map(message).collect()
+    }
+
     /// Messages of all publishers.
     pub fn messages(&self) -> u64 {
         self.groups.iter().map(|group| group.publishers * group.messages_each).sum()
@@ -119,7 +130,7 @@ impl Producers {
 
     /// Bytes of all messages.
     pub fn bytes(&self) -> u64 {
-        let of_group = |g: &Group| g.publishers * g.messages_each * g.message().len() as u64;
+        let of_group = |g: &Group| g.publishers * g.messages_each * g.encoded_bytes() as u64;
         self.groups.iter().map(of_group).sum()
     }
 
@@ -127,6 +138,11 @@ impl Producers {
     pub fn seconds(&self) -> f64 {
         let of_group = |group: &Group| group.messages_each as f64 / group.rate_hz;
         self.groups.iter().map(of_group).fold(0.0, f64::max)
+    }
+
+    /// What is published in a second.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.bytes() as f64 / self.seconds()
     }
 
     /// The same for so many seconds. Every publisher has one message at least.
@@ -213,10 +229,16 @@ impl Group {
         self.type_name == BYTE_ARRAY || known.is_ok_and(|(_, holds)| holds)
     }
 
-    /// One message in CDR: random bytes, as rosbag2's producers have them, which no compression
-    /// makes smaller.
-    pub fn message(&self) -> Vec<u8> {
-        let bytes = random_bytes(self.message_bytes as usize);
+    /// Bytes of one message in CDR.
+    pub fn encoded_bytes(&self) -> usize {
+        self.message(0).len()
+    }
+
+    /// The message of one publisher in CDR. As with rosbag2's producers, its bytes are random,
+    /// others for each publisher, and the same in all its messages: compression gains only where
+    /// two of one publisher are in one chunk.
+    pub fn message(&self, number: u64) -> Vec<u8> {
+        let bytes = random_bytes(number, self.message_bytes as usize);
         match decode::blank(&self.type_name, &bytes) {
             Ok((message, _)) => message,
             // Only rosbag2's own is not bundled: an encapsulation, a length, the bytes.
@@ -258,9 +280,10 @@ fn check_words(node: &Node, key: &str, words: &[&str]) -> Result<(), CliError> {
     }
 }
 
-/// The same each time (xorshift64*, Vigna 2016).
-fn random_bytes(count: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+/// The same each time for a seed (xorshift64*, Vigna 2016).
+fn random_bytes(seed: u64, count: usize) -> Vec<u8> {
+    // Any state but 0, far from those of other seeds.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * seed + 1);
     let mut out = Vec::with_capacity(count + 8);
     while out.len() < count {
         state ^= state >> 12;

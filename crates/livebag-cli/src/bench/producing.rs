@@ -35,11 +35,12 @@ pub fn run(orders: &Orders, parent: &mut Parent) -> Result<(), CliError> {
     usage::pin(&orders.producers_affinity)?;
     let topics = orders.producers.topics();
     let streams = Streams::create(orders, &topics)?;
+    let messages = orders.producers.payloads();
     let start_nanos = parent.ready_and_go()?;
     let cpu_nanos = usage::cpu_nanos();
     let schedule = Schedule::new(&topics, start_nanos);
     let affinity = &orders.producers_affinity;
-    let submit = schedule::publish(&orders.producers, &schedule, affinity, &streams)?;
+    let submit = schedule::publish(&orders.producers, &messages, &schedule, affinity, &streams)?;
     parent.answer(&Produced {
         refused: streams.refused.load(Ordering::Relaxed),
         submit: submit.percentiles(),
@@ -57,7 +58,7 @@ struct Streams {
 impl Streams {
     fn create(orders: &Orders, topics: &[Published]) -> Result<Self, CliError> {
         let groups = &orders.producers.groups;
-        let bytes: Vec<_> = groups.iter().map(|group| group.message().len()).collect();
+        let bytes: Vec<_> = groups.iter().map(|group| group.encoded_bytes()).collect();
         let create = |(index, published): (usize, &Published)| {
             let topic = &published.topic;
             let options = StreamOptions::message(&topic.type_name, bytes[published.group])

@@ -39,7 +39,7 @@ mod tests {
         let expected = [583.2, 100.0, 200.0, 300.0, 110.0, 110.0];
         for (name, megabytes) in names().zip(expected) {
             let producers = producers(name).unwrap();
-            let rate = producers.bytes() as f64 / producers.seconds() / 1e6;
+            let rate = producers.bytes_per_second() / 1e6;
             assert!((rate / megabytes - 1.0).abs() < 0.05, "{name}: {rate} MB/s");
             assert_eq!(producers.seconds(), 10.0, "{name}");
         }

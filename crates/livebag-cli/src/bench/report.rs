@@ -5,14 +5,23 @@ use std::collections::BTreeSet;
 
 use super::measure::Run;
 use super::producers::Producers;
+use super::results::Results;
 use super::summary::{self, Figure, Line};
 use crate::text;
 
 /// What the figures mean, for either report.
-pub const MEANINGS: [(&str, &str); 7] = [
+pub const MEANINGS: [(&str, &str); 9] = [
+    (
+        "parameters",
+        "cache: each half of the peers' double buffer, one cache of both halves' bytes for livebag; no cache: the peers write within the producer's call, and livebag's producers wait while its usual cache is full",
+    ),
     (
         "recorded",
         "messages in the recording, counted by opening it, of all that were to be published",
+    ),
+    (
+        "bytes",
+        "bytes of the recorded messages, of all that were to be published: a large message that is lost weighs more here",
     ),
     (
         "throughput",
@@ -30,7 +39,10 @@ pub const MEANINGS: [(&str, &str); 7] = [
         "write latency",
         "from a message's due time until it was written: mcap when its writer's call returned, sqlite3 when its transaction was committed, livebag when it could be read from the container (seen by looking every 2 ms and 50 µs a topic, so too long by up to that)",
     ),
-    ("peak memory", "largest resident set of the recording process, mapped streams included"),
+    (
+        "peak memory",
+        "largest resident set of the recording process, mapped streams included; without transport also the producers' messages",
+    ),
     (
         "device",
         "bytes that the recording process caused to be sent to the device (write_bytes of /proc/self/io); 0 on a tmpfs",
@@ -38,7 +50,8 @@ pub const MEANINGS: [(&str, &str); 7] = [
 ];
 
 /// The report.
-pub fn text(producers: &Producers, runs: &[Run], left_out: &[String]) -> String {
+pub fn text(results: &Results) -> String {
+    let Results { producers, runs, left_out, machine, transport, .. } = results;
     let mut out = producers.text.clone();
     if !out.ends_with('\n') {
         out.push('\n');
@@ -46,9 +59,10 @@ pub fn text(producers: &Producers, runs: &[Run], left_out: &[String]) -> String 
     let sets: BTreeSet<_> = runs.iter().map(outer).collect();
     for set in sets {
         let of_set: Vec<_> = runs.iter().filter(|run| outer(run) == set).collect();
-        out += &results(&of_set);
+        out += &block(&of_set);
     }
-    out += "\nend of report\n\n";
+    out +=
+        &format!("\nend of report\n\n{}\n{}\n\n", how(producers, *transport), machine.describe());
     out += &figures(&summary::lines(runs));
     out.push('\n');
     for (name, meaning) in MEANINGS {
@@ -60,13 +74,27 @@ pub fn text(producers: &Producers, runs: &[Run], left_out: &[String]) -> String 
     out
 }
 
+/// What was published, and which way it came.
+pub fn how(producers: &Producers, transport: bool) -> String {
+    let way = if transport {
+        "by a process of their own, through shared-memory streams"
+    } else {
+        "in the recorder's process, without transport"
+    };
+    format!(
+        "{} published for {:.1} s, {way}.",
+        text::bytes_per_second(producers.bytes_per_second()),
+        producers.seconds(),
+    )
+}
+
 /// What `report_gen.py` makes a block of.
 fn outer(run: &Run) -> (String, u64, u64, u64) {
     let queue = run.compression_queue_size;
     (run.compression.clone(), queue, run.compression_threads, run.max_bag_size)
 }
 
-fn results(runs: &[&Run]) -> String {
+fn block(runs: &[&Run]) -> String {
     let first = runs[0];
     let repeats: BTreeSet<_> = runs.iter().map(|run| run.repeat).collect();
     let compression = match first.compression.as_str() {
@@ -108,10 +136,11 @@ fn cache_line(cache: u64, percents: &[f64]) -> String {
 }
 
 /// Names of the columns of [`cells`]; `>` for numbers.
-pub const HEAD: [&str; 12] = [
+pub const HEAD: [&str; 13] = [
     "storage",
     "parameters",
     ">recorded",
+    ">bytes",
     ">dropped",
     ">lapped",
     ">MB/s",
@@ -129,7 +158,7 @@ fn figures(lines: &[Line]) -> String {
 }
 
 /// Medians over the repeats, as people read them.
-pub fn cells(line: &Line) -> [String; 12] {
+pub fn cells(line: &Line) -> [String; 13] {
     let shown = |figure: Option<Figure>, show: &dyn Fn(f64) -> String| {
         figure.map_or_else(|| "-".to_owned(), |figure| show(figure.median))
     };
@@ -148,6 +177,7 @@ pub fn cells(line: &Line) -> [String; 12] {
         line.storage.to_string(),
         line.parameters.clone(),
         number(|run| run.recorded_pct, &|value| format!("{value:.2} %")),
+        number(|run| run.recorded_bytes_pct, &|value| format!("{value:.2} %")),
         number(|run| run.dropped as f64, &count),
         number(|run| run.lapped as f64, &count),
         number(|run| run.mb_per_s, &|value| format!("{value:.1}")),

@@ -37,28 +37,26 @@ pub trait Intake: Sync {
     fn submit(&self, topic: usize, number: u64, data: &[u8]);
 }
 
-/// Offers every message when it is due, or as soon after it as the thread comes to it, and tells
+/// Offers every message (`messages` has each topic's) when it is due, or as soon after it as the thread comes to it, and tells
 /// how long the calls took.
 pub fn publish(
     producers: &Producers,
+    messages: &[Vec<u8>],
     schedule: &Schedule,
     processors: &[usize],
     intake: &dyn Intake,
 ) -> Result<Latencies, CliError> {
-    let messages: Vec<_> = producers.groups.iter().map(|group| group.message()).collect();
-    let groups: Vec<_> = producers.topics().iter().map(|topic| topic.group).collect();
     let usual = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if producers.threads == 0 { usual } else { producers.threads };
-    let threads = threads.min(groups.len());
+    let threads = threads.min(messages.len());
     let mut all = Latencies::default();
     std::thread::scope(|scope| {
         let mut handles = Vec::new();
         for thread in 0..threads {
-            let (messages, groups) = (&messages, &groups);
             let body = move || {
                 usage::pin(processors)?;
-                let topics = (thread..groups.len()).step_by(threads);
-                let data = |topic: usize| messages[groups[topic]].as_slice();
+                let topics = (thread..messages.len()).step_by(threads);
+                let data = |topic: usize| messages[topic].as_slice();
                 Ok(publish_share(schedule, topics, &data, intake))
             };
             let named = std::thread::Builder::new().name(format!("producer-{thread}"));
@@ -131,7 +129,7 @@ mod tests {
         // All are overdue: nothing waits.
         let schedule = Schedule::new(&producers.topics(), 1);
         let seen = Seen(Mutex::default());
-        publish(&producers, &schedule, &[], &seen).unwrap();
+        publish(&producers, &producers.payloads(), &schedule, &[], &seen).unwrap();
         let mut seen = seen.0.into_inner().unwrap();
         assert_eq!(seen.len() as u64, producers.messages());
         assert_eq!(seen.iter().map(|(_, _, bytes)| *bytes as u64).sum::<u64>(), producers.bytes());

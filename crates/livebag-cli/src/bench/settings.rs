@@ -1,7 +1,10 @@
 //! How each storage is driven: rosbag2's presets and storage config files, and which of them
 //! belong to which storage.
 
+use std::time::Duration;
+
 use livebag::convert::Sqlite3Preset;
+use livebag::{ChunkCompression, RecorderOptions};
 use serde::{Deserialize, Serialize};
 
 use super::benchmark::{Config, StorageId};
@@ -13,7 +16,7 @@ use crate::outcome::CliError;
 #[serde(rename_all = "lowercase")]
 pub enum Settings {
     /// livebag's container.
-    Livebag,
+    Livebag(LivebagSettings),
     /// The `mcap` crate's writer.
     Mcap(McapSettings),
     /// SQLite.
@@ -28,6 +31,47 @@ pub enum Compression {
     Lz4,
     /// zstd.
     Zstd,
+}
+
+/// The level of `zstd` for whoever compresses: rosbag2's own (`zstd_common.hpp`), and the lowest
+/// that the `mcap` crate takes.
+const ZSTD_LEVEL: u32 = 1;
+/// As with `livebag record --preset resilient`.
+const RESILIENT_SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How livebag is set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LivebagSettings {
+    /// Compression of chunks.
+    pub compression: Option<Compression>,
+    /// The compressor's level.
+    pub level: u32,
+    /// Compressing threads; 0 for one for every two processors.
+    pub threads: u32,
+    /// Checksums of large frames, too.
+    pub checksum: bool,
+    /// Whether data is made durable every second.
+    pub resilient: bool,
+}
+
+impl LivebagSettings {
+    /// As the recorder takes them.
+    pub fn apply(&self, options: RecorderOptions) -> RecorderOptions {
+        RecorderOptions {
+            compression: ChunkCompression {
+                compression: match self.compression {
+                    None => livebag::Compression::None,
+                    Some(Compression::Lz4) => livebag::Compression::Lz4,
+                    Some(Compression::Zstd) => livebag::Compression::Zstd,
+                },
+                level: self.level as i32,
+                threads: self.threads as usize,
+            },
+            checksum: self.checksum,
+            sync_interval: self.resilient.then_some(RESILIENT_SYNC_INTERVAL),
+            ..options
+        }
+    }
 }
 
 /// How the MCAP writer is set.
@@ -91,25 +135,68 @@ pub fn resolve(
     threads: u64,
 ) -> Result<Result<Settings, String>, CliError> {
     let foreign = || Ok(Err(format!("{} is not for storage {storage}", config.label())));
-    let compressed = || Ok(Err(format!("compression {compression:?} is only run with mcap")));
+    let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+    let is_zstd = compression == "zstd";
     match storage {
-        StorageId::Livebag if *config != Config::Usual => foreign(),
-        StorageId::Livebag | StorageId::Sqlite3 if !compression.is_empty() => compressed(),
-        StorageId::Livebag => Ok(Ok(Settings::Livebag)),
+        StorageId::Livebag => match livebag(config) {
+            None => foreign(),
+            Some(mut settings) => {
+                settings.threads = threads;
+                if is_zstd {
+                    settings.compression = Some(Compression::Zstd);
+                    settings.level = settings.level.max(ZSTD_LEVEL);
+                }
+                Ok(Ok(Settings::Livebag(settings)))
+            }
+        },
+        StorageId::Sqlite3 if !compression.is_empty() => {
+            Ok(Err(format!("compression {compression:?} is not for storage sqlite3")))
+        }
         StorageId::Sqlite3 => match sqlite3(config)? {
             Some(settings) => Ok(Ok(Settings::Sqlite3(settings))),
             None => foreign(),
         },
         StorageId::Mcap => match mcap(config)? {
             None => foreign(),
+            Some(settings) if !settings.chunked && !compression.is_empty() => {
+                let config = config.label();
+                Ok(Err(format!(
+                    "compression {compression:?} with {config} is not for storage mcap: it has no \
+                     chunks"
+                )))
+            }
             Some(mut settings) => {
-                settings.threads = u32::try_from(threads).unwrap_or(u32::MAX);
-                if compression == "zstd" {
+                settings.threads = threads;
+                if is_zstd {
                     settings.compression = Some(Compression::Zstd);
+                    settings.level = settings.level.max(ZSTD_LEVEL);
                 }
                 Ok(Ok(Settings::Mcap(settings)))
             }
         },
+    }
+}
+
+/// rosbag2's presets in livebag's terms, as `livebag record --preset` has them; a file is for the
+/// others.
+fn livebag(config: &Config) -> Option<LivebagSettings> {
+    let usual = LivebagSettings::default();
+    let zstd = |level| LivebagSettings {
+        compression: Some(Compression::Zstd),
+        level,
+        ..LivebagSettings::default()
+    };
+    match config {
+        Config::Usual => Some(usual),
+        Config::Preset(name) => match name.as_str() {
+            "none" | "fastwrite" => Some(usual),
+            "resilient" => Some(LivebagSettings { checksum: true, resilient: true, ..usual }),
+            // `record`'s level is below 0; the mcap crate's lowest, so that both do the same.
+            "zstd_fast" => Some(zstd(ZSTD_LEVEL)),
+            "zstd_small" => Some(LivebagSettings { checksum: true, ..zstd(19) }),
+            _ => None,
+        },
+        Config::File { .. } => None,
     }
 }
 
@@ -140,7 +227,7 @@ fn mcap(config: &Config) -> Result<Option<McapSettings>, CliError> {
             "none" => Some(usual),
             "fastwrite" => Some(McapSettings { chunked: false, summary_crc: false, ..usual }),
             // mcap-cpp's fastest is zstd's level -5; the crate's levels begin at 1.
-            "zstd_fast" => Some(McapSettings { level: 1, ..zstd }),
+            "zstd_fast" => Some(McapSettings { level: ZSTD_LEVEL, ..zstd }),
             "zstd_small" => Some(McapSettings { level: 19, chunk_bytes: 4 << 20, ..zstd }),
             _ => None,
         },

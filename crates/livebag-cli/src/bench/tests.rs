@@ -1,11 +1,25 @@
 //! Tables and pages of made-up runs.
 
 use super::*;
+use crate::bench::benchmark::StorageId;
 use crate::bench::latency::Percentiles;
+use crate::bench::measure::Run;
+
+fn results(left_out: &[&str]) -> Results {
+    Results {
+        benchmark: "b".to_owned(),
+        producers: producers(),
+        transport: true,
+        directory: "there".into(),
+        machine: Machine::look(&std::env::temp_dir()),
+        left_out: left_out.iter().map(|why| (*why).to_owned()).collect(),
+        runs: runs(),
+    }
+}
 
 fn run(storage_id: StorageId, parameters: &str, repeat: u64, mb_per_s: f64) -> Run {
-    let submit = Some(Percentiles { p50_us: 5.0, p99_us: 900.0 });
-    let write = submit.map(|p| Percentiles { p50_us: p.p50_us * 100.0, p99_us: p.p99_us * 100.0 });
+    let submit = Some(Percentiles { p50_us: 5.0, p99_us: 900.0, max_us: 1e3 });
+    let write = submit.map(|p| Percentiles { p50_us: p.p50_us * 100.0, p99_us: 9e4, max_us: 1e5 });
     Run {
         storage_id,
         parameters: parameters.to_owned(),
@@ -19,6 +33,8 @@ fn run(storage_id: StorageId, parameters: &str, repeat: u64, mb_per_s: f64) -> R
         produced: 100,
         recorded: 90,
         recorded_pct: 90.0,
+        recorded_bytes: 80 * 508,
+        recorded_bytes_pct: 40.0,
         recorded_by_group: vec![80, 10],
         dropped: 10,
         lapped: 0,
@@ -66,14 +82,14 @@ fn the_table_has_rosbag2_s_columns_and_a_row_by_group_and_run() {
     let columns = lines[0].split(' ').count();
     assert!(lines.iter().all(|line| line.split(' ').count() == columns), "{table}");
     assert!(lines[1].starts_with(
-        "livebag 100 200 500 200000 100000000 0   1 0 100 90 0.00 12.50 50.00 25.00 small 80 1 "
+        "livebag 100 200 500 200000 100000000 0   1 0 100 90 0.00 12.50 50.00 25.00 small 80 40640 1 "
     ));
     assert!(lines[2].starts_with("livebag 1 10 10000000 100 100000000 0   1 0 100 90 "));
 }
 
 #[test]
 fn storages_are_not_mixed_in_the_report() {
-    let report = report::text(&producers(), &runs(), &["this".to_owned()]);
+    let report = report::text(&results(&["this"]));
     assert!(report.contains("publisher_groups"), "{report}");
     for storage in StorageId::ALL {
         assert!(report.contains(&format!("storage: {storage}, storage config")), "{report}");
@@ -90,11 +106,11 @@ fn storages_are_not_mixed_in_the_report() {
 
 #[test]
 fn the_page_has_a_chart_of_every_figure_and_nothing_from_elsewhere() {
-    let page = html::page(&producers(), &runs(), &[], true).unwrap();
+    let page = html::page(&results(&[])).unwrap();
     // No run told bytes of the device.
-    assert_eq!(page.matches("<svg").count(), 6);
-    assert_eq!(page.matches("</svg>").count(), 6);
-    for words in ["MB/s", "s/GB", "µs, logarithmic", "messages recorded (%)", "(MB)"] {
+    assert_eq!(page.matches("<svg").count(), 7);
+    assert_eq!(page.matches("</svg>").count(), 7);
+    for words in ["MB/s", "s/GB", "100 µs", "published: 110", "messages recorded (%)", "(MB)"] {
         assert!(page.contains(words), "{words}");
     }
     assert!(page.contains("livebag · cache 100 MB") && page.contains("&lt;fastwrite&gt;"));
@@ -108,7 +124,7 @@ fn names_of_runs_are_names_of_folders() {
     let mut benchmark = Benchmark::default();
     benchmark.parameters.config = vec![benchmark::Config::Preset("fastwrite".to_owned())];
     let plan = Plan::new(&benchmark).unwrap();
-    let mut combination = plan.combinations[0].clone();
+    let mut combination = plan.combinations[1].clone();
     assert_eq!(run_name(3, &combination), "run_3_mcap_100000000__1_0_fastwrite_0");
     combination.config = "../a b.yaml".to_owned();
     assert!(!run_name(0, &combination).contains(['/', ' ']));

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use livebag::limits::COMPRESSION_THREADS_MAX;
 use livebag::{
-    LowSpace, MetadataEntry, Overflow, Priority, RecorderOptions, Retention, Selector,
-    SnapshotRing, SplitRules, TopicRule, TopicRules, TopicSettings,
+    ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow, Priority, RecorderOptions,
+    Retention, Schedule, Selector, SnapshotRing, SplitRules, TopicRule, TopicRules, TopicSettings,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -94,6 +95,26 @@ pub struct Settings {
     /// Make what is written durable so often, not only at the end of each split.
     #[arg(long, value_name = "TIME")]
     pub sync_interval: Option<String>,
+    /// When to write: immediate, cycle-aware (while the applications on the cycle board rest)
+    /// [default: immediate]
+    #[arg(long, value_name = "HOW")]
+    pub schedule: Option<String>,
+    /// Compress chunks: none, lz4, zstd [default: none]
+    #[arg(long, value_name = "FORMAT")]
+    pub compression: Option<String>,
+    /// Level of zstd: -7 (fast) to 22 (small) [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub compression_level: Option<String>,
+    /// Threads that compress [default: half of the processors]
+    #[arg(long, value_name = "N")]
+    pub compression_threads: Option<String>,
+    /// Write checksums of large frames too; gathered small messages always have them.
+    #[arg(long)]
+    pub checksum: bool,
+    /// Settings by rosbag2's names: none, fastwrite, resilient, zstd_fast, zstd_small. Settings
+    /// given beside it win.
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
     /// Names and values that the recording carries along.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub custom_data: Vec<String>,
@@ -101,6 +122,10 @@ pub struct Settings {
     #[arg(long)]
     pub disable_keyboard_controls: bool,
 }
+
+/// How often the preset `resilient` makes data durable: rosbag2's own comes with every
+/// transaction, a second of data at most.
+const RESILIENT_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 fn wrong(key: &str, why: impl std::fmt::Display) -> CliError {
     CliError::usage(format!("{key}: {why}"))
@@ -143,6 +168,62 @@ fn low_space(text: &str) -> Result<LowSpace, String> {
         "stop" => Ok(LowSpace::Stop),
         "delete-oldest" | "delete_oldest_files" => Ok(LowSpace::DeleteOldest),
         _ => Err(format!("`{text}` is none of stop, delete-oldest")),
+    }
+}
+
+fn schedule(text: &str) -> Result<Schedule, String> {
+    match text {
+        "immediate" => Ok(Schedule::Immediate),
+        "cycle-aware" => Ok(Schedule::CycleAware),
+        _ => Err(format!("`{text}` is none of immediate, cycle-aware")),
+    }
+}
+
+fn compression(text: &str) -> Result<Compression, String> {
+    match text {
+        "none" => Ok(Compression::None),
+        "lz4" => Ok(Compression::Lz4),
+        "zstd" => Ok(Compression::Zstd),
+        _ => Err(format!("`{text}` is none of none, lz4, zstd")),
+    }
+}
+
+fn compression_level(text: &str) -> Result<i32, String> {
+    let level = text.parse().ok().filter(|level| (-7..=22).contains(level));
+    level.ok_or_else(|| format!("`{text}` is not a level from -7 to 22"))
+}
+
+fn compression_threads(text: &str) -> Result<usize, String> {
+    let threads =
+        text.parse().ok().filter(|threads| (1..=COMPRESSION_THREADS_MAX).contains(threads));
+    threads.ok_or_else(|| format!("`{text}` is not a number from 1 to {COMPRESSION_THREADS_MAX}"))
+}
+
+/// What a preset of rosbag2's MCAP or SQLite storage means here.
+struct Preset {
+    compression: ChunkCompression,
+    checksum: bool,
+    sync_interval: Option<Duration>,
+}
+
+fn preset_of(text: &str) -> Result<Preset, String> {
+    let plain =
+        Preset { compression: ChunkCompression::default(), checksum: false, sync_interval: None };
+    let zstd = |level| ChunkCompression {
+        compression: Compression::Zstd,
+        level,
+        ..ChunkCompression::default()
+    };
+    match text {
+        "none" | "fastwrite" => Ok(plain),
+        "resilient" => {
+            Ok(Preset { checksum: true, sync_interval: Some(RESILIENT_SYNC_INTERVAL), ..plain })
+        }
+        // The levels of rosbag2's MCAP storage: mcap-cpp's `fastest` is -5 of zstd, its `slowest`
+        // 19 of 22.
+        "zstd_fast" => Ok(Preset { compression: zstd(-5), ..plain }),
+        "zstd_small" => Ok(Preset { compression: zstd(19), checksum: true, ..plain }),
+        _ => Err(format!("`{text}` is none of none, fastwrite, resilient, zstd_fast, zstd_small")),
     }
 }
 
@@ -250,6 +331,9 @@ impl Settings {
         let time =
             |key, text: &Option<String>| parsed(key, text.as_ref(), parse::duration_above_zero);
         let defaults = RecorderOptions::default();
+        let none = "none".to_owned();
+        let preset = self.preset.as_ref().unwrap_or(&none);
+        let preset = preset_of(preset).map_err(|why| wrong("preset", why))?;
         let files = parsed("max-bag-files", self.max_bag_files.as_ref(), count)?;
         let action = self.low_free_space_action.as_ref();
         Ok(RecorderOptions {
@@ -279,9 +363,30 @@ impl Settings {
                 }
             },
             start_paused: self.start_paused,
-            sync_interval: time("sync-interval", &self.sync_interval)?,
+            sync_interval: time("sync-interval", &self.sync_interval)?.or(preset.sync_interval),
+            compression: self.compression(preset.compression)?,
+            checksum: self.checksum || preset.checksum,
+            schedule: parsed("schedule", self.schedule.as_ref(), schedule)?.unwrap_or_default(),
             ..defaults
         })
+    }
+
+    fn compression(&self, preset: ChunkCompression) -> Result<ChunkCompression, CliError> {
+        let level = self.compression_level.as_ref();
+        let threads = self.compression_threads.as_ref();
+        let chosen = ChunkCompression {
+            compression: parsed("compression", self.compression.as_ref(), compression)?
+                .unwrap_or(preset.compression),
+            level: parsed("compression-level", level, compression_level)?.unwrap_or(preset.level),
+            threads: parsed("compression-threads", threads, compression_threads)?.unwrap_or(0),
+        };
+        if level.is_some() && chosen.compression != Compression::Zstd {
+            return Err(wrong("compression-level", "needs --compression zstd"));
+        }
+        if threads.is_some() && chosen.compression == Compression::None {
+            return Err(wrong("compression-threads", "needs --compression lz4 or zstd"));
+        }
+        Ok(chosen)
     }
 
     fn rules(&self) -> Result<TopicRules, CliError> {
@@ -412,5 +517,21 @@ mod tests {
             bad(Settings { throttle: vec!["/a=0".into()], ..Settings::default() }).contains("Hz")
         );
         assert!(Settings::default().selectors().is_err());
+        let level = Settings { compression_level: of("3"), ..Settings::default() };
+        assert!(bad(level).contains("--compression zstd"));
+        assert!(bad(Settings { preset: of("x"), ..Settings::default() }).contains("zstd_fast"));
+        assert!(bad(Settings { schedule: of("x"), ..Settings::default() }).contains("cycle-aware"));
+    }
+
+    #[test]
+    fn what_is_given_beside_a_preset_wins() {
+        let of = |key: &str| Some(key.to_owned());
+        let preset = Settings { preset: of("zstd_small"), ..Settings::default() };
+        let options = preset.options().unwrap();
+        assert_eq!((options.compression.level, options.checksum), (19, true));
+        let lower = Settings { compression_level: of("-3"), ..preset };
+        assert_eq!(lower.options().unwrap().compression.level, -3);
+        let resilient = Settings { preset: of("resilient"), ..Settings::default() };
+        assert_eq!(resilient.options().unwrap().sync_interval, Some(RESILIENT_SYNC_INTERVAL));
     }
 }

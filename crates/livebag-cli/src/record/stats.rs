@@ -14,6 +14,7 @@ struct Line<'a> {
     paused: bool,
     splits: u32,
     cache_bytes: u64,
+    slot_bytes: u64,
     topics: Vec<Topic<'a>>,
 }
 
@@ -40,6 +41,7 @@ pub fn print(status: &Status, elapsed_nanos: u64) -> Result<(), CliError> {
         paused: status.paused,
         splits: status.splits,
         cache_bytes: status.cache_bytes,
+        slot_bytes: status.slot_bytes,
         topics: topics.collect(),
     };
     writeln!(std::io::stdout().lock(), "{}", serde_json::to_string(&line)?)?;

@@ -80,6 +80,8 @@ fn check_counts(runs: &Value) {
         let groups = run["recorded_by_group"].as_array().unwrap();
         let sum: u64 = groups.iter().map(|count| count.as_u64().unwrap()).sum();
         assert_eq!(sum, count("recorded"));
+        let bytes = count("recorded_bytes");
+        assert!(bytes > 0 && bytes <= count("file_bytes"), "{run}");
         for key in ["submit", "write"] {
             assert!(run[key]["p99_us"].as_f64().unwrap() >= run[key]["p50_us"].as_f64().unwrap());
         }
@@ -98,7 +100,7 @@ fn every_storage_records_what_producers_of_its_process_write() {
     assert_eq!(file(&directory, "benchmark.yaml"), benchmark(false, ""));
     assert_eq!(file(&directory, "figures.csv").lines().count(), 1 + 3 * 2);
     assert!(file(&directory, "report.txt").contains("storage: sqlite3"));
-    assert_eq!(file(&directory, "report.html").matches("<svg").count(), 7);
+    assert_eq!(file(&directory, "report.html").matches("<svg").count(), 8);
     let json: Value = serde_json::from_str(&file(&directory, "results.json")).unwrap();
     assert_eq!(json["runs"], result["runs"]);
     assert_eq!(directory.read_dir().unwrap().count(), 6, "the recordings are gone");
@@ -158,4 +160,41 @@ fn what_cannot_be_run_is_refused_before_anything_is_made() {
     let wrong = benchmark(false, "        repeat: 3\n");
     let wrong = write(folder.path(), "wrong.yaml", &wrong);
     refused(&[text(&producers), text(&wrong)], 1, &["wrong.yaml", "repeat is not known"]);
+}
+
+#[test]
+fn an_interrupted_benchmark_reports_the_runs_that_it_has() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::Stdio;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let folder = tempfile::tempdir().unwrap();
+    let producers = write(folder.path(), "p.yaml", PRODUCERS);
+    let bench = write(folder.path(), "b.yaml", &benchmark(false, ""));
+    let out = folder.path().join("out");
+    let arguments = ["bench", text(&producers), text(&bench), "--repeat", "1000", "--out"];
+    let mut child = crate::common::livebag(&[&arguments[..], &[text(&out)]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("[1/3000]") {
+        assert!(errors.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    kill_process(Pid::from_raw(child.id() as i32).unwrap(), Signal::INT).unwrap();
+    errors.read_to_string(&mut said).unwrap();
+    let mut report = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    assert!(report.contains("left out: all runs after"), "{report}");
+    let directory = out.read_dir().unwrap().next().unwrap().unwrap().path();
+    let json: Value = serde_json::from_str(&file(&directory, "results.json")).unwrap();
+    assert!(!json["runs"].as_array().unwrap().is_empty());
+    assert!(file(&directory, "report.html").contains("interrupted"));
+    let names = directory.read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.into_iter().all(|name| !name.to_str().unwrap().starts_with("run_")));
 }

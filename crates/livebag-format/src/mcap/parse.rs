@@ -1,6 +1,9 @@
 //! The few records that recovery reads back from a brick.
 
+use std::borrow::Cow;
+
 use super::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, RECORD_HEADER_BYTES, opcode};
+use super::{Compression, DecompressError, decompress};
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
@@ -38,7 +41,7 @@ impl RecordHeader {
     }
 }
 
-/// The start of an uncompressed chunk.
+/// The start of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
     /// Earliest log time.
@@ -47,28 +50,60 @@ pub struct ChunkHeader {
     pub end_nanos: u64,
     /// CRC-32 of the records; 0 for none.
     pub crc: u32,
-    /// Length of the message records.
+    /// Length of the message records, before compression.
     pub records_bytes: u64,
+    /// How they are stored.
+    pub compression: Compression,
+    /// Length of what is stored.
+    pub stored_bytes: u64,
 }
 
 impl ChunkHeader {
-    /// Reads an uncompressed chunk's start; `None` if it is anything else.
+    /// Reads a chunk's start; `None` if it is anything else, or compressed in a way that is not
+    /// known. Of `bytes`, [`CHUNK_HEADER_BYTES_MAX`](super::CHUNK_HEADER_BYTES_MAX) are enough.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let record = RecordHeader::parse(bytes)?;
         if record.opcode != opcode::CHUNK || bytes.len() < CHUNK_HEADER_BYTES {
             return None;
         }
-        let records_bytes = u64_at(bytes, 41);
-        let plain = u32_at(bytes, 37) == 0
-            && u64_at(bytes, 25) == records_bytes
-            && record.body_bytes.checked_sub(records_bytes)
-                == Some((CHUNK_HEADER_BYTES - RECORD_HEADER_BYTES) as u64);
-        plain.then(|| Self {
+        let name_bytes = u32_at(bytes, 37) as usize;
+        let compression = Compression::by_name(bytes.get(41..41usize.checked_add(name_bytes)?)?)?;
+        let stored = bytes.get(41 + name_bytes..49 + name_bytes)?;
+        let this = Self {
             start_nanos: u64_at(bytes, 9),
             end_nanos: u64_at(bytes, 17),
             crc: u32_at(bytes, 33),
-            records_bytes,
-        })
+            records_bytes: u64_at(bytes, 25),
+            compression,
+            stored_bytes: u64_at(stored, 0),
+        };
+        let fixed_bytes = (this.header_bytes() - RECORD_HEADER_BYTES) as u64;
+        let fits = record.body_bytes.checked_sub(this.stored_bytes) == Some(fixed_bytes);
+        let plain = compression != Compression::None || this.stored_bytes == this.records_bytes;
+        (fits && plain).then_some(this)
+    }
+
+    /// Length of what precedes the stored records.
+    pub fn header_bytes(&self) -> usize {
+        CHUNK_HEADER_BYTES + self.compression.name().len()
+    }
+
+    /// The records in `chunk`, a whole chunk record.
+    ///
+    /// # Errors
+    /// If it is cut, or what is stored is not what the header says.
+    pub fn records<'a>(&self, chunk: &'a [u8]) -> Result<Cow<'a, [u8]>, DecompressError> {
+        let start = self.header_bytes().min(chunk.len());
+        let stored = &chunk[start..];
+        let bytes = usize::try_from(self.stored_bytes).unwrap_or(usize::MAX);
+        let Some(stored) = stored.get(..bytes) else {
+            let found = stored.len() as u64;
+            return Err(DecompressError::Length { expected: self.stored_bytes, found });
+        };
+        match self.compression {
+            Compression::None => Ok(Cow::Borrowed(stored)),
+            compression => decompress(compression, stored, self.records_bytes).map(Cow::Owned),
+        }
     }
 }
 

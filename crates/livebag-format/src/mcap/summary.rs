@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{MAGIC, opcode, put_channel, put_record, put_schema, put_string};
+use super::{Compression, MAGIC, opcode, put_channel, put_record, put_schema, put_string};
 use crate::Topic;
 use crate::index::IndexEntry;
 
@@ -11,8 +11,10 @@ use crate::index::IndexEntry;
 pub struct ChunkExtent {
     /// File offset of the chunk record.
     pub offset: u64,
-    /// Length of the message records in it.
+    /// Length of the message records in it, before compression.
     pub records_bytes: u64,
+    /// If they are compressed: how, and to what length.
+    pub stored: Option<(Compression, u64)>,
     /// Earliest log time.
     pub start_nanos: u64,
     /// Latest log time.
@@ -22,6 +24,16 @@ pub struct ChunkExtent {
 }
 
 impl ChunkExtent {
+    /// Length of the chunk record.
+    pub fn chunk_bytes(&self) -> u64 {
+        let (compression, stored_bytes) = self.stored.unwrap_or_else(|| self.plain());
+        (super::CHUNK_HEADER_BYTES + compression.name().len()) as u64 + stored_bytes
+    }
+
+    fn plain(&self) -> (Compression, u64) {
+        (Compression::None, self.records_bytes)
+    }
+
     /// Adds `count` messages of a channel, from `first` to `last` as they lie in the chunk.
     pub fn add(&mut self, channel_id: u16, first: &IndexEntry, last: &IndexEntry, count: u64) {
         self.records_bytes = self.records_bytes.max(last.inner_end());
@@ -103,7 +115,8 @@ impl SummaryBuilder {
 
     /// Adds a chunk's index. Chunks come in file order.
     pub fn chunk(&mut self, chunk: &ChunkExtent) {
-        let chunk_bytes = super::CHUNK_HEADER_BYTES as u64 + chunk.records_bytes;
+        let chunk_bytes = chunk.chunk_bytes();
+        let (compression, stored_bytes) = chunk.stored.unwrap_or_else(|| chunk.plain());
         put_record(&mut self.out, opcode::CHUNK_INDEX, |body| {
             body.extend_from_slice(&chunk.start_nanos.to_le_bytes());
             body.extend_from_slice(&chunk.end_nanos.to_le_bytes());
@@ -119,8 +132,8 @@ impl SummaryBuilder {
                     + count * super::MESSAGE_INDEX_ENTRY_BYTES as u64;
             }
             body.extend_from_slice(&(index_offset - index_start).to_le_bytes());
-            put_string(body, b"");
-            body.extend_from_slice(&chunk.records_bytes.to_le_bytes());
+            put_string(body, compression.name().as_bytes());
+            body.extend_from_slice(&stored_bytes.to_le_bytes());
             body.extend_from_slice(&chunk.records_bytes.to_le_bytes());
         });
         self.chunk_count += 1;

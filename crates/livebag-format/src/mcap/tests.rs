@@ -15,6 +15,43 @@ fn record_sizes_are_what_the_constants_say() {
 }
 
 #[test]
+fn what_was_compressed_comes_out_again() {
+    let records: Vec<u8> = (0..100_000u32).flat_map(|k| (k / 7).to_le_bytes()).collect();
+    for (compression, level) in
+        [(Compression::Lz4, 0), (Compression::Zstd, -5), (Compression::Zstd, 3)]
+    {
+        let mut stored = Vec::new();
+        let mut compressor = Compressor::new(compression, level).expect("tables");
+        for _ in 0..2 {
+            stored.clear();
+            compressor.compress(&records, &mut stored).expect("compressed");
+        }
+        assert!(stored.len() < records.len() / 2, "{compression:?}");
+        let sizes = (records.len() as u64, stored.len() as u64);
+        let mut chunk = Vec::new();
+        put_compressed_chunk_header(&mut chunk, (1, 2), sizes, 77, compression);
+        let head_bytes = chunk.len();
+        assert!(head_bytes <= CHUNK_HEADER_BYTES_MAX);
+        chunk.extend_from_slice(&stored);
+        let header = ChunkHeader::parse(&chunk[..CHUNK_HEADER_BYTES_MAX]).expect("a chunk");
+        assert_eq!((header.header_bytes(), header.crc), (head_bytes, 77));
+        assert_eq!(header.records(&chunk).expect("whole"), &records[..]);
+        // Cut, altered and lying chunks are refused, and do not take what memory they promise.
+        assert!(header.records(&chunk[..chunk.len() - 1]).is_err());
+        let lying = ChunkHeader { records_bytes: u64::MAX, ..header };
+        assert!(lying.records(&chunk).is_err());
+        let short = ChunkHeader { records_bytes: header.records_bytes - 1, ..header };
+        assert!(short.records(&chunk).is_err());
+        for at in (0..stored.len()).step_by(97) {
+            let mut altered = chunk.clone();
+            altered[head_bytes + at] ^= 0x55;
+            // Some alterations show in the checksum only.
+            let _ = header.records(&altered);
+        }
+    }
+}
+
+#[test]
 fn padding_is_never_shorter_than_a_record_header() {
     for position in 0..3 * 4096u64 {
         let bytes = padding_bytes(position, 4096);
@@ -55,6 +92,7 @@ fn the_mcap_crate_reads_a_hand_built_file() {
         let at = file.len() as u64;
         put_padding_to(&mut file, at, 512);
         chunks.push(ChunkExtent {
+            stored: None,
             offset,
             records_bytes,
             start_nanos: k,

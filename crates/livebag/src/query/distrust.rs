@@ -22,9 +22,9 @@ use std::sync::Arc;
 use livebag_format::container::{Manifest, SYNCED_FILE, SyncMark, TopicManifest};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES, ChunkHeader, MAGIC, MESSAGE_HEADER_BYTES, MessageHeader,
-    RECORD_HEADER_BYTES, RecordHeader, opcode, put_channel, put_file_start, put_message_index,
-    put_padding_to, put_schema,
+    CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkHeader, Compression, MAGIC,
+    MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode, put_channel,
+    put_file_start, put_message_index, put_padding_to, put_schema,
 };
 
 use super::BagError;
@@ -159,9 +159,9 @@ struct Walk<'a, 'm> {
     members: &'a Members,
     indexes: &'a mut [Index<'m>],
     /// Doubtful entries by their message's place: index, entry.
-    claimed: HashMap<u64, (usize, IndexEntry)>,
+    claimed: HashMap<(u64, u32), (usize, IndexEntry)>,
     /// Places of messages below the mark.
-    believed: HashSet<u64>,
+    believed: HashSet<(u64, u32)>,
     /// Where believing ends and proving begins.
     position: u64,
     last_log_times: HashMap<usize, u64>,
@@ -189,12 +189,12 @@ impl<'a, 'm> Walk<'a, 'm> {
             // A frame written again from a copy lies behind frames that came after it.
             position =
                 position.min(doubtful.clone().filter_map(chunk_of).min().unwrap_or(position));
-            claimed.extend(doubtful.map(|entry| (entry.offset, (at, *entry))));
+            claimed.extend(doubtful.map(|entry| (place_of(entry), (at, *entry))));
         }
         let synced = members.iter().flat_map(|&(at, brick)| {
             indexes[at].synced.iter().filter(move |entry| entry.brick == brick)
         });
-        let believed = synced.map(|entry| entry.offset).filter(|at| *at >= position).collect();
+        let believed = synced.map(place_of).filter(|(chunk, _)| *chunk >= position).collect();
         let bytes = file.length()?;
         Ok(Self {
             file,
@@ -307,17 +307,16 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     fn prove_chunk(&mut self, end: u64) -> io::Result<bool> {
-        let mut head = [0; CHUNK_HEADER_BYTES];
-        self.file.read_at(&mut head, self.position)?;
-        let Some(chunk) = ChunkHeader::parse(&head) else { return Ok(false) };
-        let message = self.position + (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64;
-        if chunk.crc == 0 && self.believed.contains(&message) {
+        let mut head = [0; CHUNK_HEADER_BYTES_MAX];
+        let count = self.file.read_at(&mut head, self.position)?;
+        let Some(chunk) = ChunkHeader::parse(&head[..count]) else { return Ok(false) };
+        if chunk.crc == 0 && self.believed.contains(&(self.position, 0)) {
             return Ok(true);
         }
         let found =
             if chunk.crc == 0 { self.prove_frame(end)? } else { self.prove_gathered(end, &chunk)? };
         let Some(found) = found else { return Ok(false) };
-        let is_new = |entry: &IndexEntry| !self.believed.contains(&entry.offset);
+        let is_new = |entry: &IndexEntry| !self.believed.contains(&place_of(entry));
         let in_order = found
             .iter()
             .all(|(at, entry)| !is_new(entry) || entry.log_time_nanos >= self.last_log_times[at]);
@@ -328,7 +327,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
         self.restore_message_indexes(end, &found)?;
         for (at, entry) in found {
-            if !self.believed.contains(&entry.offset) {
+            if !self.believed.contains(&place_of(&entry)) {
                 self.indexes[at].proven.push(entry);
             }
         }
@@ -339,7 +338,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     fn prove_frame(&self, end: u64) -> io::Result<Option<Vec<(usize, IndexEntry)>>> {
         let start = self.position;
         let offset = start + (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64;
-        let Some(&(at, entry)) = self.claimed.get(&offset) else { return Ok(None) };
+        let Some(&(at, entry)) = self.claimed.get(&(start, 0)) else { return Ok(None) };
         let mut head = [0; MESSAGE_HEADER_BYTES];
         self.file.read_at(&mut head, start + CHUNK_HEADER_BYTES as u64)?;
         let fits = MessageHeader::parse(&head).is_some_and(|message| {
@@ -357,8 +356,8 @@ impl<'a, 'm> Walk<'a, 'm> {
         chunk: &ChunkHeader,
     ) -> io::Result<Option<Vec<(usize, IndexEntry)>>> {
         let bytes = self.read(end)?;
-        let records = &bytes[CHUNK_HEADER_BYTES.min(bytes.len())..];
-        if crc32fast::hash(records) != chunk.crc {
+        let Ok(records) = chunk.records(&bytes) else { return Ok(None) };
+        if crc32fast::hash(&records) != chunk.crc {
             return Ok(None);
         }
         let mut found = Vec::new();
@@ -378,9 +377,10 @@ impl<'a, 'm> Walk<'a, 'm> {
                 data_bytes: message.data_bytes as u32,
                 inner: inner as u32,
                 brick,
+                compressed: chunk.compression != Compression::None,
             };
             // The entry has all 64 bits of the sequence.
-            if let Some((_, claimed)) = self.claimed.get(&entry.offset)
+            if let Some((_, claimed)) = self.claimed.get(&place_of(&entry))
                 && says_the_same(&message, claimed, message.channel_id)
             {
                 entry.sequence = claimed.sequence;
@@ -417,6 +417,11 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
         Ok(())
     }
+}
+
+/// Tells a message of a brick from every other: its chunk, and where in it.
+fn place_of(entry: &IndexEntry) -> (u64, u32) {
+    (chunk_of(entry).unwrap_or(u64::MAX), entry.inner)
 }
 
 /// Where an entry's chunk begins, unless the entry makes no sense.

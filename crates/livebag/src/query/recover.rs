@@ -12,7 +12,7 @@ use std::sync::Arc;
 use livebag_format::container::{CONTAINER_FILE, ContainerError, LOCK_FILE, Manifest, State};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_offset};
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES, ChunkHeader, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
+    CHUNK_HEADER_BYTES, ChunkHeader, Compression, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
     MESSAGE_INDEX_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
     padding_header, put_message_index,
 };
@@ -277,7 +277,7 @@ impl Brick {
     /// Makes the brick a finished MCAP of its committed messages.
     fn mend(&mut self, manifest: &Manifest, indexes: &mut [Index]) -> Result<(), BrickError> {
         let mut position = livebag_format::mcap::MAGIC.len() as u64;
-        let walk = chunk_walk(indexes)?;
+        let walk = chunk_walk(&self.file, indexes)?;
         // With one topic everything unfinished lies behind the last commit; with several, chunks
         // without an entry may lie between others.
         let shared = indexes.len() > 1;
@@ -287,7 +287,7 @@ impl Brick {
                 self.mend_gap(position, chunk.offset)?;
             }
             let indexes: u64 = chunk.counts.iter().map(|(_, count)| index_bytes(*count)).sum();
-            let end = chunk.offset + CHUNK_HEADER_BYTES as u64 + chunk.records_bytes + indexes;
+            let end = chunk.offset + chunk.chunk_bytes() + indexes;
             position = position.max(end);
         }
         let tail = self.mend_tail(position, indexes)?;
@@ -300,7 +300,7 @@ impl Brick {
                 })
             })
             .collect::<Result<_, _>>()?;
-        write_summary(&*self.file, tail, &topics, chunk_walk(indexes)?)?;
+        write_summary(&*self.file, tail, &topics, chunk_walk(&self.file, indexes)?)?;
         self.file.sync()?;
         for index in indexes {
             index.file.sync()?;
@@ -370,8 +370,8 @@ impl Brick {
         let mut bytes = vec![0; (end - start) as usize];
         self.file.read_at(&mut bytes, start)?;
         let Some(header) = ChunkHeader::parse(&bytes) else { return Ok(false) };
-        let records = &bytes[CHUNK_HEADER_BYTES..];
-        if header.crc == 0 || crc32fast::hash(records) != header.crc {
+        let Ok(records) = header.records(&bytes) else { return Ok(false) };
+        if header.crc == 0 || crc32fast::hash(&records) != header.crc {
             return Ok(false);
         }
         let mut found: Vec<Vec<IndexEntry>> = vec![Vec::new(); indexes.len()];
@@ -390,6 +390,7 @@ impl Brick {
                 data_bytes: message.data_bytes as u32,
                 inner: at as u32,
                 brick: indexes[place].brick,
+                compressed: header.compression != Compression::None,
             });
             at += MESSAGE_HEADER_BYTES + message.data_bytes as usize;
         }
@@ -432,7 +433,7 @@ fn index_bytes(count: u64) -> u64 {
     MESSAGE_INDEX_HEADER_BYTES as u64 + count * MESSAGE_INDEX_ENTRY_BYTES as u64
 }
 
-fn chunk_walk(indexes: &[Index]) -> io::Result<ChunkWalk> {
+fn chunk_walk(brick: &Arc<dyn DiskFile>, indexes: &[Index]) -> io::Result<ChunkWalk> {
     let files = indexes.iter().map(|i| (i.channel_id, i.brick, i.file.clone())).collect();
-    ChunkWalk::new(files)
+    ChunkWalk::new(brick.clone(), files)
 }

@@ -12,7 +12,7 @@
 
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
+    CHUNK_CRC_OFFSET, CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
     MESSAGE_INDEX_HEADER_BYTES, RECORD_HEADER_BYTES, chunk_header, message_header, padding_header,
     put_message_index, put_padding_to,
 };
@@ -22,6 +22,14 @@ use crate::storage::Block;
 
 /// One message index record of one entry.
 const INDEX_BYTES: usize = MESSAGE_INDEX_HEADER_BYTES + MESSAGE_INDEX_ENTRY_BYTES;
+
+/// What is taken from a slot at once for its checksum: stays in the processor's first cache.
+const CHECKSUM_PIECE_BYTES: usize = 16 << 10;
+
+/// Writes the checksum into a chunk's header.
+fn put_checksum(chunk: &mut [u8], crc: u32) {
+    chunk[CHUNK_CRC_OFFSET..CHUNK_CRC_OFFSET + 4].copy_from_slice(&crc.to_le_bytes());
+}
 
 /// Length with padding to whole blocks behind it.
 fn padded(bytes: usize) -> usize {
@@ -104,6 +112,22 @@ impl Extent {
         (self.head.len() + self.slot_bytes + self.tail.len()) as u64
     }
 
+    /// Sets the chunk's checksum. `records_bytes` of the tail belong to the message. The payload is
+    /// read from its slot: a frame that is overwritten meanwhile is not committed.
+    pub fn seal(&mut self, frame: &livebag_shm::FrameRef, records_bytes: usize) {
+        let chunk = self.lead_bytes as usize;
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&self.head[chunk + CHUNK_HEADER_BYTES..]);
+        let mut piece = [0; CHECKSUM_PIECE_BYTES];
+        for start in (0..self.slot_bytes).step_by(CHECKSUM_PIECE_BYTES) {
+            let piece = &mut piece[..CHECKSUM_PIECE_BYTES.min(self.slot_bytes - start)];
+            frame.copy_range_to(start, piece);
+            crc.update(piece);
+        }
+        crc.update(&self.tail[..records_bytes]);
+        put_checksum(&mut self.head[chunk..], crc.finalize());
+    }
+
     /// The record header that commits the extent: it goes to the extent's first bytes.
     pub fn committed_lead(&self) -> [u8; RECORD_HEADER_BYTES] {
         padding_header(self.lead_bytes)
@@ -124,15 +148,31 @@ impl OwnedExtent {
         padded(CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES + data_bytes + INDEX_BYTES)
     }
 
+    /// End of the message record in the block.
+    pub fn records_end(&self) -> usize {
+        self.entry.offset as usize + self.entry.data_bytes as usize
+    }
+
+    /// End of the message index in the block.
+    pub fn indexes_end(&self) -> usize {
+        self.records_end() + INDEX_BYTES
+    }
+
+    /// Sets the chunk's checksum.
+    pub fn seal(&mut self) {
+        let crc = crc32fast::hash(&self.block[CHUNK_HEADER_BYTES..self.records_end()]);
+        put_checksum(&mut self.block, crc);
+    }
+
     /// The encoded message.
     pub fn data(&self) -> &[u8] {
         let start = self.entry.offset as usize;
         &self.block[start..start + self.entry.data_bytes as usize]
     }
 
-    /// Copies `data` into an extent.
-    pub fn new(channel_id: u16, entry: IndexEntry, data: &[u8]) -> Self {
-        Self::with(channel_id, entry, data.len(), |room| {
+    /// Copies `data` into an extent, in `spare` memory if it is enough.
+    pub fn new(channel_id: u16, entry: IndexEntry, data: &[u8], spare: Option<Block>) -> Self {
+        Self::with_spare(channel_id, entry, data.len(), spare, |room| {
             room.copy_from_slice(data);
             true
         })
@@ -143,8 +183,18 @@ impl OwnedExtent {
     /// it failed.
     pub fn with(
         channel_id: u16,
+        entry: IndexEntry,
+        data_bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Option<Self> {
+        Self::with_spare(channel_id, entry, data_bytes, None, fill)
+    }
+
+    fn with_spare(
+        channel_id: u16,
         mut entry: IndexEntry,
         data_bytes: usize,
+        spare: Option<Block>,
         fill: impl FnOnce(&mut [u8]) -> bool,
     ) -> Option<Self> {
         entry.data_bytes = data_bytes as u32;
@@ -152,7 +202,10 @@ impl OwnedExtent {
         entry.offset = (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64;
         let mut headers = Vec::with_capacity(entry.offset as usize);
         put_headers(&mut headers, channel_id, &entry);
-        let mut block = Block::zeroed(Self::bytes_for(data_bytes));
+        let bytes = Self::bytes_for(data_bytes);
+        // All of it is written below.
+        let spare = spare.and_then(|spare| spare.reused(bytes));
+        let mut block = spare.unwrap_or_else(|| Block::zeroed(bytes));
         let (head, rest) = block.split_at_mut(headers.len());
         head.copy_from_slice(&headers);
         let (data, tail) = rest.split_at_mut(data_bytes);

@@ -13,7 +13,11 @@ use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, message_header};
 
 use crate::clock::Clock;
-use crate::limits::{CHUNK_BYTES_MAX, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, QUEUE_CREDIT_BYTES};
+use crate::limits::{
+    CHUNK_BYTES_MAX, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, QUEUE_CREDIT_BYTES,
+    SPARE_BLOCK_BYTES_MAX,
+};
+use crate::storage::Block;
 
 mod extent;
 
@@ -137,6 +141,8 @@ struct State {
     open: Batch,
     ready: VecDeque<Queued>,
     spare: Vec<Batch>,
+    /// Memory of large messages that have been written.
+    spare_blocks: Vec<Block>,
     /// Bytes taken from the budget and not given back.
     held_bytes: u64,
     /// Those of them beyond the topic's own share.
@@ -145,6 +151,8 @@ struct State {
     credit_bytes: u64,
     /// Size at which the open batch is closed.
     chunk_bytes: usize,
+    /// Monotonic time since which something has been waiting.
+    waiting_nanos: u64,
     last_log_time_nanos: u64,
     last_sequence: u64,
     /// Log time from which on the next message may come, if the rate is limited.
@@ -361,8 +369,12 @@ impl TopicQueue {
             ..IndexEntry::default()
         };
         if own_chunk {
+            if state.ready.is_empty() && state.open.entries.is_empty() {
+                state.waiting_nanos = self.clock.monotonic_nanos();
+            }
             self.close_open(&mut state);
-            let extent = OwnedExtent::new(self.channel_id, entry, message.data);
+            let extent =
+                OwnedExtent::new(self.channel_id, entry, message.data, state.spare_blocks.pop());
             state.ready.push_back(Queued::Own(extent));
             return Ok(());
         }
@@ -375,6 +387,9 @@ impl TopicQueue {
             let messages = state.chunk_bytes / bytes as usize + 1;
             state.open.entries.reserve(messages);
             state.open.opened_nanos = self.clock.monotonic_nanos();
+            if state.ready.is_empty() {
+                state.waiting_nanos = state.open.opened_nanos;
+            }
         }
         let batch = &mut state.open;
         entry.inner = batch.records_bytes() as u32;
@@ -492,13 +507,26 @@ impl TopicQueue {
     }
 
     /// Takes what is ready, and the open batch too if it was opened before `opened_before_nanos`
-    /// (monotonic).
-    pub fn drain(&self, opened_before_nanos: u64, out: &mut Vec<Queued>) {
+    /// (monotonic), but no more than `left` bytes and what exceeds them by one batch.
+    pub fn drain(&self, opened_before_nanos: u64, left: &mut u64, out: &mut Vec<Queued>) {
         let mut state = self.lock();
         if !state.open.entries.is_empty() && state.open.opened_nanos <= opened_before_nanos {
             self.close_open(&mut state);
         }
-        out.extend(state.ready.drain(..));
+        while *left > 0
+            && let Some(queued) = state.ready.pop_front()
+        {
+            *left = left.saturating_sub(queued.held_bytes());
+            out.push(queued);
+        }
+    }
+
+    /// What waits here: bytes, and since when (monotonic) the oldest of them at the earliest.
+    pub fn waiting(&self) -> (u64, Option<u64>) {
+        let state = self.lock();
+        let ready: u64 = state.ready.iter().map(Queued::held_bytes).sum();
+        let bytes = ready + state.open.records_bytes() as u64;
+        (bytes, (bytes > 0).then_some(state.waiting_nanos))
     }
 
     /// Gives back the room of messages that have been written.
@@ -514,6 +542,15 @@ impl TopicQueue {
             if state.spare.len() < 2 {
                 state.spare.push(batch);
             }
+        }
+    }
+
+    /// Gives back the memory of a large message, to be filled again without a page fault.
+    pub fn recycle_block(&self, block: Block) {
+        let mut state = self.lock();
+        let kept: usize = state.spare_blocks.iter().map(Block::memory_bytes).sum();
+        if kept + block.memory_bytes() <= SPARE_BLOCK_BYTES_MAX {
+            state.spare_blocks.push(block);
         }
     }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use livebag_format::Topic;
 use livebag_format::container::State;
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset};
-use livebag_format::mcap::{ChunkExtent, SummaryBuilder};
+use livebag_format::mcap::{
+    CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, Compression, SummaryBuilder,
+};
 
 use super::split::{Split, write_manifest};
 use super::topic::SplitTopic;
@@ -70,6 +72,7 @@ impl EntryReader {
 /// The chunks of a brick in file order, told from the indexes of its topics alone: whatever has no
 /// entry is not in the summary.
 pub(crate) struct ChunkWalk {
+    brick: Arc<dyn DiskFile>,
     readers: Vec<(u16, u16, EntryReader)>,
     /// (chunk's offset, offset within it, reader, entry), earliest in the file first.
     heap: BinaryHeap<Reverse<(u64, u32, usize, HeapEntry)>>,
@@ -92,9 +95,13 @@ impl Ord for HeapEntry {
 }
 
 impl ChunkWalk {
-    /// `indexes`: MCAP's channel, the brick's number in that topic's entries, the index.
-    pub(crate) fn new(indexes: Vec<(u16, u16, Arc<dyn DiskFile>)>) -> io::Result<Self> {
-        let mut this = Self { readers: Vec::new(), heap: BinaryHeap::new() };
+    /// `brick` is asked for the sizes of compressed chunks. `indexes`: MCAP's channel, the brick's
+    /// number in that topic's entries, the index.
+    pub(crate) fn new(
+        brick: Arc<dyn DiskFile>,
+        indexes: Vec<(u16, u16, Arc<dyn DiskFile>)>,
+    ) -> io::Result<Self> {
+        let mut this = Self { brick, readers: Vec::new(), heap: BinaryHeap::new() };
         for (channel_id, brick, file) in indexes {
             this.readers.push((channel_id, brick, EntryReader::new(file)?));
             this.feed(this.readers.len() - 1)?;
@@ -114,10 +121,22 @@ impl ChunkWalk {
         Ok(())
     }
 
+    /// How a compressed chunk is stored, and to what length.
+    fn stored(&self, offset: u64) -> io::Result<(Compression, u64)> {
+        let mut head = [0; CHUNK_HEADER_BYTES_MAX];
+        let count = self.brick.read_at(&mut head, offset)?;
+        let header = ChunkHeader::parse(&head[..count]).ok_or_else(|| {
+            let what = format!("the index names a chunk at offset {offset}, and there is none");
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })?;
+        Ok((header.compression, header.stored_bytes))
+    }
+
     fn next_chunk(&mut self) -> io::Result<Option<ChunkExtent>> {
         let Some(Reverse((offset, ..))) = self.heap.peek() else { return Ok(None) };
         let mut chunk =
             ChunkExtent { offset: *offset, start_nanos: u64::MAX, ..ChunkExtent::default() };
+        let mut is_compressed = false;
         while let Some(Reverse((offset, ..))) = self.heap.peek()
             && *offset == chunk.offset
         {
@@ -131,7 +150,11 @@ impl ChunkWalk {
                 messages += 1;
             }
             chunk.add(*channel_id, &entry, &last, messages);
+            is_compressed |= entry.compressed;
             self.feed(at)?;
+        }
+        if is_compressed {
+            chunk.stored = Some(self.stored(chunk.offset)?);
         }
         Ok(Some(chunk))
     }
@@ -246,7 +269,12 @@ impl Split {
         } else {
             let index = |t: &SplitTopic| Some((t.channel_id, 0, t.files.as_ref()?.index().clone()));
             let indexes = topics.filter_map(index).collect();
-            write_summary(&*repair, brick.tail, &described, ChunkWalk::new(indexes)?)?;
+            write_summary(
+                &*repair,
+                brick.tail,
+                &described,
+                ChunkWalk::new(repair.clone(), indexes)?,
+            )?;
         }
         Ok(())
     }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use livebag_format::Topic;
 
 use super::brick::Brick;
+use super::compress::Compressors;
 use super::flight::Flight;
+use super::gate::Gate;
 use super::keeper::Keeper;
 use super::split::Split;
 use super::splits::History;
@@ -26,9 +28,11 @@ use crate::storage::{Completion, Lock, WriteQueue};
 
 /// How much is taken out of the queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Take {
+pub(super) enum Take {
     /// What is ready or old enough, as far as the disk is to be kept busy.
     Due,
+    /// So many bytes of what waits, however young: the schedule has found a moment for them.
+    UpTo(u64),
     /// Everything.
     All,
 }
@@ -45,6 +49,9 @@ pub(super) struct Engine {
     pub next_token: u64,
     pub scratch: Vec<u8>,
     pub keeper: Keeper,
+    /// Says when waiting bytes may go; none: at once.
+    pub gate: Option<Gate>,
+    pub compressors: Option<Compressors>,
     pub history: History,
     pub started_nanos: u64,
     /// The recording's lock.
@@ -55,6 +62,9 @@ pub(super) struct Engine {
     turn: usize,
     selectors: Vec<Selector>,
     known_streams: HashSet<String>,
+    /// Regions that no selector takes: opening them again at every look would map other people's
+    /// streams ten times a second.
+    refused: HashSet<(String, u64)>,
     /// Streams that are there when recording starts are followed from now on, those that appear
     /// later from their first frame.
     first_look: bool,
@@ -79,6 +89,8 @@ impl Engine {
         let lock = split.take_lock();
         let keeper = Keeper::start(shared.clone())?;
         let mut this = Self {
+            gate: Gate::open(&shared.options)?,
+            compressors: Compressors::start(&shared)?,
             shared,
             queue: disk.queue(),
             topics: Vec::new(),
@@ -95,6 +107,7 @@ impl Engine {
             turn: 0,
             selectors: Vec::new(),
             known_streams: HashSet::new(),
+            refused: HashSet::new(),
             first_look: true,
             next_discovery_nanos: 0,
             next_manifest_nanos: 0,
@@ -119,7 +132,8 @@ impl Engine {
             return false;
         }
         self.take_frames();
-        self.take_queues(Take::Due);
+        self.take_compressed();
+        self.take_scheduled(now);
         self.split_if_due(now);
         self.keep(now);
         self.reap(self.pause());
@@ -132,6 +146,7 @@ impl Engine {
                 Ok(Command::AddTopic(topic, queue)) => self.add_topic(topic, queue, None),
                 Ok(Command::Follow(selector)) => {
                     self.selectors.push(selector);
+                    self.refused.clear();
                     self.next_discovery_nanos = 0;
                 }
                 Ok(Command::Split) => self.begin_split(),
@@ -148,7 +163,11 @@ impl Engine {
         let laps = self.topics.iter().filter_map(|topic| Some(topic.stream.as_ref()?.lap_nanos()));
         let lap = laps.min().unwrap_or(u64::MAX);
         let fill = self.shared.options.cache_bytes_max / 16 / FILL_BYTES_PER_NANO;
-        Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, POLL_MAX)
+        let pause = Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, POLL_MAX);
+        match &self.gate {
+            None => pause,
+            Some(gate) => gate.pause(self.shared.options.clock.monotonic_nanos(), pause),
+        }
     }
 
     /// The split that takes what comes.
@@ -190,9 +209,11 @@ impl Engine {
             return;
         }
         // A failing look is tried again at the next one.
-        let names = livebag_shm::list().unwrap_or_default();
-        for name in names {
-            if self.known_streams.contains(&name) {
+        let regions = livebag_shm::list_regions().unwrap_or_default();
+        self.refused.retain(|refused| regions.contains(refused));
+        for (name, region) in regions {
+            let refused = (name.clone(), region);
+            if self.known_streams.contains(&name) || self.refused.contains(&refused) {
                 continue;
             }
             let Ok(reader) = livebag_shm::Reader::open(&name) else { continue };
@@ -200,6 +221,7 @@ impl Engine {
                 StreamSource::new(reader, self.first_look, self.shared.options.clock.clone());
             let topic = source.topic();
             if !self.selectors.iter().any(|selector| selector.takes(&name, &topic)) {
+                self.refused.insert(refused);
                 continue;
             }
             self.known_streams.insert(name);
@@ -216,6 +238,7 @@ impl Engine {
             let Some(reader) = stream.and_then(StreamSource::successor) else { continue };
             // What the old region still holds comes first.
             self.take_frames();
+            self.write_all_held();
             let source = StreamSource::new(reader, false, self.shared.options.clock.clone());
             let topic = source.topic();
             if topic == *self.current().topics[at].topic {
@@ -279,10 +302,30 @@ impl Engine {
         }
         let is_latched = self.topics[topic].latched.is_some();
         let stays_in_memory = self.shared.options.snapshot.is_some() || is_latched;
-        if frame.payload_bytes() >= OWN_CHUNK_BYTES_MIN && !stays_in_memory {
-            self.write_from_slot(topic, stream, frame);
+        let is_behind = self.gate.as_ref().is_some_and(|gate| gate.holds(topic));
+        let is_large = frame.payload_bytes() >= OWN_CHUNK_BYTES_MIN;
+        if is_behind || (is_large && !stays_in_memory && self.gate.is_some()) {
+            self.hold_frame(topic, stream, frame);
+        } else if is_large && !stays_in_memory {
+            let log_time_nanos = self.topics[topic].queue.stamp();
+            self.write_frame(topic, stream, frame, log_time_nanos);
         } else {
             self.copy_frame(topic, stream, &frame);
+        }
+    }
+
+    /// Writes a large frame: from its slot, or through memory if it is to be compressed.
+    pub fn write_frame(
+        &mut self,
+        topic: usize,
+        stream: &StreamSource,
+        frame: livebag_shm::FrameRef,
+        log_time_nanos: u64,
+    ) {
+        if self.compresses() {
+            self.write_from_copy(topic, stream, &frame, log_time_nanos);
+        } else {
+            self.write_from_slot(topic, stream, frame, log_time_nanos);
         }
     }
 
@@ -301,10 +344,14 @@ impl Engine {
     }
 
     /// Takes what the queues have to give, most important topics first.
-    fn take_queues(&mut self, take: Take) {
+    pub fn take_queues(&mut self, take: Take) {
         let now = self.shared.options.clock.monotonic_nanos();
+        let mut left = match take {
+            Take::UpTo(bytes) => bytes,
+            Take::Due | Take::All => u64::MAX,
+        };
         let before_nanos = match (take, self.shared.options.chunk_age_max) {
-            (Take::All, _) => u64::MAX,
+            (Take::All | Take::UpTo(_), _) => u64::MAX,
             (Take::Due, age) => age.map_or(0, |age| now.saturating_sub(age.as_nanos() as u64)),
         };
         let holds_ring = self.shared.options.snapshot.is_some() && !self.flush_ring;
@@ -312,12 +359,13 @@ impl Engine {
         let mut shared = Vec::new();
         for topic in self.round() {
             self.note_counts(topic);
-            let is_busy = self.flight_bytes >= IN_FLIGHT_BYTES_MAX;
-            if holds_ring || (is_busy && take == Take::Due && !self.flush_ring) {
+            let is_busy = self.flight_bytes >= IN_FLIGHT_BYTES_MAX
+                || self.compressors.as_ref().is_some_and(Compressors::is_busy);
+            if holds_ring || (is_busy && take != Take::All && !self.flush_ring) {
                 continue;
             }
             let mut drained = std::mem::take(&mut self.drained);
-            self.topics[topic].queue.drain(before_nanos, &mut drained);
+            self.topics[topic].queue.drain(before_nanos, &mut left, &mut drained);
             for queued in drained.drain(..) {
                 self.keep_latched(topic, &queued);
                 self.write_queued(topic, queued, &mut shared);
@@ -332,12 +380,20 @@ impl Engine {
     pub fn take_queue(&mut self, topic: usize) {
         let mut drained = Vec::new();
         let mut shared = Vec::new();
-        self.topics[topic].queue.drain(u64::MAX, &mut drained);
+        let mut everything = u64::MAX;
+        self.topics[topic].queue.drain(u64::MAX, &mut everything, &mut drained);
         for queued in drained {
             self.keep_latched(topic, &queued);
             self.write_queued(topic, queued, &mut shared);
         }
         self.write_shared(shared);
+    }
+
+    /// Takes over what the queues have counted.
+    pub fn note_all_counts(&mut self) {
+        for topic in 0..self.topics.len() {
+            self.note_counts(topic);
+        }
     }
 
     fn note_counts(&mut self, topic: usize) {
@@ -445,17 +501,16 @@ impl Engine {
     /// The last round: everything published until now, then the ends of all files.
     pub fn close(mut self) -> Result<(), RecordError> {
         self.take_frames();
+        self.write_all_held();
         for topic in &self.topics {
             topic.queue.close();
         }
         self.take_queues(Take::All);
-        while !self.flights.is_empty() {
+        while self.take_compressed() || !self.flights.is_empty() {
             self.rescue();
             self.reap(POLL_MIN);
         }
-        for topic in 0..self.topics.len() {
-            self.note_counts(topic);
-        }
+        self.note_all_counts();
         self.finish_splits()
     }
 }

@@ -2,15 +2,16 @@
 
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES, ChunkExtent, RECORD_HEADER_BYTES, chunk_header, put_message_index,
-    put_padding_to,
+    CHUNK_HEADER_BYTES, ChunkExtent, Compression, RECORD_HEADER_BYTES, chunk_header,
+    put_message_index, put_padding_to,
 };
 use livebag_shm::FrameRef;
 
 use super::brick::Brick;
+use super::compress::Job;
 use super::engine::Engine;
-use super::topic::{Cause, Outcome, Ticket};
-use crate::limits::BLOCK_BYTES;
+use super::topic::{Cause, Outcome, Ticket, TopicState};
+use crate::limits::{BLOCK_BYTES, OWN_CHUNK_BYTES_MIN};
 use crate::queue::{Batch, Extent, OwnedExtent, Queued};
 use crate::source::StreamSource;
 use crate::storage::{Access, Block, Completion, Part, Write};
@@ -19,7 +20,7 @@ use crate::storage::{Access, Block, Completion, Part, Write};
 pub(super) struct Piece {
     topic: usize,
     ticket: Ticket,
-    entries: Vec<IndexEntry>,
+    pub entries: Vec<IndexEntry>,
     /// Bytes of the topic's queue that the extent holds.
     held_bytes: u64,
 }
@@ -27,7 +28,11 @@ pub(super) struct Piece {
 /// What a write carries.
 pub(super) enum Content {
     /// A chunk of gathered messages, of one topic or of several.
-    Chunk { pieces: Vec<Piece> },
+    Chunk {
+        pieces: Vec<Piece>,
+        /// If it is compressed: how, and to what length.
+        stored: Option<(Compression, u64)>,
+    },
     /// A frame fetched from its slot.
     Slot {
         piece: Piece,
@@ -42,7 +47,7 @@ pub(super) enum Content {
 /// Where a write goes: a brick of a split.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    split: u32,
+    pub split: u32,
     brick: usize,
 }
 
@@ -54,13 +59,26 @@ pub(super) struct Flight {
     content: Content,
 }
 
+/// Earliest and latest log time of a chunk.
+fn times_of(pieces: &[Piece]) -> (u64, u64) {
+    let times = pieces.iter().flat_map(|piece| {
+        let ends = [piece.entries.first(), piece.entries.last()];
+        ends.into_iter().flatten().map(|entry| entry.log_time_nanos)
+    });
+    times.fold((u64::MAX, 0), |(a, b), time| (a.min(time), b.max(time)))
+}
+
+fn bytes_of(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| part.bytes() as u64).sum()
+}
+
 fn owned_bytes(parts: &[Part]) -> u64 {
     let owned = parts.iter().filter(|part| matches!(part, Part::Block(_)));
     owned.map(|part| part.bytes() as u64).sum()
 }
 
 impl Engine {
-    fn brick(&mut self, place: Place) -> &mut Brick {
+    pub fn brick(&mut self, place: Place) -> &mut Brick {
         &mut self.split(place.split).bricks[place.brick]
     }
 
@@ -77,7 +95,7 @@ impl Engine {
         files.expect("made with the brick").issue()
     }
 
-    fn launch(
+    pub fn launch(
         &mut self,
         place: Place,
         offset: u64,
@@ -89,20 +107,29 @@ impl Engine {
         self.next_token += 1;
         self.split(place.split).in_flight += 1;
         self.flight_bytes += owned_bytes(&parts);
+        if let Some(gate) = &mut self.gate {
+            gate.speed.submitted(self.shared.options.clock.monotonic_nanos(), bytes_of(&parts));
+        }
         let file = self.brick(place).file.clone();
         self.flights.insert(token, Flight { place, offset, bytes, content });
         self.queue.submit(Write { token, file, offset, parts });
     }
 
     /// Starts the zero-copy write of a large frame.
-    pub fn write_from_slot(&mut self, topic: usize, stream: &StreamSource, frame: FrameRef) {
+    pub fn write_from_slot(
+        &mut self,
+        topic: usize,
+        stream: &StreamSource,
+        frame: FrameRef,
+        log_time_nanos: u64,
+    ) {
         self.take_queue(topic);
         let place = match self.place_of(topic, Access::Direct) {
             Ok(place) => place,
             Err(error) => return self.lose_for_disk(topic, 1, error),
         };
         let entry = IndexEntry {
-            log_time_nanos: self.topics[topic].queue.stamp(),
+            log_time_nanos,
             publish_time_nanos: frame.header().publish_time_nanos,
             sequence: frame.sequence(),
             ..IndexEntry::default()
@@ -114,6 +141,9 @@ impl Engine {
         let rest = payload_bytes - extent.slot_bytes;
         // Torn or not is asked once, after the device has had the whole.
         frame.copy_range_to(extent.slot_bytes, &mut extent.tail[..rest]);
+        if self.shared.options.checksum {
+            extent.seal(&frame, rest + suffix.len());
+        }
 
         let bytes = extent.bytes();
         let offset = self.brick(place).place(bytes);
@@ -126,6 +156,43 @@ impl Engine {
         let parts = vec![Part::Block(extent.head), slot, Part::Block(extent.tail)];
         let content = Content::Slot { piece, frame, lead, rescue: None };
         self.launch(place, offset, bytes, parts, content);
+    }
+
+    /// Takes a large frame into memory, to be compressed.
+    pub fn write_from_copy(
+        &mut self,
+        topic: usize,
+        stream: &StreamSource,
+        frame: &FrameRef,
+        log_time_nanos: u64,
+    ) {
+        self.take_queue(topic);
+        let data_bytes = stream.encoded_bytes(frame);
+        let held_bytes = OwnedExtent::bytes_for(data_bytes) as u64;
+        let queue = self.topics[topic].queue.clone();
+        if !queue.take(held_bytes) {
+            return self.current().topics[topic].lose(Cause::Queue, 1);
+        }
+        let entry = IndexEntry {
+            log_time_nanos,
+            publish_time_nanos: frame.header().publish_time_nanos,
+            sequence: frame.sequence(),
+            ..IndexEntry::default()
+        };
+        let copy = OwnedExtent::with(queue.channel_id(), entry, data_bytes, |room| {
+            stream.encode_into(frame, room)
+        });
+        let Some(extent) = copy else {
+            queue.release(held_bytes);
+            return self.current().topics[topic].lose(Cause::Lapped, 1);
+        };
+        match self.place_of(topic, Access::Direct) {
+            Ok(place) => self.write_owned(topic, place, extent, held_bytes),
+            Err(error) => {
+                queue.release(held_bytes);
+                self.lose_for_disk(topic, 1, error);
+            }
+        }
     }
 
     /// Copies frames that are about to be overwritten, and that the device has not had yet, into
@@ -210,7 +277,20 @@ impl Engine {
         if batches.is_empty() {
             return;
         }
-        let (mut bytes, mut pieces) = self.assemble(place, batches);
+        let (mut bytes, mut pieces, records_end) = self.assemble(place, batches);
+        if self.compresses() {
+            let direct = self.brick(place).access == Access::Direct;
+            return self.compress(Job {
+                place,
+                times: times_of(&pieces),
+                pieces,
+                records_end,
+                indexes_end: bytes.len(),
+                chunk: Block::unaligned(bytes),
+                direct,
+                is_padded: false,
+            });
+        }
         let announced = self.brick(place).take_announcements();
         if !announced.is_empty() {
             bytes.splice(0..0, announced.iter().copied());
@@ -223,8 +303,7 @@ impl Engine {
         }
         let offset = self.brick(place).place(bytes.len() as u64);
         for entry in pieces.iter_mut().flat_map(|piece| &mut piece.entries) {
-            let data = CHUNK_HEADER_BYTES + livebag_format::mcap::MESSAGE_HEADER_BYTES;
-            entry.offset = offset + chunk_start + data as u64 + u64::from(entry.inner);
+            entry.set_chunk_offset(offset + chunk_start);
         }
         let total = bytes.len() as u64;
         let block = if direct {
@@ -234,11 +313,21 @@ impl Engine {
         } else {
             Block::unaligned(bytes)
         };
-        self.launch(place, offset, total, vec![Part::Block(block)], Content::Chunk { pieces });
+        self.launch(
+            place,
+            offset,
+            total,
+            vec![Part::Block(block)],
+            Content::Chunk { pieces, stored: None },
+        );
     }
 
-    /// Joins batches into a chunk record and its message indexes.
-    fn assemble(&mut self, place: Place, batches: Vec<(usize, Batch)>) -> (Vec<u8>, Vec<Piece>) {
+    /// Joins batches into a chunk record and its message indexes; tells where the records end.
+    fn assemble(
+        &mut self,
+        place: Place,
+        batches: Vec<(usize, Batch)>,
+    ) -> (Vec<u8>, Vec<Piece>, usize) {
         let alone = batches.len() == 1;
         let mut bytes = Vec::new();
         let mut pieces = Vec::with_capacity(batches.len());
@@ -261,21 +350,20 @@ impl Engine {
             let ticket = self.issue(place, topic);
             pieces.push(Piece { topic, ticket, entries, held_bytes });
         }
-        let times = pieces.iter().flat_map(|piece| {
-            let ends = [piece.entries.first(), piece.entries.last()];
-            ends.into_iter().flatten().map(|entry| entry.log_time_nanos)
-        });
-        let (start, end) = times.fold((u64::MAX, 0), |(a, b), time| (a.min(time), b.max(time)));
-        let records = &bytes[CHUNK_HEADER_BYTES..];
-        let head = chunk_header(start, end, records.len() as u64, crc32fast::hash(records));
-        bytes[..CHUNK_HEADER_BYTES].copy_from_slice(&head);
+        let records_end = bytes.len();
+        if !self.compresses() {
+            let (start, end) = times_of(&pieces);
+            let records = &bytes[CHUNK_HEADER_BYTES..];
+            let head = chunk_header(start, end, records.len() as u64, crc32fast::hash(records));
+            bytes[..CHUNK_HEADER_BYTES].copy_from_slice(&head);
+        }
         for piece in &pieces {
             let channel_id = self.topics[piece.topic].queue.channel_id();
             let entries = piece.entries.iter();
             let places = entries.map(|entry| (entry.log_time_nanos, u64::from(entry.inner)));
             put_message_index(&mut bytes, channel_id, places);
         }
-        (bytes, pieces)
+        (bytes, pieces, records_end)
     }
 
     fn write_owned(&mut self, topic: usize, place: Place, extent: OwnedExtent, held_bytes: u64) {
@@ -284,20 +372,43 @@ impl Engine {
         self.write_owned_piece(place, extent, piece);
     }
 
-    fn write_owned_piece(&mut self, place: Place, extent: OwnedExtent, mut piece: Piece) {
-        // Announcements of a shared brick must precede the first message.
-        let announced = self.brick(place).take_announcements();
-        if !announced.is_empty() {
-            let offset = self.brick(place).place(announced.len() as u64);
-            let bytes = announced.len() as u64;
-            let part = Part::Block(Block::unaligned(announced));
-            self.launch(place, offset, bytes, vec![part], Content::Chunk { pieces: Vec::new() });
+    fn write_owned_piece(&mut self, place: Place, mut extent: OwnedExtent, mut piece: Piece) {
+        if self.compresses() {
+            let time = extent.entry.log_time_nanos;
+            let direct = self.brick(place).access == Access::Direct;
+            return self.compress(Job {
+                place,
+                pieces: vec![piece],
+                records_end: extent.records_end(),
+                indexes_end: extent.indexes_end(),
+                chunk: extent.block,
+                times: (time, time),
+                direct,
+                is_padded: true,
+            });
         }
+        if self.shared.options.checksum {
+            extent.seal();
+        }
+        self.write_announcements(place);
         let bytes = extent.block.len() as u64;
         let offset = self.brick(place).place(bytes);
         piece.entries = vec![IndexEntry { offset: extent.entry.offset + offset, ..extent.entry }];
-        let content = Content::Chunk { pieces: vec![piece] };
+        let content = Content::Chunk { pieces: vec![piece], stored: None };
         self.launch(place, offset, bytes, vec![Part::Block(extent.block)], content);
+    }
+
+    /// Announcements of a shared brick must precede the first message.
+    pub fn write_announcements(&mut self, place: Place) {
+        let announced = self.brick(place).take_announcements();
+        if announced.is_empty() {
+            return;
+        }
+        let bytes = announced.len() as u64;
+        let offset = self.brick(place).place(bytes);
+        let part = Part::Block(Block::unaligned(announced));
+        let content = Content::Chunk { pieces: Vec::new(), stored: None };
+        self.launch(place, offset, bytes, vec![part], content);
     }
 
     /// Handles a write that has ended.
@@ -305,17 +416,21 @@ impl Engine {
         let flight = self.flights.remove(&completion.token).expect("a write of ours");
         let Flight { place, offset, bytes, content } = flight;
         self.flight_bytes -= owned_bytes(&completion.parts);
+        if let Some(gate) = &mut self.gate {
+            let now = self.shared.options.clock.monotonic_nanos();
+            gate.speed.completed(now, bytes_of(&completion.parts));
+        }
         if let Err(error) = completion.result {
             self.fail_flight(place, (offset, bytes), content, error);
         } else {
             match content {
-                Content::Chunk { pieces } => {
+                Content::Chunk { pieces, stored } => {
                     self.brick(place).write_behind();
-                    self.note_chunk(place, &pieces);
+                    self.note_chunk(place, &pieces, stored);
                     self.commit_chunk(place, pieces, completion.parts);
                 }
                 Content::Commit { mut piece } => {
-                    self.note_chunk(place, std::slice::from_ref(&piece));
+                    self.note_chunk(place, std::slice::from_ref(&piece), None);
                     let entries = std::mem::take(&mut piece.entries);
                     self.settle(place, piece, Outcome::Readable(entries));
                 }
@@ -348,7 +463,7 @@ impl Engine {
         let path = brick.path.clone();
         self.fail("writing", &path, error);
         let pieces = match content {
-            Content::Chunk { pieces } => pieces,
+            Content::Chunk { pieces, .. } => pieces,
             Content::Slot { piece, .. } | Content::Commit { piece } => vec![piece],
         };
         for piece in pieces {
@@ -357,10 +472,11 @@ impl Engine {
         }
     }
 
-    fn note_chunk(&mut self, place: Place, pieces: &[Piece]) {
+    fn note_chunk(&mut self, place: Place, pieces: &[Piece], stored: Option<(Compression, u64)>) {
         let Some(first) = pieces.first().and_then(|piece| piece.entries.first()) else { return };
         let mut chunk = ChunkExtent {
             offset: first.chunk_offset(),
+            stored,
             start_nanos: u64::MAX,
             ..ChunkExtent::default()
         };
@@ -376,8 +492,15 @@ impl Engine {
     fn commit_chunk(&mut self, place: Place, pieces: Vec<Piece>, mut parts: Vec<Part>) {
         // The memory of a lone piece goes back to where it came from.
         if let ([piece], Some(Part::Block(block))) = (&pieces[..], parts.pop()) {
-            let records = block.into_vec();
-            self.topics[piece.topic].queue.recycle(Batch { records, ..Batch::default() });
+            let TopicState { queue, stream, .. } = &self.topics[piece.topic];
+            // A stream's frames seldom pass through memory: theirs goes.
+            if stream.is_some() && block.len() >= OWN_CHUNK_BYTES_MIN {
+                drop(block);
+            } else if piece.entries.len() == 1 && block.len() >= OWN_CHUNK_BYTES_MIN {
+                queue.recycle_block(block);
+            } else {
+                queue.recycle(Batch { records: block.into_vec(), ..Batch::default() });
+            }
         }
         for mut piece in pieces {
             let entries = std::mem::take(&mut piece.entries);

@@ -18,8 +18,10 @@ use crate::storage::{Disk, KernelDisk, MethodChoice};
 
 mod brick;
 mod close;
+mod compress;
 mod engine;
 mod flight;
+mod gate;
 mod keeper;
 mod options;
 mod split;
@@ -29,8 +31,8 @@ mod topic;
 pub use crate::queue::{Overflow, Priority, WriteError};
 pub(crate) use close::{ChunkWalk, write_summary};
 pub use options::{
-    LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule, TopicRules,
-    TopicSettings,
+    ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
+    TopicRules, TopicSettings,
 };
 
 /// Why recording could not begin, or did not end well.
@@ -79,6 +81,11 @@ pub enum RecordError {
         /// What was asked for.
         least_bytes: u64,
     },
+    /// A schedule that heeds the applications' cycles cannot see them.
+    #[error(
+        "the cycle board cannot be watched: {0}; record with --schedule immediate, or mend that"
+    )]
+    CycleBoard(#[source] livebag_shm::CycleError),
     /// The recorder's thread is gone.
     #[error("the recorder has stopped")]
     Stopped,
@@ -147,6 +154,8 @@ pub struct Status {
     pub topics: Vec<TopicStatus>,
     /// Bytes waiting in memory of the recorder's own.
     pub cache_bytes: u64,
+    /// Bytes of frames that wait in the slots of their streams for a moment to be written.
+    pub slot_bytes: u64,
     /// Whether messages are left out at the moment.
     pub paused: bool,
     /// Splits begun, the first included.
@@ -178,6 +187,7 @@ pub(crate) struct Shared {
     pub topics: Mutex<Vec<(Arc<Topic>, Arc<Counters>)>>,
     pub paused: Arc<AtomicBool>,
     pub splits: AtomicU32,
+    pub slot_bytes: AtomicU64,
     channels_given: AtomicU32,
     pub failure: Mutex<Option<String>>,
 }
@@ -276,6 +286,7 @@ impl Recorder {
             topics: Mutex::default(),
             paused,
             splits: AtomicU32::new(1),
+            slot_bytes: AtomicU64::new(0),
             channels_given: AtomicU32::new(0),
             failure: Mutex::default(),
         });
@@ -362,6 +373,7 @@ impl Recorder {
         Status {
             topics: topics.collect(),
             cache_bytes: self.shared.budget.used_bytes(),
+            slot_bytes: self.shared.slot_bytes.load(Ordering::Relaxed),
             paused: self.is_paused(),
             splits: self.shared.splits.load(Ordering::Relaxed),
             failure: self.shared.failure(),

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use livebag_format::container::MetadataEntry;
+use livebag_format::mcap::Compression;
 use regex::Regex;
 
 use crate::clock::Clock;
-use crate::limits::{CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX};
+use crate::limits::{
+    CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX, COMPRESSION_LEVEL_DEFAULT, COMPRESSION_THREADS_MAX,
+};
 use crate::queue::{Overflow, Priority, QueueOptions};
+use crate::scheduler::Schedule;
 
 /// How to record. `..RecorderOptions::default()` gives the rest.
 #[derive(Clone, Debug)]
@@ -37,6 +41,15 @@ pub struct RecorderOptions {
     pub start_paused: bool,
     /// How often data is made durable while recording; `None`: at the end of each split.
     pub sync_interval: Option<Duration>,
+    /// How chunks are compressed.
+    pub compression: ChunkCompression,
+    /// Whether the chunks of large frames carry a checksum as well, which takes a pass over their
+    /// bytes; those of gathered messages always do.
+    pub checksum: bool,
+    /// When waiting bytes go to the disk.
+    pub schedule: Schedule,
+    /// The cycle board whose applications are heeded; `None`: the user's.
+    pub cycle_board: Option<String>,
     /// Where time comes from.
     pub clock: Clock,
 }
@@ -56,6 +69,10 @@ impl Default for RecorderOptions {
             snapshot: None,
             start_paused: false,
             sync_interval: None,
+            compression: ChunkCompression::default(),
+            checksum: false,
+            schedule: Schedule::Immediate,
+            cycle_board: None,
             clock: Clock::system(),
         }
     }
@@ -109,6 +126,33 @@ pub enum LowSpace {
     Stop,
     /// The oldest splits go; when there is none left, the recording ends.
     DeleteOldest,
+}
+
+/// How chunks are compressed. Compressing takes the zero-copy path away: frames are copied into the
+/// cache, and what finds no room there is lost and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkCompression {
+    /// Into which of MCAP's formats.
+    pub compression: Compression,
+    /// Of zstd: -7 (fast) to 22 (small).
+    pub level: i32,
+    /// Threads that compress; 0: one for every two processors.
+    pub threads: usize,
+}
+
+impl Default for ChunkCompression {
+    fn default() -> Self {
+        Self { compression: Compression::None, level: COMPRESSION_LEVEL_DEFAULT, threads: 0 }
+    }
+}
+
+impl ChunkCompression {
+    pub(super) fn threads_or_default(self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
+            threads => threads.min(COMPRESSION_THREADS_MAX),
+        }
+    }
 }
 
 /// A ring in memory, as large as the cache.

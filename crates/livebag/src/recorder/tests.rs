@@ -1,12 +1,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use livebag_format::mcap::Compression;
 use livebag_format::{Message, Topic};
 use proptest::prelude::*;
 
 use super::*;
 use crate::query::{Bag, BagState, Query};
 use crate::storage::{Fault, SimulatedDisk};
+
+mod floods;
 
 const DIRECTORY: &str = "/bag";
 
@@ -22,7 +25,11 @@ fn topic(name: &str) -> Topic {
 }
 
 fn record_on(disk: &SimulatedDisk) -> Recorder {
-    let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
+    record_with(disk, RecorderOptions::default())
+}
+
+fn record_with(disk: &SimulatedDisk, options: RecorderOptions) -> Recorder {
+    let options = RecorderOptions { overflow: Overflow::Block, ..options };
     Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap()
 }
 
@@ -75,8 +82,54 @@ fn scripts() -> impl Strategy<Value = Vec<(usize, usize)>> {
     prop::collection::vec((0usize..3, sizes), 0..60)
 }
 
+fn compressions() -> impl Strategy<Value = RecorderOptions> {
+    let compression = |(compression, level, threads)| RecorderOptions {
+        compression: ChunkCompression { compression, level, threads },
+        ..RecorderOptions::default()
+    };
+    let compressed =
+        (prop_oneof![Just(Compression::Lz4), Just(Compression::Zstd)], -3..4, 1..3usize);
+    prop_oneof![
+        compressed.prop_map(compression),
+        Just(RecorderOptions { checksum: true, ..RecorderOptions::default() }),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// The same with compressed chunks and with checksums everywhere; and what a crash leaves of
+    /// them is whole.
+    #[test]
+    fn compressed_or_sealed_it_comes_out_too(
+        script in scripts(), seed in any::<u64>(), options in compressions(),
+    ) {
+        let disk = SimulatedDisk::new(seed);
+        let seals_all = options.checksum;
+        let recorder = record_with(&disk, options);
+        let model = write_script(&recorder, &script);
+        let committed = recorder.status();
+        let crashed = disk.crash();
+        let status = recorder.finish().unwrap();
+        prop_assert_eq!(status.totals().0, model.len() as u64);
+        prop_assert_eq!(status.totals().2.total(), 0);
+        let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+        prop_assert_eq!(read_all(&bag), model.clone());
+        check_bricks(&disk, &bag, &model);
+        if seals_all {
+            check_seals(&disk, &bag);
+        }
+        let bag = Bag::open_on(&crashed, Path::new(DIRECTORY)).unwrap();
+        let read = read_all(&bag);
+        for status in &committed.topics {
+            let of = |all: &[Seen]| -> Vec<Seen> {
+                all.iter().filter(|seen| seen.0 == status.name).cloned().collect()
+            };
+            let (read, written) = (of(&read), of(&model));
+            prop_assert!(read.len() as u64 >= status.messages);
+            prop_assert_eq!(&read[..], &written[..read.len()]);
+        }
+    }
 
     /// A closed container gives back what was written, in order, whatever the order in which the
     /// disk completed the writes; and every brick is an MCAP that the `mcap` crate reads whole.
@@ -178,6 +231,19 @@ fn check_bricks(disk: &SimulatedDisk, bag: &Bag, expected: &[Seen]) {
         count += indexed;
     }
     assert_eq!(count, expected.len());
+}
+
+/// Every chunk has a checksum.
+fn check_seals(disk: &SimulatedDisk, bag: &Bag) {
+    for name in bag.topics().iter().flat_map(|topic| topic.bricks()) {
+        let file = disk.read(&Path::new(DIRECTORY).join(name)).unwrap();
+        let summary = mcap::Summary::read(&file).unwrap().expect("a summary");
+        for chunk in &summary.chunk_indexes {
+            let head = &file[chunk.chunk_start_offset as usize..];
+            let header = livebag_format::mcap::ChunkHeader::parse(head).expect("a chunk");
+            assert_ne!(header.crc, 0);
+        }
+    }
 }
 
 #[test]

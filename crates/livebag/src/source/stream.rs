@@ -108,6 +108,12 @@ impl StreamSource {
         wrapping(frame.header(), self.wraps_bytes)
     }
 
+    /// Length of a frame once it is encoded.
+    pub(crate) fn encoded_bytes(&self, frame: &FrameRef) -> usize {
+        let (prefix, suffix) = self.wrapping(frame);
+        prefix.len() + frame.payload_bytes() + suffix.len()
+    }
+
     /// Encodes a whole frame into `out`; `false` if it was overwritten meanwhile.
     pub(crate) fn encode(&self, frame: &FrameRef, out: &mut Vec<u8>) -> bool {
         let (prefix, suffix) = self.wrapping(frame);

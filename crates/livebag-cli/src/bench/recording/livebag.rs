@@ -5,12 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-use livebag::{Clock, Recorder, RecorderOptions, Selector, SplitRules, Status, TopicWriter};
+use livebag::limits::CACHE_BYTES_DEFAULT;
+use livebag::{
+    Clock, Overflow, Recorder, RecorderOptions, Selector, SplitRules, Status, TopicWriter,
+};
 
 use super::{Orders, Recorded, Source};
 use crate::bench::latency::Latencies;
 use crate::bench::roles::Parent;
 use crate::bench::schedule::{Intake, Schedule};
+use crate::bench::settings::LivebagSettings;
 use crate::bench::usage;
 use crate::outcome::CliError;
 
@@ -25,18 +29,29 @@ const LOOK: Duration = Duration::from_millis(2);
 const LOOK_BY_TOPIC: Duration = Duration::from_micros(50);
 
 /// Records, and measures it.
-pub fn record(orders: &Orders, parent: &mut Parent) -> Result<Recorded, CliError> {
+pub fn record(
+    orders: &Orders,
+    settings: &LivebagSettings,
+    parent: &mut Parent,
+) -> Result<Recorded, CliError> {
     let topics = orders.producers.topics();
-    let options = RecorderOptions {
+    // Without a cache the peers' producers wait for their writer: so they do here, for a cache of
+    // the usual size.
+    let (cache_bytes_max, overflow) = match orders.cache_bytes {
+        0 => (CACHE_BYTES_DEFAULT, Overflow::Block),
         // The peers' cache has two halves.
-        cache_bytes_max: 2 * orders.cache_bytes,
+        bytes => (2 * bytes, Overflow::DropNewest),
+    };
+    let options = RecorderOptions {
+        cache_bytes_max,
+        overflow,
         split: SplitRules {
             bytes_max: (orders.bag_bytes > 0).then_some(orders.bag_bytes),
             ..SplitRules::default()
         },
         ..RecorderOptions::default()
     };
-    let recorder = Recorder::create(&orders.bag, options)?;
+    let recorder = Recorder::create(&orders.bag, settings.apply(options))?;
     let intake = Writers(match orders.no_transport {
         true => topics
             .iter()
@@ -55,7 +70,7 @@ pub fn record(orders: &Orders, parent: &mut Parent) -> Result<Recorded, CliError
         settled: vec![0; topics.len()],
         latencies: Latencies::default(),
     };
-    let mut source = Source { orders, parent };
+    let mut source = Source::new(orders, parent);
     let (schedule, meter) = source.start()?;
     let submit = watched(&recorder, &mut watch, &schedule, || {
         let submit = source.offer(&schedule, &intake)?;

@@ -77,7 +77,7 @@ pub struct Recorded {
 pub fn run(orders: &Orders, parent: &mut Parent) -> Result<(), CliError> {
     usage::pin(&orders.recorder_affinity)?;
     let recorded = match &orders.settings {
-        Settings::Livebag => livebag::record(orders, parent),
+        Settings::Livebag(settings) => livebag::record(orders, settings, parent),
         Settings::Mcap(_) | Settings::Sqlite3(_) => peer::record(orders, parent),
     }?;
     parent.answer(&recorded)
@@ -87,9 +87,16 @@ pub fn run(orders: &Orders, parent: &mut Parent) -> Result<(), CliError> {
 struct Source<'a> {
     orders: &'a Orders,
     parent: &'a mut Parent,
+    /// By topic; none with transport.
+    messages: Vec<Vec<u8>>,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    fn new(orders: &'a Orders, parent: &'a mut Parent) -> Self {
+        let messages = if orders.no_transport { orders.producers.payloads() } else { Vec::new() };
+        Self { orders, parent, messages }
+    }
+
     /// The recorder is ready; the schedule that messages will come by.
     fn start(&mut self) -> Result<(Schedule, Meter), CliError> {
         let start_nanos = match self.orders.no_transport {
@@ -110,7 +117,8 @@ impl Source<'_> {
             return self.parent.wait_for_stop().map(|()| None);
         }
         let processors = &self.orders.producers_affinity;
-        schedule::publish(&self.orders.producers, schedule, processors, intake).map(Some)
+        schedule::publish(&self.orders.producers, &self.messages, schedule, processors, intake)
+            .map(Some)
     }
 }
 

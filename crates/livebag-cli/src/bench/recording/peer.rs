@@ -26,7 +26,7 @@ pub fn record(orders: &Orders, parent: &mut Parent) -> Result<Recorded, CliError
     let count = topics.len();
     let writer = BagWriter::create(&orders.bag, &orders.settings, topics, orders.bag_bytes)?;
     let readers = if orders.no_transport { Vec::new() } else { open_readers(orders, count)? };
-    let mut source = Source { orders, parent };
+    let mut source = Source::new(orders, parent);
     let (schedule, meter) = source.start()?;
     let reception = Reception::default();
     let (submit, written, dropped) = if orders.cache_bytes == 0 {

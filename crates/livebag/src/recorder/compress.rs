@@ -1,0 +1,240 @@
+//! Threads that compress chunks on their way from the queues to the disk.
+//!
+//! A chunk has its place in its topic's order before it is compressed (its ticket), and its place in
+//! the file after. What waits here is memory of the cache like what waits in the queues: when it is
+//! much, the queues keep what they have, and what then finds no room is counted as lost there.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use livebag_format::mcap::{
+    CHUNK_HEADER_BYTES, Compression, Compressor, chunk_header, put_compressed_chunk_header,
+    put_padding_to,
+};
+
+use super::engine::Engine;
+use super::flight::{Content, Piece, Place};
+use super::{ChunkCompression, RecordError, Shared};
+use crate::limits::{BLOCK_BYTES, IN_FLIGHT_BYTES_MAX, JOBS_MAX};
+use crate::storage::{Block, Part};
+
+/// A chunk to be compressed.
+pub(super) struct Job {
+    pub place: Place,
+    pub pieces: Vec<Piece>,
+    /// Room for a chunk's header, the message records, their message indexes, and no matter what.
+    pub chunk: Block,
+    /// End of the records in it.
+    pub records_end: usize,
+    /// End of the message indexes in it.
+    pub indexes_end: usize,
+    /// Earliest and latest log time.
+    pub times: (u64, u64),
+    /// Whether it goes to the disk in whole blocks.
+    pub direct: bool,
+    /// Whether `chunk` is padded to whole blocks already.
+    pub is_padded: bool,
+}
+
+struct Done {
+    place: Place,
+    pieces: Vec<Piece>,
+    bytes: u64,
+    chunk: Block,
+    stored: Option<(Compression, u64)>,
+}
+
+/// The threads' handle.
+pub(super) struct Compressors {
+    jobs: Option<SyncSender<Job>>,
+    done: Receiver<Done>,
+    /// What does not fit into the channel.
+    waiting: VecDeque<Job>,
+    /// Jobs that are not back.
+    count: usize,
+    bytes: u64,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Compressors {
+    /// None if nothing is to be compressed.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start(shared: &Shared) -> Result<Option<Self>, RecordError> {
+        let options = shared.options.compression;
+        if options.compression == Compression::None {
+            return Ok(None);
+        }
+        let (jobs, todo) = sync_channel(JOBS_MAX);
+        let (finished, done) = sync_channel(JOBS_MAX);
+        let todo = Arc::new(Mutex::new(todo));
+        let mut threads = Vec::new();
+        for number in 0..options.threads_or_default() {
+            let (todo, finished) = (todo.clone(), finished.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("livebag-zip-{number}"))
+                .spawn(move || work(options, &todo, &finished));
+            threads.push(thread.map_err(|source| RecordError::Io {
+                doing: "starting a thread to compress for",
+                path: shared.directory.clone(),
+                source,
+            })?);
+        }
+        Ok(Some(Self {
+            jobs: Some(jobs),
+            done,
+            waiting: VecDeque::new(),
+            count: 0,
+            bytes: 0,
+            threads,
+        }))
+    }
+
+    /// Whether the queues shall keep what they have for now.
+    pub fn is_busy(&self) -> bool {
+        self.bytes >= IN_FLIGHT_BYTES_MAX || self.count >= JOBS_MAX
+    }
+
+    fn push(&mut self, job: Job) {
+        self.count += 1;
+        self.bytes += job.chunk.len() as u64;
+        self.waiting.push_back(job);
+        self.feed();
+    }
+
+    fn feed(&mut self) {
+        while let (Some(jobs), Some(job)) = (&self.jobs, self.waiting.pop_front()) {
+            match jobs.try_send(job) {
+                Ok(()) => {}
+                Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
+                    self.waiting.push_front(job);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A chunk that is ready, if one is. Threads that are gone come as an error, once.
+    fn take(&mut self) -> Result<Option<Done>, RecordError> {
+        match self.done.try_recv() {
+            Ok(done) => {
+                self.count -= 1;
+                self.bytes -= done.bytes;
+                self.feed();
+                Ok(Some(done))
+            }
+            Err(TryRecvError::Disconnected) if self.count > 0 => {
+                self.count = 0;
+                Err(RecordError::Stopped)
+            }
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => Ok(None),
+        }
+    }
+}
+
+impl Drop for Compressors {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A thread that has panicked has said so; its chunk is counted as lost by nobody else.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(options: ChunkCompression, todo: &Mutex<Receiver<Job>>, finished: &SyncSender<Done>) {
+    // Without memory for its tables chunks are stored as they are.
+    let mut compressor = Compressor::new(options.compression, options.level).ok();
+    let mut out = Vec::new();
+    loop {
+        let job = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        if finished.send(compress(job, options, compressor.as_mut(), &mut out)).is_err() {
+            return;
+        }
+    }
+}
+
+fn compress(
+    job: Job,
+    options: ChunkCompression,
+    compressor: Option<&mut Compressor>,
+    out: &mut Vec<u8>,
+) -> Done {
+    let Job { place, pieces, mut chunk, records_end, indexes_end, times, direct, is_padded } = job;
+    let bytes = chunk.len() as u64;
+    let records = &chunk[CHUNK_HEADER_BYTES..records_end];
+    let crc = crc32fast::hash(records);
+    out.clear();
+    let compressed = compressor.is_some_and(|c| c.compress(records, out).is_ok());
+    if !compressed || out.len() >= records.len() {
+        let head = chunk_header(times.0, times.1, records.len() as u64, crc);
+        chunk[..CHUNK_HEADER_BYTES].copy_from_slice(&head);
+        let whole = if is_padded { chunk } else { block_of(chunk[..indexes_end].to_vec(), direct) };
+        return Done { place, pieces, bytes, chunk: whole, stored: None };
+    }
+    let sizes = (records.len() as u64, out.len() as u64);
+    let indexes = &chunk[records_end..indexes_end];
+    let mut whole = Vec::with_capacity(out.len() + indexes.len() + 2 * BLOCK_BYTES);
+    put_compressed_chunk_header(&mut whole, times, sizes, crc, options.compression);
+    whole.extend_from_slice(out);
+    whole.extend_from_slice(indexes);
+    let stored = Some((options.compression, sizes.1));
+    Done { place, pieces, bytes, chunk: block_of(whole, direct), stored }
+}
+
+fn block_of(mut bytes: Vec<u8>, direct: bool) -> Block {
+    if !direct {
+        return Block::unaligned(bytes);
+    }
+    let position = bytes.len() as u64;
+    put_padding_to(&mut bytes, position, BLOCK_BYTES as u64);
+    let mut block = Block::zeroed(bytes.len());
+    block.copy_from_slice(&bytes);
+    block
+}
+
+impl Engine {
+    /// Whether chunks are compressed.
+    pub fn compresses(&self) -> bool {
+        self.compressors.is_some()
+    }
+
+    /// Hands a chunk to the compressing threads.
+    pub fn compress(&mut self, job: Job) {
+        self.split(job.place.split).in_flight += 1;
+        if let Some(compressors) = &mut self.compressors {
+            compressors.push(job);
+        }
+    }
+
+    /// Writes what has been compressed; whether anything is still on its way there.
+    pub fn take_compressed(&mut self) -> bool {
+        loop {
+            let Some(compressors) = &mut self.compressors else { return false };
+            match compressors.take() {
+                Ok(Some(done)) => self.write_compressed(done),
+                Ok(None) => return compressors.count > 0,
+                Err(error) => self.fail_with(&error),
+            }
+        }
+    }
+
+    fn write_compressed(&mut self, mut done: Done) {
+        let place = done.place;
+        self.write_announcements(place);
+        let total = done.chunk.len() as u64;
+        let offset = self.brick(place).place(total);
+        for entry in done.pieces.iter_mut().flat_map(|piece| &mut piece.entries) {
+            entry.set_chunk_offset(offset);
+            entry.compressed = done.stored.is_some();
+        }
+        let content = Content::Chunk { pieces: done.pieces, stored: done.stored };
+        self.launch(place, offset, total, vec![Part::Block(done.chunk)], content);
+        // Last: the write that follows has been counted by now.
+        self.split(place.split).in_flight -= 1;
+    }
+}

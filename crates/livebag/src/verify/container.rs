@@ -226,7 +226,7 @@ impl<'c, 'd> Split<'c, 'd> {
             window: Vec::new(),
             window_start: 0,
             window_brick: 0,
-            proven: None,
+            unpacked: None,
         };
         index.run().map(Some).map_err(io_error(&path))
     }

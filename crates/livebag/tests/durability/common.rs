@@ -8,7 +8,7 @@ use std::time::Duration;
 use livebag::storage::{Disk, SimulatedDisk};
 use livebag::{
     Bag, BagError, BagState, Clock, Message, Overflow, Query, RecordError, Recorder,
-    RecorderOptions, Retention, Status, Topic, TopicWriter,
+    RecorderOptions, Status, Topic, TopicWriter,
 };
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count};
@@ -82,17 +82,13 @@ pub struct Making {
 
 impl Making {
     pub fn begin(disk: &SimulatedDisk) -> Result<Self, RecordError> {
-        Self::begin_with(disk, Retention::default())
+        Self::begin_with(disk, RecorderOptions::default())
     }
 
-    pub fn begin_with(disk: &SimulatedDisk, retention: Retention) -> Result<Self, RecordError> {
+    pub fn begin_with(disk: &SimulatedDisk, options: RecorderOptions) -> Result<Self, RecordError> {
         let clock = Clock::simulated(1_000_000_000);
-        let options = RecorderOptions {
-            overflow: Overflow::Block,
-            clock: clock.clone(),
-            retention,
-            ..RecorderOptions::default()
-        };
+        let options =
+            RecorderOptions { overflow: Overflow::Block, clock: clock.clone(), ..options };
         let recorder = Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options)?;
         let writers = (0..TOPICS).map(|at| recorder.topic(topic(at))).collect::<Result<_, _>>()?;
         let model = vec![Vec::new(); TOPICS];

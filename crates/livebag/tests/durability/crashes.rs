@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use livebag::Retention;
 use livebag::storage::{Disk, SimulatedDisk};
+use livebag::{RecorderOptions, Retention};
 
 use crate::common::{
     DIRECTORY, Making, Model, Random, Sequences, TOPICS, Wanted, committed, counts, sync, visible,
@@ -48,7 +48,8 @@ pub fn record_with(seed: u64, course: &Course) -> Recorded {
     for _ in 0..MOMENTS {
         disk.watch(random.below(OPERATIONS * (1 + u64::from(course.splits))));
     }
-    let mut making = Making::begin_with(&disk, course.retention).unwrap();
+    let options = RecorderOptions { retention: course.retention, ..RecorderOptions::default() };
+    let mut making = Making::begin_with(&disk, options).unwrap();
     let made = disk.operation_count();
     let mut promises = Vec::new();
     for _ in 0..10 + random.below(30) {

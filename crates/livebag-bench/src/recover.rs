@@ -228,6 +228,7 @@ impl Layout {
             data_bytes: data_bytes as u32,
             inner: inner as u32,
             brick: 0,
+            compressed: false,
         };
         self.entries.extend_from_slice(&entry.encode());
     }

@@ -145,7 +145,7 @@ fn rot_in_compressed_chunks_costs_only_their_messages() {
             let ended = run(&["query", text(&bag), "history", "-o", text(&export)]);
             ended.expect(3, &["left out", "livebag verify"]);
             let kept = verify(&export, 0)["message_count"].as_u64().unwrap();
-            assert!(kept >= COUNT && kept < 2 * COUNT, "{kept}");
+            assert!((COUNT..2 * COUNT).contains(&kept), "{kept}");
             std::fs::remove_file(&export).unwrap();
             let copy = folder.path().join("copy");
             run(&["convert", text(&bag), text(&copy)]).expect(3, &["could be read", "damaged"]);

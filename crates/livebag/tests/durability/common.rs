@@ -263,7 +263,7 @@ impl Wanted<'_> {
     fn check_messages(&self, bag: &Bag) -> Sequences {
         let mut found = vec![BTreeSet::new(); TOPICS];
         // The number of the next message of each topic.
-        let mut reached = vec![0; TOPICS];
+        let mut reached = [0; TOPICS];
         let mut cursor = bag.query(&Query::default()).expect("a query");
         let mut before = 0;
         loop {

@@ -18,13 +18,13 @@ enum Crash {
     /// On a medium that tears sectors.
     PowerTearing,
     /// The recovery after a power cut crashes.
-    RecoveryCrash,
+    RecoveryKilled,
     /// The recovery after a power cut is cut itself.
     RecoveryCut,
 }
 
 const CRASHES: [Crash; 5] =
-    [Crash::Process, Crash::Power, Crash::PowerTearing, Crash::RecoveryCrash, Crash::RecoveryCut];
+    [Crash::Process, Crash::Power, Crash::PowerTearing, Crash::RecoveryKilled, Crash::RecoveryCut];
 
 fn wanted() -> u64 {
     let asked = std::env::var("LIVEBAG_CRASH_SEEDS").ok();
@@ -44,7 +44,7 @@ fn crash(recorded: &Recorded, seed: u64, crash: Crash, random: &mut Random, most
             Crash::PowerTearing => {
                 check_cut(recorded, seed, *operation, &disk.power_cut_tearing(), true);
             }
-            Crash::RecoveryCrash | Crash::RecoveryCut => {
+            Crash::RecoveryKilled | Crash::RecoveryCut => {
                 let cut = disk.power_cut();
                 cut.watch(random.below(20));
                 check_cut(recorded, seed, *operation, &cut, false);

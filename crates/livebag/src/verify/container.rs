@@ -13,6 +13,7 @@ use livebag_format::mcap::{
 
 use super::index::{BrickFile, Depth, IndexCheck, Told};
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, mcap_file};
+use crate::query::unpack::Unpacked;
 use crate::query::{BagState, is_being_written};
 use crate::storage::Disk;
 
@@ -226,7 +227,8 @@ impl<'c, 'd> Split<'c, 'd> {
             window: Vec::new(),
             window_start: 0,
             window_brick: 0,
-            unpacked: None,
+            proven: None,
+            unpacked: Unpacked::default(),
         };
         index.run().map(Some).map_err(io_error(&path))
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use livebag::storage::{Disk, SimulatedDisk};
-use livebag::{RecorderOptions, Retention};
+use livebag::{ChunkCompression, Compression, RecorderOptions, Retention};
 
 use crate::common::{
     DIRECTORY, Making, Model, Random, Sequences, TOPICS, Wanted, committed, counts, sync, visible,
@@ -40,6 +40,8 @@ pub struct Course {
     pub splits: bool,
     /// Old splits are removed.
     pub retention: Retention,
+    /// How chunks are compressed.
+    pub compression: Compression,
 }
 
 pub fn record_with(seed: u64, course: &Course) -> Recorded {
@@ -48,7 +50,14 @@ pub fn record_with(seed: u64, course: &Course) -> Recorded {
     for _ in 0..MOMENTS {
         disk.watch(random.below(OPERATIONS * (1 + u64::from(course.splits))));
     }
-    let options = RecorderOptions { retention: course.retention, ..RecorderOptions::default() };
+    let options = RecorderOptions {
+        retention: course.retention,
+        compression: ChunkCompression {
+            compression: course.compression,
+            ..ChunkCompression::default()
+        },
+        ..RecorderOptions::default()
+    };
     let mut making = Making::begin_with(&disk, options).unwrap();
     let made = disk.operation_count();
     let mut promises = Vec::new();

@@ -20,6 +20,7 @@ use mcap::records::Record;
 use super::distrust::says_the_same;
 use super::unpack::Unpacked;
 use super::{BagError, read_manifest};
+use crate::recorder::FileNames;
 use crate::storage::{Access, Disk, DiskFile};
 
 /// Longest schema, channel or header that is read.
@@ -95,6 +96,7 @@ pub(super) fn name_newest_files(
     disk: &dyn Disk,
     path: &Path,
     manifest: &mut Manifest,
+    survived: bool,
 ) -> io::Result<()> {
     let files = disk.list(path)?;
     let is_named = |manifest: &Manifest, file: &Path| {
@@ -119,6 +121,10 @@ pub(super) fn name_newest_files(
         };
         let topics = &mut manifest.topics;
         let at = topics.iter().position(|topic| topic.channel_id == *channel_id);
+        // What a power cut left of it need not be what was written, and it was not synced.
+        if at.is_none() && !survived {
+            continue;
+        }
         let at = at.unwrap_or_else(|| {
             let index = String::new();
             topics.push(TopicManifest::new(announced, *channel_id, index, Vec::new()));
@@ -325,6 +331,11 @@ fn take_channel(brick: &mut Brick, channel: mcap::records::Channel, schemas: &[m
     let known = brick.topics.iter().any(|(id, _)| *id == channel.id);
     // Neither is given by a recorder.
     if known || channel.id == 0 || channel.topic.is_empty() {
+        return;
+    }
+    // The brick is named after its topic, unless several share it: a torn record is told by that.
+    let own_name = FileNames::default().give(&channel.topic);
+    if !brick.name.starts_with(&own_name) && !brick.name.starts_with("shared") {
         return;
     }
     let topic = Topic {

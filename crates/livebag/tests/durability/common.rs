@@ -273,7 +273,8 @@ impl Wanted<'_> {
             assert!(message.log_time_nanos >= before, "{}: order", self.what);
             before = message.log_time_nanos;
             let name = &bag.topics()[place].topic().name;
-            let at = (0..TOPICS).find(|at| topic_name(*at) == *name).expect("a known topic");
+            let at = (0..TOPICS).find(|at| topic_name(*at) == *name);
+            let at = at.unwrap_or_else(|| panic!("{}: the unknown topic {name:?}", self.what));
             let k = message.sequence - 1;
             let before = reached[at];
             assert!(k >= before, "{}: {name} {k} after {before}", self.what);

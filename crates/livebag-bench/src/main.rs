@@ -15,6 +15,7 @@ mod kernel_cpu;
 mod machine;
 mod query;
 mod record;
+mod recover;
 mod region;
 mod report;
 mod soak;
@@ -69,6 +70,13 @@ enum Verb {
     Query {
         #[command(flatten)]
         args: query::matrix::QueryArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// How long opening takes after a crash, by the length of the recording
+    Recover {
+        #[command(flatten)]
+        args: recover::RecoverArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -146,6 +154,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Stream { args, output } => stream(&args, &output),
         Verb::Record { args, output } => record(&args, &output),
         Verb::Query { args, output } => query(&args, &output),
+        Verb::Recover { args, output } => recover(&args, &output),
         Verb::Cameras { args, output } => cameras(&args, &output),
         Verb::Submit { args, output } => submit(&args, &output),
         Verb::Cycle { args, output } => cycle(&args, &output),
@@ -180,6 +189,16 @@ fn stream(args: &StreamArgs, output: &OutputArgs) -> Result<()> {
 fn record(args: &record::matrix::RecordArgs, output: &OutputArgs) -> Result<()> {
     let outcome = record::matrix::measure(args)?;
     publish_recorded("record", &args.directory(), outcome, output, record::matrix::COLUMNS)
+}
+
+fn recover(args: &recover::RecoverArgs, output: &OutputArgs) -> Result<()> {
+    let recover::Outcome { rows, runs } = recover::measure(args)?;
+    let machine = Machine::describe(&args.directory());
+    publish(
+        Report { bench: "recover", machine, rows, runs, failures: Vec::new() },
+        output,
+        recover::COLUMNS,
+    )
 }
 
 fn cameras(args: &cameras::CamerasArgs, output: &OutputArgs) -> Result<()> {
@@ -253,6 +272,7 @@ fn all(output: &OutputArgs) -> Result<()> {
         stream(&defaults(&["--torn"]), output),
         record(&defaults(&[]), output),
         query(&defaults(&[]), output),
+        recover(&defaults(&[]), output),
         cameras(&defaults(&[]), output),
         submit(&defaults(&[]), output),
         cycle(&defaults(&[]), output),

@@ -135,7 +135,7 @@ fn outcome(bag: &Bag, damaged: u64) -> Outcome {
         return Outcome::Done;
     }
     eprintln!(
-        "livebag: {} left out, whose index entries are damaged: `livebag verify {}` names them",
+        "livebag: {} left out that are damaged, or whose index entries are: `livebag verify {}` names them",
         text::plural(damaged as usize, "message"),
         bag.path().display(),
     );

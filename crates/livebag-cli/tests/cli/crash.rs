@@ -229,10 +229,13 @@ fn check_messages(bag: &Bag, names: &[&str], firsts: Option<&[u64]>) -> Vec<u64>
         let topic = names.iter().position(|known| *known == name).expect("a known topic");
         let first = firsts.map_or(message.sequence, |firsts| firsts[topic]);
         let expected = next[topic].unwrap_or(first);
-        assert_eq!(message.sequence, expected, "{name}: no holes");
+        // What was in flight at the end of a split may be missing where the next one was further.
+        let has_splits = !bag.splits().is_empty();
+        let fits = message.sequence == expected || (has_splits && message.sequence > expected);
+        assert!(fits, "{name}: {} and not {expected}: no holes", message.sequence);
         let found = payload_in(topic, message.data);
         assert!(found == payload(topic, message.sequence), "{name} {expected}: the bytes");
-        next[topic] = Some(expected + 1);
+        next[topic] = Some(message.sequence + 1);
         counts[topic] += 1;
     }
     counts

@@ -14,9 +14,14 @@ const IMAGE_BYTES: usize = 320 * 240;
 
 /// Records frames of 77 kB and messages of 324 B, and ends as `signal` ends it.
 fn record(bag: &Path, signal: Signal) {
+    record_with(bag, signal, &[]);
+}
+
+fn record_with(bag: &Path, signal: Signal, options: &[&str]) {
     let (camera, mut images) = stream(StreamOptions::image(320, 240, 1).slots(64));
     let (imu, mut samples) = stream(StreamOptions::message("sensor_msgs/msg/Imu", 400).slots(64));
-    let recording = Recording::begin(&[&camera, &imu, "-o", text(bag)], 2);
+    let arguments = [&[camera.as_str(), &imu, "-o", text(bag)], options].concat();
+    let recording = Recording::begin(&arguments, 2);
     for number in 0..COUNT {
         let meta = FrameMeta::image(320, 240, 320, "mono8").publish_time_nanos(1000 + number);
         images.publish(&meta, &vec![number as u8; IMAGE_BYTES]).unwrap();
@@ -118,6 +123,43 @@ fn rot_in_a_container_is_named_and_costs_only_what_it_hit() {
     assert!(damages(&verify(&bag, 1)).contains("missing"));
     std::fs::rename(&aside, &brick).unwrap();
     verify(&bag, 0);
+}
+
+#[test]
+fn rot_in_compressed_chunks_costs_only_their_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    for compression in ["lz4", "zstd"] {
+        let bag = folder.path().join(compression);
+        record_with(&bag, Signal::INT, &["--compression", compression]);
+        let whole = verify(&bag, 0);
+        assert_eq!(
+            (&whole["message_count"], &whole["unproven_messages"]),
+            (&120.into(), &0.into())
+        );
+        for brick in files(&bag, "mcap") {
+            // The first bytes of what is compressed: there are some that mean nothing.
+            rot(&brick, 4096 + 54);
+            let named = damages(&verify(&bag, 1));
+            assert!(named.contains(text(&brick)) && named.contains("chunk"), "{named}");
+            let export = folder.path().join("part.mcap");
+            let ended = run(&["query", text(&bag), "history", "-o", text(&export)]);
+            ended.expect(3, &["left out", "livebag verify"]);
+            let kept = verify(&export, 0)["message_count"].as_u64().unwrap();
+            assert!((COUNT..2 * COUNT).contains(&kept), "{kept}");
+            std::fs::remove_file(&export).unwrap();
+            let copy = folder.path().join("copy");
+            run(&["convert", text(&bag), text(&copy)]).expect(3, &["could be read", "damaged"]);
+            std::fs::remove_dir_all(&copy).unwrap();
+            rot(&brick, 4096 + 54);
+        }
+        verify(&bag, 0);
+        let crashed = folder.path().join("crashed");
+        record_with(&crashed, Signal::KILL, &["--compression", compression]);
+        assert_eq!(damages(&verify(&crashed, 1)).lines().count(), 1, "only that it was not closed");
+        run(&["recover", text(&crashed)]).expect(0, &[]);
+        assert_eq!(verify(&crashed, 0)["message_count"], 2 * COUNT);
+        std::fs::remove_dir_all(&crashed).unwrap();
+    }
 }
 
 #[test]

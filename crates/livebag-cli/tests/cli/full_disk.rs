@@ -86,3 +86,127 @@ fn a_recording_on_a_disk_that_is_full_from_the_start() {
     let output = on_small_disk(folder.path(), script).output().unwrap();
     Ended::from(output).expect(1, &["livebag:", "disk is full"]);
 }
+
+/// What is left on a small disk: whether it is whole, and its messages.
+fn report(folder: &Path, name: &str) -> serde_json::Value {
+    let written = std::fs::read_to_string(folder.join(name)).unwrap();
+    serde_json::from_str(&written).unwrap_or_else(|error| panic!("{name}: {error}: {written}"))
+}
+
+/// Publishes messages of `bytes` until the recorder on a small disk has ended, some 25 MB/s.
+fn flood(bytes: usize, script: &str, folder: &Path) -> Ended {
+    let small = folder.join("small");
+    std::fs::create_dir_all(&small).unwrap();
+    let (name, mut writer) = stream(StreamOptions::bytes(bytes).slots(256));
+    let script = script.replace("NAME", &name).replace("OUT", text(folder));
+    let mut recording = Recording::begin_command(on_small_disk(&small, &script), 1);
+    let mut number = 0_u64;
+    wait_until("the recorder has ended", || {
+        for _ in 0..(50_000 / bytes).max(1) {
+            number += 1;
+            writer.publish(&FrameMeta::bytes(), &vec![number as u8; bytes]).unwrap();
+        }
+        recording.has_ended()
+    });
+    recording.end()
+}
+
+/// Small messages: it is chunks and pages of the index that find no room.
+#[test]
+fn a_disk_that_fills_up_with_small_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    if !is_possible(folder.path()) {
+        return;
+    }
+    let script = r#"
+        "$2" record NAME -o "$1/bag"; code=$?
+        "$2" verify "$1/bag" --json > OUT/verified.json || exit 90
+        exit $code"#;
+    flood(100, script, folder.path()).expect(1, &["ended early", "disk", "kept and readable"]);
+    let verified = report(folder.path(), "verified.json");
+    assert!(verified["message_count"].as_u64().unwrap() > 10_000, "{verified}");
+    assert_eq!(verified["state"], "closed");
+}
+
+/// The disk fills up behind the recorder's back, and then the recording ends: what was set aside for
+/// that is enough.
+#[test]
+fn a_recording_is_closed_on_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small");
+    std::fs::create_dir(&small).unwrap();
+    if !is_possible(&small) {
+        return;
+    }
+    let (name, mut writer) = stream(StreamOptions::bytes(1000).slots(64));
+    let script = format!(
+        r#""$2" record {name} -o "$1/bag" & recorder=$!
+        until [ "$("$2" query "$1/bag" latest --count 2>/dev/null)" = 50 ]; do sleep 0.05; done
+        head -c 20000000 /dev/zero > "$1/filler" 2>/dev/null
+        kill -INT $recorder; wait $recorder; code=$?
+        "$2" verify "$1/bag" --json > {out} || exit 90
+        exit $code"#,
+        out = text(&folder.path().join("verified.json")),
+    );
+    let recording = Recording::begin_command(on_small_disk(&small, &script), 1);
+    for number in 0..50_u8 {
+        writer.publish(&FrameMeta::bytes(), &[number; 1000]).unwrap();
+    }
+    recording.end().expect(0, &[]);
+    let verified = report(folder.path(), "verified.json");
+    assert_eq!((&verified["message_count"], &verified["state"]), (&50.into(), &"closed".into()));
+}
+
+#[test]
+fn a_recording_stops_while_there_is_space_left() {
+    let folder = tempfile::tempdir().unwrap();
+    if !is_possible(folder.path()) {
+        return;
+    }
+    let script = r#"
+        "$2" record NAME -o "$1/bag" --min-free-space 4MB; code=$?
+        "$2" verify "$1/bag" --json > OUT/verified.json || exit 90
+        df --output=avail -B1 "$1" | tail -1 > OUT/free
+        exit $code"#;
+    let ended = flood(100_000, script, folder.path());
+    ended.expect(1, &["ended early", "free", "kept and readable"]);
+    assert!(report(folder.path(), "verified.json")["message_count"].as_u64().unwrap() > 0);
+    let free = std::fs::read_to_string(folder.path().join("free")).unwrap();
+    // Looked at once a second or so; the reserve and what was in memory came after.
+    assert!(free.trim().parse::<u64>().unwrap() > 500_000, "{free}");
+}
+
+#[test]
+fn the_oldest_splits_make_room_for_new_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small");
+    std::fs::create_dir(&small).unwrap();
+    if !is_possible(&small) {
+        return;
+    }
+    const BYTES: usize = 100_000;
+    let (name, mut writer) = stream(StreamOptions::bytes(BYTES).slots(64));
+    let script = format!(
+        r#""$2" record {name} -o "$1/bag" --max-bag-size 500kB --min-free-space 4MB \
+            --low-free-space-action delete-oldest --duration 8; code=$?
+        "$2" verify "$1/bag" --json > {verified} || exit 90
+        "$2" info "$1/bag" --json > {info} || exit 91
+        exit $code"#,
+        verified = text(&folder.path().join("verified.json")),
+        info = text(&folder.path().join("info.json")),
+    );
+    let mut recording = Recording::begin_command(on_small_disk(&small, &script), 1);
+    let mut number = 0_u64;
+    wait_until("the recorder has ended", || {
+        writer.publish(&FrameMeta::bytes(), &vec![number as u8; BYTES]).unwrap();
+        number += 1;
+        std::thread::park_timeout(std::time::Duration::from_millis(30));
+        recording.has_ended()
+    });
+    recording.end().expect(0, &["removed"]);
+    let (verified, info) =
+        (report(folder.path(), "verified.json"), report(folder.path(), "info.json"));
+    assert!(verified["message_count"].as_u64().unwrap() > 0, "{verified}");
+    assert!(number > 100, "more than the disk holds: {number}");
+    assert_eq!(info["failure"], serde_json::Value::Null, "{info}");
+}

@@ -10,7 +10,7 @@ use super::{
     ConvertError, McapSink, MessageSource, MetadataRecord, SinkOptions, SinkSummary, SourceMessage,
     Sqlite3Options, Sqlite3Summary, Sqlite3Writer, open_foreign, write_bag_metadata,
 };
-use crate::query::{Bag, BagState, IndexEntry, Query, Span};
+use crate::query::{Bag, BagState, Query, Span};
 use crate::recorder::{Overflow, Recorder, RecorderOptions, Status};
 
 /// Name under which a container keeps rosbag2's `custom_data`.
@@ -306,7 +306,8 @@ impl ContainerSource {
         let span = Span::History(self.next_nanos, self.end_nanos);
         let mut cursor = self.bag.query(&Query { topics: Vec::new(), span })?;
         for _ in 0..self.given_at_next {
-            let _: Option<(usize, IndexEntry)> = cursor.next_entry()?;
+            // Not by entry: a damaged message was not given.
+            cursor.next()?;
         }
         let mut messages = Vec::new();
         let mut bytes = 0;
@@ -327,6 +328,12 @@ impl ContainerSource {
                 sequence: message.sequence,
                 data: message.data.to_vec(),
             });
+        }
+        if cursor.damaged() > 0 {
+            let warning = "damaged messages are left out: `livebag verify` names them";
+            if self.warnings.iter().all(|said| said != warning) {
+                self.warnings.push(warning.to_owned());
+            }
         }
         self.stretch = messages.into_iter();
         Ok(())

@@ -95,7 +95,7 @@ impl<'bag> Cursor<'bag> {
         self.remaining
     }
 
-    /// Messages left out so far because the medium has damaged their index entries.
+    /// Messages left out so far because the medium has damaged them, or their index entries.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
@@ -131,12 +131,21 @@ impl<'bag> Cursor<'bag> {
     /// The next message and its topic's place in [`Bag::topics`].
     ///
     /// # Errors
-    /// If index or brick cannot be read or are damaged.
+    /// If index or brick cannot be read. What is damaged is left out, see [`Cursor::damaged`].
     #[expect(clippy::should_implement_trait, reason = "the message borrows from the cursor")]
     pub fn next(&mut self) -> Result<Option<(usize, Message<'_>)>, BagError> {
-        let Some((at, entry)) = self.step()? else { return Ok(None) };
+        let (at, entry) = loop {
+            let Some((at, entry)) = self.step()? else { return Ok(None) };
+            match self.topics[at].read(&entry) {
+                Ok(_) => break (at, entry),
+                // The others are none the worse for it.
+                Err(BagError::Damaged { .. }) => self.damaged += 1,
+                Err(error) => return Err(error),
+            }
+        };
         let cursor = &mut self.topics[at];
         let number = cursor.number;
+        // It is in memory now.
         let data = cursor.read(&entry)?;
         let message = Message {
             log_time_nanos: entry.log_time_nanos,

@@ -82,7 +82,8 @@ pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manife
         split.state != State::Recording
             && names.any(|name| !name.is_empty() && disk.open(&directory.join(name)).is_err())
     };
-    let gone = manifest.splits.iter().take_while(|name| is_removed(name)).count();
+    // Removal begins with the oldest.
+    let gone = manifest.splits.iter().rposition(is_removed).map_or(0, |last| last + 1);
     manifest.splits.drain(..gone);
     manifest.removed.splits += gone as u64;
 }

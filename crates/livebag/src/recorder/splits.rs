@@ -123,7 +123,7 @@ impl Engine {
         }
         self.history.next_look_nanos = now + SPACE_LOOK_INTERVAL.as_nanos() as u64;
         while self.holds_too_much() {
-            if !self.remove_oldest() {
+            if self.remove_oldest().is_none() {
                 break;
             }
         }
@@ -131,17 +131,20 @@ impl Engine {
         if rules.free_bytes_min == 0 || self.shared.failure().is_some() {
             return;
         }
-        let free = self.shared.disk.free_bytes(&self.shared.directory).unwrap_or(u64::MAX);
-        if free >= rules.free_bytes_min {
-            return;
-        }
-        let may_delete = rules.low_space == LowSpace::DeleteOldest;
-        if !(may_delete && self.remove_oldest()) {
-            self.fail_with(&RecordError::LowSpace {
-                path: self.shared.directory.clone(),
-                free_bytes: free,
-                least_bytes: rules.free_bytes_min,
-            });
+        let mut free = self.shared.disk.free_bytes(&self.shared.directory).unwrap_or(u64::MAX);
+        while free < rules.free_bytes_min {
+            let may_delete = rules.low_space == LowSpace::DeleteOldest;
+            // The keeper removes them meanwhile: their space is counted as free already.
+            match may_delete.then(|| self.remove_oldest()).flatten() {
+                Some(bytes) => free = free.saturating_add(bytes),
+                None => {
+                    return self.fail_with(&RecordError::LowSpace {
+                        path: self.shared.directory.clone(),
+                        free_bytes: free,
+                        least_bytes: rules.free_bytes_min,
+                    });
+                }
+            }
         }
     }
 
@@ -158,9 +161,10 @@ impl Engine {
             || rules.age_max.is_some_and(|most| Duration::from_nanos(age) > most)
     }
 
-    /// Takes the oldest split out of the manifest, then off the disk; `false` if there is none.
-    fn remove_oldest(&mut self) -> bool {
-        let Some(oldest) = self.history.past.pop_front() else { return false };
+    /// Takes the oldest split out of the manifest, then off the disk, and gives its length; `None` if
+    /// there is none.
+    fn remove_oldest(&mut self) -> Option<u64> {
+        let oldest = self.history.past.pop_front()?;
         let removed = &mut self.history.removed;
         removed.splits += 1;
         removed.messages += oldest.holds.messages;
@@ -184,7 +188,7 @@ impl Engine {
             self.fail_with(&error);
         }
         self.keeper.remove(files, directory);
-        true
+        Some(oldest.bytes)
     }
 
     /// Writes the manifest of a split; that of the first tells of all.

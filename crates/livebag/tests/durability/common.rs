@@ -1,6 +1,6 @@
 //! Recordings on a simulated disk, and what must be left of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use livebag::{
     RecordError, Recorder, RecorderOptions, Retention, Status, Topic, TopicWriter,
 };
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
-use livebag_format::index::entry_count;
+use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count};
 
 pub const DIRECTORY: &str = "/bag";
 pub const TOPICS: usize = 3;
@@ -140,11 +140,12 @@ impl Making {
     }
 }
 
-/// Messages visible in a status, by topic.
-pub fn visible(status: &Status) -> Vec<u64> {
+/// Messages visible in the status of a recording without splits, by topic.
+pub fn visible(status: &Status) -> Sequences {
     let of = |at| {
         let name = topic_name(at);
-        status.topics.iter().find(|topic| topic.name == name).map_or(0, |topic| topic.messages)
+        let topic = status.topics.iter().find(|topic| topic.name == name);
+        (1..=topic.map_or(0, |topic| topic.messages)).collect()
     };
     (0..TOPICS).map(of).collect()
 }
@@ -159,16 +160,31 @@ pub fn splits(disk: &SimulatedDisk) -> Vec<PathBuf> {
     std::iter::once(root.to_owned()).chain(later).collect()
 }
 
+/// Messages by topic: their sequences.
+pub type Sequences = Vec<BTreeSet<u64>>;
+
+pub fn counts(sequences: &Sequences) -> Vec<u64> {
+    sequences.iter().map(|topic| topic.len() as u64).collect()
+}
+
+/// Sequences of the first `count` entries of an index.
+fn sequences_in(disk: &SimulatedDisk, index: &Path, count: u64) -> BTreeSet<u64> {
+    let bytes = disk.read(index).unwrap_or_default();
+    let entries = bytes.as_chunks::<ENTRY_BYTES>().0.iter().skip(1).take(count as usize);
+    entries.map(|entry| IndexEntry::decode(entry).expect("whole").sequence).collect()
+}
+
 /// What a recorder with a sync interval does: counts, bricks, indexes, the rest, and then the mark.
-/// Gives the counts that are promised from now on.
-pub fn sync(disk: &SimulatedDisk) -> Vec<u64> {
-    let mut promised = vec![0; TOPICS];
+/// Gives the messages that are promised from now on.
+pub fn sync(disk: &SimulatedDisk) -> Sequences {
+    let mut promised = vec![BTreeSet::new(); TOPICS];
     for directory in splits(disk) {
         // A split that is just being made has nothing to promise.
         let Some(mark) = sync_split(disk, &directory) else { continue };
         for (at, promised) in promised.iter_mut().enumerate() {
             let index = format!("{}.idx", &topic_name(at)[1..]);
-            *promised += mark.entries.get(&index).copied().unwrap_or(0);
+            let count = mark.entries.get(&index).copied().unwrap_or(0);
+            promised.append(&mut sequences_in(disk, &directory.join(index), count));
         }
     }
     promised
@@ -196,29 +212,19 @@ fn sync_split(disk: &SimulatedDisk, directory: &Path) -> Option<SyncMark> {
     Some(mark)
 }
 
-/// Entries that the indexes of a dead recorder's container hold: all of them were committed.
-pub fn committed(disk: &SimulatedDisk) -> Vec<u64> {
+/// What the indexes of a dead recorder's container hold: all of it was committed.
+pub fn committed(disk: &SimulatedDisk) -> Sequences {
     let directories = splits(disk);
     let of = |at: usize| {
         let index = format!("{}.idx", &topic_name(at)[1..]);
         let in_split = |directory: &PathBuf| {
-            let file = disk.open(&directory.join(&index));
-            file.map_or(0, |file| entry_count(file.length().unwrap()))
+            let path = directory.join(&index);
+            let bytes = disk.open(&path).map_or(0, |file| file.length().unwrap());
+            sequences_in(disk, &path, entry_count(bytes))
         };
-        directories.iter().map(in_split).sum()
+        directories.iter().flat_map(in_split).collect()
     };
     (0..TOPICS).map(of).collect()
-}
-
-/// Where messages that were not committed may be missing before others: at the end of a split, where
-/// the next one was further already; or where retention has removed a split.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Holes {
-    Nowhere,
-    /// Behind the messages that must be there.
-    BehindTheWanted,
-    /// There must be as many messages as wanted, whichever.
-    Anywhere,
 }
 
 /// What is asked of a container that is left.
@@ -226,15 +232,16 @@ pub struct Wanted<'a> {
     pub what: String,
     pub model: &'a Model,
     /// Messages of each topic that must be there.
-    pub at_least: Vec<u64>,
+    pub must_have: Sequences,
     /// Whether there may be no container at all.
     pub may_be_gone: bool,
     /// Whether the bytes of frames without a checksum that were not synced may be wrong.
     pub frames_may_be_torn: bool,
     /// Whether a brick may have a whole message whose index entry the disk refused.
     pub may_lack_entries: bool,
-    /// Whether messages may be missing before others.
-    pub holes: Holes,
+    /// Whether other messages may be missing before others: at the end of a split, where the next one
+    /// was further already; or where retention has removed a split.
+    pub may_have_holes: bool,
 }
 
 impl Wanted<'_> {
@@ -249,20 +256,21 @@ impl Wanted<'_> {
             Err(error) => panic!("{}: does not open: {error}", self.what),
         };
         assert!(matches!(bag.state(), BagState::Recovered | BagState::Closed), "{}", self.what);
-        let counts = self.check_messages(&bag);
-        for (at, count) in counts.iter().enumerate() {
-            let wanted = self.at_least[at];
-            assert!(*count >= wanted, "{}: topic {at}: {count} of {wanted}", self.what);
+        let found = self.check_messages(&bag);
+        for (at, wanted) in self.must_have.iter().enumerate() {
+            let missing: Vec<_> = wanted.difference(&found[at]).collect();
+            assert!(missing.is_empty(), "{}: topic {at} lacks {missing:?}", self.what);
         }
+        let counts = counts(&found);
         self.check_bricks(disk, &bag, counts.iter().sum());
         let again = Bag::open_on(disk, Path::new(DIRECTORY)).expect("it opens again");
         assert_eq!(again.state(), bag.state(), "{}", self.what);
-        assert_eq!(self.check_messages(&again), counts, "{}", self.what);
+        assert_eq!(self.check_messages(&again), found, "{}", self.what);
         Some(counts)
     }
 
-    fn check_messages(&self, bag: &Bag) -> Vec<u64> {
-        let mut counts = vec![0; TOPICS];
+    fn check_messages(&self, bag: &Bag) -> Sequences {
+        let mut found = vec![BTreeSet::new(); TOPICS];
         // The number of the next message of each topic.
         let mut reached = [0; TOPICS];
         let mut cursor = bag.query(&Query::default()).expect("a query");
@@ -270,7 +278,7 @@ impl Wanted<'_> {
         loop {
             let next = cursor.next();
             let next = next.unwrap_or_else(|error| panic!("{}: {error}", self.what));
-            let Some((place, message)) = next else { return counts };
+            let Some((place, message)) = next else { return found };
             assert!(message.log_time_nanos >= before, "{}: order", self.what);
             before = message.log_time_nanos;
             let name = &bag.topics()[place].topic().name;
@@ -278,23 +286,16 @@ impl Wanted<'_> {
             let k = message.sequence - 1;
             let before = reached[at];
             assert!(k >= before, "{}: {name} {k} after {before}", self.what);
-            let hole_is_allowed = match self.holes {
-                Holes::Nowhere => false,
-                Holes::BehindTheWanted => before >= self.at_least[at],
-                Holes::Anywhere => true,
-            };
-            assert!(
-                k == before || hole_is_allowed,
-                "{}: no holes in {name}: {before} {k}",
-                self.what
-            );
+            let fits = k == before || self.may_have_holes;
+            assert!(fits, "{}: no holes in {name}: {before} {k}", self.what);
             reached[at] = k + 1;
             let size = self.model[at][k as usize];
             assert_eq!(message.data.len(), size, "{}: {name} {k}", self.what);
-            let excused = self.frames_may_be_torn && size >= FRAME_BYTES && k >= self.at_least[at];
+            let is_promised = self.must_have[at].contains(&message.sequence);
+            let excused = self.frames_may_be_torn && size >= FRAME_BYTES && !is_promised;
             let intact = excused || message.data == bytes_of(at, k, size);
             assert!(intact, "{}: the bytes of {name} {k}", self.what);
-            counts[at] += 1;
+            found[at].insert(message.sequence);
         }
     }
 

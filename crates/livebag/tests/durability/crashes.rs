@@ -6,7 +6,7 @@ use livebag::storage::{Disk, SimulatedDisk};
 use livebag::{Compression, Retention};
 
 use crate::common::{
-    DIRECTORY, Holes, Making, Model, Random, TOPICS, Wanted, committed, sync, visible,
+    DIRECTORY, Making, Model, Random, Sequences, TOPICS, Wanted, committed, counts, sync, visible,
 };
 
 /// Moments of a recording that are looked at.
@@ -21,7 +21,7 @@ pub struct Recorded {
     /// Number of an operation, the disk before it.
     pub moments: Vec<(u64, SimulatedDisk)>,
     /// Number of an operation, and the messages of each topic that are on the medium from it on.
-    promises: Vec<(u64, Vec<u64>)>,
+    promises: Vec<(u64, Sequences)>,
     /// Operations until the container was made.
     made: u64,
     /// Whether there are splits.
@@ -62,8 +62,8 @@ pub fn record_with(seed: u64, course: &Course) -> Recorded {
                 making.wait_for(at, making.model[at].len() as u64);
             }
             35..=42 if course.syncs => {
-                let counts = sync(&disk);
-                promises.push((disk.operation_count(), counts));
+                let promise = sync(&disk);
+                promises.push((disk.operation_count(), promise));
             }
             43..=52 if course.splits => {
                 making.recorder.split().unwrap();
@@ -79,9 +79,9 @@ pub fn record_with(seed: u64, course: &Course) -> Recorded {
 }
 
 impl Recorded {
-    fn promised(&self, operation: u64) -> Option<Vec<u64>> {
+    fn promised(&self, operation: u64) -> Option<Sequences> {
         let kept = self.promises.iter().rfind(|(from, _)| *from <= operation);
-        kept.map(|(_, counts)| counts.clone())
+        kept.map(|(_, promised)| promised.clone())
     }
 }
 
@@ -90,11 +90,11 @@ pub fn check_crash(recorded: &Recorded, seed: u64, operation: u64, disk: &Simula
     let wanted = Wanted {
         what: format!("seed {seed}, crash before operation {operation}"),
         model: &recorded.model,
-        at_least: committed(disk),
+        must_have: committed(disk),
         may_be_gone: operation < recorded.made,
         frames_may_be_torn: false,
         may_lack_entries: false,
-        holes: if recorded.has_splits { Holes::Anywhere } else { Holes::Nowhere },
+        may_have_holes: recorded.has_splits,
     };
     wanted.check(disk);
 }
@@ -112,10 +112,10 @@ pub fn check_cut(
         what: format!("seed {seed}, power cut before operation {operation}, tearing: {tears}"),
         model: &recorded.model,
         may_be_gone: promised.is_none(),
-        at_least: promised.unwrap_or_else(|| vec![0; TOPICS]),
+        must_have: promised.unwrap_or_else(|| vec![Default::default(); TOPICS]),
         frames_may_be_torn: tears,
         may_lack_entries: false,
-        holes: if recorded.has_splits { Holes::BehindTheWanted } else { Holes::Nowhere },
+        may_have_holes: recorded.has_splits,
     };
     wanted.check(disk);
 }
@@ -190,11 +190,15 @@ fn a_power_cut_after_the_end_costs_nothing() {
         let wanted = Wanted {
             what: format!("seed {seed}"),
             model: &recorded.model,
-            at_least: recorded.model.iter().map(|topic| topic.len() as u64).collect(),
+            must_have: recorded
+                .model
+                .iter()
+                .map(|topic| (1..=topic.len() as u64).collect())
+                .collect(),
             may_be_gone: false,
             frames_may_be_torn: false,
             may_lack_entries: false,
-            holes: Holes::Nowhere,
+            may_have_holes: false,
         };
         wanted.check(&recorded.disk.power_cut_tearing());
     }
@@ -220,11 +224,11 @@ fn what_a_status_shows_survives_a_crash() {
             let wanted = Wanted {
                 what: format!("seed {seed}"),
                 model: &making.model,
-                at_least: shown,
+                must_have: shown,
                 may_be_gone: false,
                 frames_may_be_torn: false,
                 may_lack_entries: false,
-                holes: Holes::Nowhere,
+                may_have_holes: false,
             };
             wanted.check(&after);
         }
@@ -238,7 +242,7 @@ fn a_damaged_manifest_is_made_anew() {
         let recorded = record(seed, true);
         for (operation, disk) in &recorded.moments {
             let Some(promised) = recorded.promised(*operation) else { continue };
-            if promised.iter().sum::<u64>() == 0 {
+            if counts(&promised).iter().sum::<u64>() == 0 {
                 continue;
             }
             let cut = disk.power_cut();
@@ -251,11 +255,11 @@ fn a_damaged_manifest_is_made_anew() {
             let wanted = Wanted {
                 what: format!("seed {seed}, operation {operation}"),
                 model: &recorded.model,
-                at_least: promised,
+                must_have: promised,
                 may_be_gone: false,
                 frames_may_be_torn: false,
                 may_lack_entries: false,
-                holes: Holes::Nowhere,
+                may_have_holes: false,
             };
             wanted.check(&cut);
         }

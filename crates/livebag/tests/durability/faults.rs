@@ -5,10 +5,12 @@ use std::path::Path;
 use livebag::storage::{Disk, Fault, SimulatedDisk};
 use livebag::{Bag, Query};
 
-use crate::common::{DIRECTORY, FRAME_BYTES, Holes, Making, Model, TOPICS, Wanted, visible};
+use crate::common::{
+    DIRECTORY, FRAME_BYTES, Making, Model, Sequences, TOPICS, Wanted, counts, visible,
+};
 
 /// A short recording: small messages, a chunk of middling ones, frames, and its end.
-fn record(disk: &SimulatedDisk) -> Option<(Model, Vec<u64>, Result<(), String>)> {
+fn record(disk: &SimulatedDisk) -> Option<(Model, Sequences, Result<(), String>)> {
     let mut making = Making::begin(disk).ok()?;
     for round in 0..3 {
         for at in 0..TOPICS {
@@ -30,17 +32,17 @@ fn operations() -> u64 {
     disk.operation_count()
 }
 
-fn check(disk: &SimulatedDisk, model: &Model, shown: Vec<u64>, what: String) {
+fn check(disk: &SimulatedDisk, model: &Model, shown: Sequences, what: String) {
     // Space has been made by the time somebody reads.
     let after = disk.crash();
     let wanted = Wanted {
         what,
         model,
-        at_least: shown,
+        must_have: shown,
         may_be_gone: false,
         frames_may_be_torn: false,
         may_lack_entries: true,
-        holes: Holes::Nowhere,
+        may_have_holes: false,
     };
     wanted.check(&after);
 }
@@ -79,6 +81,7 @@ fn a_full_disk_can_be_read_without_recovery() {
         let bag = bag.unwrap_or_else(|error| panic!("{number}: {error}"));
         let mut cursor = bag.query(&Query::default()).unwrap();
         let mut messages = 0u64;
+        let shown = counts(&shown);
         while cursor.next().unwrap().is_some() {
             messages += 1;
         }

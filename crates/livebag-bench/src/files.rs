@@ -40,7 +40,11 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     }
     let failed = |e| BenchError::io(format!("listing {}", path.display()), e);
     let entries = std::fs::read_dir(path).map_err(failed)?;
-    entries.map(|entry| entry.map(|e| e.path()).map_err(failed)).collect()
+    let mut files = Vec::new();
+    for entry in entries {
+        files.extend(files_of(&entry.map_err(failed)?.path())?);
+    }
+    Ok(files)
 }
 
 /// Drops the pages of a file or of a directory's files from the page cache.
@@ -55,7 +59,7 @@ pub fn drop_from_cache(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a directory's files.
+/// Bytes of all files below a directory.
 pub fn total_bytes(path: &Path) -> Result<u64> {
     let mut total = 0;
     for path in files_of(path)? {

@@ -176,6 +176,8 @@ fn sample(
         "messages": messages,
         "gb": bytes as f64 / 1e9,
         "lost": lost.total(),
+        "lapped": lost.lapped,
+        "queue": lost.queue,
         "splits": status.splits,
         "anon_bytes": anon_bytes,
         "disk_bytes": disk_bytes,

@@ -11,10 +11,13 @@ mod ctl;
 mod demo;
 mod doctor;
 mod info;
+mod ls;
 mod play;
 mod query;
 mod record;
+mod recover;
 mod streams;
+mod verify;
 
 // What they share.
 mod files;
@@ -44,9 +47,12 @@ enum Verb {
     Streams(streams::Args),
     Record(record::Args),
     Ctl(ctl::Args),
+    Ls(ls::Args),
     Info(info::Args),
     Query(query::Args),
     Convert(convert::Args),
+    Verify(verify::Args),
+    Recover(recover::Args),
     Play(play::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -63,9 +69,12 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Streams(args) => streams::run(&args),
         Verb::Record(args) => record::run(&args),
         Verb::Ctl(args) => ctl::run(&args),
+        Verb::Ls(args) => ls::run(&args),
         Verb::Info(args) => info::run(&args),
         Verb::Query(args) => query::run(&args),
         Verb::Convert(args) => convert::run(&args),
+        Verb::Verify(args) => verify::run(&args),
+        Verb::Recover(args) => recover::run(&args),
         Verb::Play(args) => play::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Bench(args) => bench::run(&args),

@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use livebag_format::container::ContainerError;
+
 /// The exit codes of every verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -34,8 +36,11 @@ pub enum CliError {
     #[error("{0}")]
     Failed(String),
     /// A container could not be read.
-    #[error(transparent)]
+    #[error("{0}{hint}", hint = bag_hint(.0))]
     Bag(#[from] livebag::BagError),
+    /// A recording could not be checked.
+    #[error(transparent)]
+    Verify(#[from] livebag::VerifyError),
     /// A container could not be written.
     #[error(transparent)]
     Record(#[from] livebag::RecordError),
@@ -73,6 +78,15 @@ fn hint(error: &io::Error) -> &'static str {
         }
         io::ErrorKind::ReadOnlyFilesystem => " (mounted read-only: write elsewhere)",
         io::ErrorKind::NotFound => " (make the folder first: mkdir -p)",
+        _ => "",
+    }
+}
+
+fn bag_hint(error: &livebag::BagError) -> &'static str {
+    match error {
+        livebag::BagError::Manifest { source: ContainerError::Yaml(_), .. } => {
+            "\nlivebag: `livebag recover` makes it anew from the recording's other files"
+        }
         _ => "",
     }
 }

@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
             text::bytes(answer.bytes as f64),
             text::duration(clock.monotonic_nanos()),
         )?;
-        return Ok(Outcome::Done);
+        return Ok(outcome(&bag, cursor.damaged()));
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
     match (answer.count, answer.json) {
@@ -126,7 +126,20 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         }
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(outcome(&bag, cursor.damaged()))
+}
+
+/// Says how many messages are not in the answer because their index entries are damaged.
+fn outcome(bag: &Bag, damaged: u64) -> Outcome {
+    if damaged == 0 {
+        return Outcome::Done;
+    }
+    eprintln!(
+        "livebag: {} left out, whose index entries are damaged: `livebag verify {}` names them",
+        text::plural(damaged as usize, "message"),
+        bag.path().display(),
+    );
+    Outcome::Loss
 }
 
 /// `imu` stands for `/imu` where there is no `imu`.

@@ -146,7 +146,16 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         Err(error) => return Err(error.into()),
     };
     let missing = wanted.missing();
-    conclude(&summary(&directory, storage, failure, elapsed_s, missing)?, args.json)
+    match (summary(&directory, storage, failure.clone(), elapsed_s, missing), failure) {
+        (Ok(summary), _) => conclude(&summary, args.json),
+        // A disk that is gone cannot be read either.
+        (Err(error), Some(failure)) => Err(CliError::failed(format!(
+            "the recording ended early: {failure}; and {error}. When the disk is back, `livebag \
+             recover {}` keeps what it has",
+            directory.display()
+        ))),
+        (Err(error), None) => Err(error),
+    }
 }
 
 /// Recording goes on without it where the filesystem has no sockets.

@@ -94,6 +94,6 @@ pub use limits::{
 pub use options::{HugePages, Placement, StreamOptions};
 pub use reader::{Borrowed, Reader};
 pub use region::{Counters, Liveness, StreamInfo};
-pub use registry::{list, remove};
+pub use registry::{list, list_regions, remove};
 pub use wait::Wait;
 pub use writer::{Loan, Writer};

@@ -1,5 +1,7 @@
 //! The streams of this machine.
 
+use std::os::unix::fs::DirEntryExt as _;
+
 use crate::error::{ListError, RemoveError};
 use crate::name::{FOLDER, Name};
 use crate::object::{self, LockHolder};
@@ -10,15 +12,24 @@ use crate::object::{self, LockHolder};
 /// # Errors
 /// When `/dev/shm` cannot be read.
 pub fn list() -> Result<Vec<String>, ListError> {
+    Ok(list_regions()?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// The same with a number that tells a region from the one that takes its name after it: whoever
+/// looks again and again need not open what has been looked at.
+///
+/// # Errors
+/// When `/dev/shm` cannot be read.
+pub fn list_regions() -> Result<Vec<(String, u64)>, ListError> {
     let entries = std::fs::read_dir(FOLDER).map_err(|source| ListError { source })?;
-    let mut names = Vec::new();
+    let mut regions = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|source| ListError { source })?;
         let name = entry.file_name().to_str().and_then(Name::of_file);
-        names.extend(name.map(|name| name.as_str().to_owned()));
+        regions.extend(name.map(|name| (name.as_str().to_owned(), entry.ino())));
     }
-    names.sort_unstable();
-    Ok(names)
+    regions.sort_unstable();
+    Ok(regions)
 }
 
 /// Removes a stream that has no live writer. Readers that have it open keep what they have.

@@ -14,6 +14,7 @@ mod recorder;
 pub mod scheduler;
 mod source;
 pub mod storage;
+mod verify;
 
 pub use clock::Clock;
 pub use livebag_format::container::{MetadataEntry, Removed};
@@ -30,3 +31,7 @@ pub use recorder::{
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, pattern, stream_topic};
+pub use verify::{
+    Damage, Glance, GlanceState, RecordingKind, Verified, VerifyError, VerifyProgress, glance,
+    verify, verify_container_on,
+};

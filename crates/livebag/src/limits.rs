@@ -29,6 +29,10 @@ pub const TOPIC_BYTES_MIN: u64 = 256 << 10;
 /// Room that a topic takes from the cache ahead of its next small messages.
 pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 
+/// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
+/// some dozen of 64 KiB.
+pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;
+
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 

@@ -317,3 +317,20 @@ fn frames_are_compressed_or_sealed_when_asked() {
         assert_eq!(size < 2 * bytes as u64, is_compressed, "these pixels repeat: {size} B");
     }
 }
+
+/// A stream that nobody asked for is found when somebody does.
+#[test]
+fn a_stream_is_refused_until_it_is_asked_for() {
+    let (name, other) = (unique("wanted"), unique("unwanted"));
+    let options = StreamOptions::bytes(1000).slots(8).remove_on_drop(true);
+    let _other = Writer::create(&other, &options).unwrap();
+    let (_folder, path) = directory();
+    let recorder = Recorder::create(&path, RecorderOptions::default()).unwrap();
+    recorder.follow(Selector::names([name.clone()])).unwrap();
+    let mut writer = Writer::create(&name, &options).unwrap();
+    until("following the stream", || recorder.status().topics.len() == 1);
+    writer.publish(&FrameMeta::bytes(), &pixels(1, 100)).unwrap();
+    recorder.follow(Selector::names([other])).unwrap();
+    until("following the other one too", || recorder.status().topics.len() == 2);
+    recorder.finish().unwrap();
+}

@@ -5,7 +5,18 @@ use std::process::Command;
 
 use crate::common::{Ended, livebag, run, text};
 
-const VERBS: [&str; 7] = ["streams", "record", "info", "query", "convert", "doctor", "completions"];
+const VERBS: [&str; 10] = [
+    "streams",
+    "record",
+    "ls",
+    "info",
+    "query",
+    "convert",
+    "verify",
+    "recover",
+    "doctor",
+    "completions",
+];
 
 #[test]
 fn every_verb_has_help_with_an_example() {

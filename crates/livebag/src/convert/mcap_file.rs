@@ -68,21 +68,36 @@ enum BlockKind {
     Run,
 }
 
+/// What an MCAP file says of itself at its end.
+#[derive(Debug, Default)]
+pub(crate) struct McapSummary {
+    /// Messages, if it says.
+    pub count: Option<u64>,
+    /// Log times of the first and the last message.
+    pub times: Option<(u64, u64)>,
+    /// Whether the end is missing, and what is wrong.
+    pub problem: Option<(bool, String)>,
+}
+
+/// Reads the end of an MCAP file, and nothing else.
+pub(crate) fn mcap_summary(path: &std::path::Path) -> Result<McapSummary, ConvertError> {
+    let mut contents = Contents::new(ForeignFile::open(path)?);
+    let summary = contents.summary()?;
+    let Some(summary) = summary else {
+        let problem = contents.warnings.all().first().cloned();
+        let problem = problem.unwrap_or_else(|| "it has no summary".to_owned());
+        let is_cut = !contents.has_end_mark()?;
+        return Ok(McapSummary { problem: Some((is_cut, problem)), ..McapSummary::default() });
+    };
+    let Some(statistics) = summary.stats else { return Ok(McapSummary::default()) };
+    let times = (statistics.message_start_time, statistics.message_end_time);
+    let count = statistics.message_count;
+    Ok(McapSummary { count: Some(count), times: (count > 0).then_some(times), problem: None })
+}
+
 impl McapFile {
     pub(super) fn open(file: ForeignFile) -> Result<Self, ConvertError> {
-        let mut contents = Contents {
-            file,
-            profile: String::new(),
-            topics: Vec::new(),
-            channels: HashMap::new(),
-            blocks: Vec::new(),
-            message_count: None,
-            metadata_records: Vec::new(),
-            bag_metadata: None,
-            attachments: VecDeque::new(),
-            lost_count: 0,
-            warnings: Warnings::default(),
-        };
+        let mut contents = Contents::new(file);
         let places = match contents.summary()? {
             Some(summary) => contents.take_summary(&summary)?,
             None => Scan::new(&mut contents).run()?,
@@ -144,6 +159,27 @@ impl MessageSource for McapFile {
 }
 
 impl Contents {
+    fn new(file: ForeignFile) -> Self {
+        Contents {
+            file,
+            profile: String::new(),
+            topics: Vec::new(),
+            channels: HashMap::new(),
+            blocks: Vec::new(),
+            message_count: None,
+            metadata_records: Vec::new(),
+            bag_metadata: None,
+            attachments: VecDeque::new(),
+            lost_count: 0,
+            warnings: Warnings::default(),
+        }
+    }
+
+    fn has_end_mark(&self) -> Result<bool, ConvertError> {
+        let at = self.file.length_bytes().saturating_sub(MAGIC.len() as u64);
+        Ok(self.file.read_up_to(at, MAGIC.len())? == MAGIC)
+    }
+
     /// The summary, if it is there and tells where everything is.
     fn summary(&mut self) -> Result<Option<Summary>, ConvertError> {
         let length = self.file.length_bytes();

@@ -40,10 +40,12 @@ use livebag_format::{Message, Topic};
 pub use bag_metadata::write_bag_metadata;
 pub use copy::{Copied, Progress, open_any, to_container, to_mcap, to_sqlite3};
 pub use error::ConvertError;
+pub(crate) use mcap_file::{McapSummary, mcap_summary};
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
 pub use reindex::{Reindexed, reindex};
+pub(crate) use reindex::{says_the_same, survey};
+pub(crate) use rosbag2_dir::{METADATA_FILE, files_in, read_metadata};
 pub use salvage::{Salvaged, salvage};
-#[expect(unused_imports, reason = "`verify` is being built on it")]
 pub(crate) use sqlite::check_integrity;
 pub use sqlite_writer::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary, Sqlite3Writer};
 

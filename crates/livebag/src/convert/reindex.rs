@@ -72,6 +72,15 @@ pub fn reindex(
     Ok(outcome)
 }
 
+/// What `metadata.yaml` of a directory should say.
+pub(crate) fn survey(directory: &Path) -> Result<BagMetadata, ConvertError> {
+    let mut survey = Survey::default();
+    for file in &files_in(directory)? {
+        survey.add(file)?;
+    }
+    Ok(survey.metadata(directory, None)?.0)
+}
+
 /// Whether two metadata have the same files, topics, times and counts.
 pub(crate) fn says_the_same(there: &BagMetadata, found: &BagMetadata) -> bool {
     let topics = |metadata: &BagMetadata| {

@@ -15,7 +15,7 @@ use super::{
     YAML_BYTES_MAX, open_file,
 };
 
-pub(super) const METADATA_FILE: &str = "metadata.yaml";
+pub(crate) const METADATA_FILE: &str = "metadata.yaml";
 
 /// A rosbag2 directory.
 pub(super) struct Rosbag2Dir {
@@ -262,7 +262,7 @@ fn fill_in(topic: &mut Topic, entry: &TopicEntry) {
     }
 }
 
-pub(super) fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, ConvertError> {
+pub(crate) fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, ConvertError> {
     let file = path.join(METADATA_FILE);
     if !file.exists() {
         return Ok(None);
@@ -291,7 +291,7 @@ pub(super) fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, ConvertE
 }
 
 /// The MCAP files and databases of a directory, `bag_2` before `bag_10`.
-pub(super) fn files_in(path: &Path) -> Result<Vec<PathBuf>, ConvertError> {
+pub(crate) fn files_in(path: &Path) -> Result<Vec<PathBuf>, ConvertError> {
     let list = || -> io::Result<Vec<PathBuf>> {
         path.read_dir()?.map(|entry| Ok(entry?.path())).collect()
     };

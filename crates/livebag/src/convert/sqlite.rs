@@ -253,7 +253,6 @@ fn damaged(path: &Path, error: &rusqlite::Error) -> ConvertError {
 }
 
 /// What SQLite finds wrong with a database; nothing for a whole one.
-#[expect(dead_code, reason = "`verify` is being built on it")]
 pub(crate) fn check_integrity(path: &Path) -> Result<Vec<String>, ConvertError> {
     let read = || {
         let database = open_database(path)?;

@@ -22,6 +22,7 @@ pub struct Cursor<'bag> {
     /// (log time, place in `topics`), earliest first.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     remaining: u64,
+    damaged: u64,
 }
 
 /// One topic's part of a query.
@@ -57,7 +58,8 @@ impl<'bag> Cursor<'bag> {
         from: u64,
         to: u64,
     ) -> Result<Self, BagError> {
-        let mut this = Self { topics: Vec::new(), heap: BinaryHeap::new(), remaining: 0 };
+        let mut this =
+            Self { topics: Vec::new(), heap: BinaryHeap::new(), remaining: 0, damaged: 0 };
         for &number in chosen {
             for segment in &bag.topics[number].segments {
                 this.plan_segment(segment, number, from, to)?;
@@ -82,9 +84,11 @@ impl<'bag> Cursor<'bag> {
         if first < end {
             self.remaining += end - first;
             let mut cursor = TopicCursor::new(segment, number, first..end)?;
-            cursor.feed()?;
-            self.heap.push(Reverse((cursor.entries[0].log_time_nanos, self.topics.len())));
-            self.topics.push(cursor);
+            self.skip(cursor.feed()?);
+            if let Some(first) = cursor.entries.first() {
+                self.heap.push(Reverse((first.log_time_nanos, self.topics.len())));
+                self.topics.push(cursor);
+            }
         }
         Ok(())
     }
@@ -94,17 +98,26 @@ impl<'bag> Cursor<'bag> {
         self.remaining
     }
 
+    /// Messages left out so far because the medium has damaged their index entries.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    fn skip(&mut self, damaged: u64) {
+        self.damaged += damaged;
+        self.remaining -= damaged;
+    }
+
     fn step(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
         let Some(Reverse((_, at))) = self.heap.pop() else { return Ok(None) };
         let cursor = &mut self.topics[at];
         let entry = cursor.entries[cursor.at];
         cursor.at += 1;
-        if cursor.at == cursor.entries.len() {
-            cursor.feed()?;
-        }
+        let damaged = if cursor.at == cursor.entries.len() { cursor.feed()? } else { 0 };
         if let Some(next) = cursor.entries.get(cursor.at) {
             self.heap.push(Reverse((next.log_time_nanos, at)));
         }
+        self.skip(damaged);
         self.remaining -= 1;
         Ok(Some((at, entry)))
     }
@@ -145,7 +158,8 @@ impl<'bag> TopicCursor<'bag> {
         range: std::ops::Range<u64>,
     ) -> Result<Self, BagError> {
         segment.index.will_need(&range);
-        let last = segment.index.entry(range.end - 1)?;
+        let last = segment.index.last_whole(range.clone())?;
+        let last = last.map(|(_, entry)| entry).unwrap_or_default();
         let window = Window {
             bytes: Vec::new(),
             start: 0,
@@ -157,15 +171,18 @@ impl<'bag> TopicCursor<'bag> {
         Ok(Self { segment, number, range, entries: Vec::new(), at: 0, window, unpacked: None })
     }
 
-    fn feed(&mut self) -> Result<(), BagError> {
+    /// Reads the next entries; gives how many damaged ones were left out.
+    fn feed(&mut self) -> Result<u64, BagError> {
         self.at = 0;
         self.entries.clear();
-        if !self.range.is_empty() {
+        let mut damaged = 0;
+        while self.entries.is_empty() && !self.range.is_empty() {
             let range = self.range.clone();
-            self.segment.index.entries(range, ENTRIES_AT_ONCE, &mut self.entries)?;
-            self.range.start += self.entries.len() as u64;
+            let looked = self.segment.index.entries(range, ENTRIES_AT_ONCE, &mut self.entries)?;
+            self.range.start += looked;
+            damaged += looked - self.entries.len() as u64;
         }
-        Ok(())
+        Ok(damaged)
     }
 
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {

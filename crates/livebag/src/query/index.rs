@@ -30,7 +30,8 @@ impl IndexReader {
         let mut this = Self { path, file, limit: u64::MAX };
         let mut header = [0; ENTRY_BYTES];
         this.read(0, &mut header)?;
-        if !is_index_header(&header) {
+        // Behind a header that the medium has spoilt the entries are as good as ever.
+        if !is_index_header(&header) && this.entry(0).is_err() {
             return Err(this.damaged(0, "not a time index of a version that this livebag reads"));
         }
         if may_be_torn {
@@ -89,26 +90,45 @@ impl IndexReader {
         }
     }
 
-    /// Entries `range`, at most `most`, into `out`.
+    /// The first whole one of entries `range`, going forward, and its number. There is damage only
+    /// where a medium has spoilt what was written.
+    pub fn first_whole(
+        &self,
+        mut range: std::ops::Range<u64>,
+    ) -> Result<Option<(u64, IndexEntry)>, BagError> {
+        range.find_map(|number| self.whole(number)).transpose()
+    }
+
+    /// The same, going backward.
+    pub fn last_whole(
+        &self,
+        range: std::ops::Range<u64>,
+    ) -> Result<Option<(u64, IndexEntry)>, BagError> {
+        range.rev().find_map(|number| self.whole(number)).transpose()
+    }
+
+    fn whole(&self, number: u64) -> Option<Result<(u64, IndexEntry), BagError>> {
+        match self.entry(number) {
+            Ok(entry) => Some(Ok((number, entry))),
+            Err(BagError::Damaged { .. }) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Entries `range`, at most `most`, into `out`, those that are damaged left out; gives how many
+    /// of the range were looked at.
     pub fn entries(
         &self,
         range: std::ops::Range<u64>,
         most: usize,
         out: &mut Vec<IndexEntry>,
-    ) -> Result<(), BagError> {
+    ) -> Result<u64, BagError> {
         let count = (range.end - range.start).min(most as u64) as usize;
         let mut bytes = vec![0; count * ENTRY_BYTES];
-        let start = entry_offset(range.start);
-        self.read(start, &mut bytes)?;
+        self.read(entry_offset(range.start), &mut bytes)?;
         out.clear();
-        for (number, entry) in bytes.as_chunks().0.iter().enumerate() {
-            let entry = IndexEntry::decode(entry).ok_or_else(|| {
-                let offset = start + (number * ENTRY_BYTES) as u64;
-                self.damaged(offset, "the entry's checksum does not fit")
-            })?;
-            out.push(entry);
-        }
-        Ok(())
+        out.extend(bytes.as_chunks().0.iter().filter_map(IndexEntry::decode));
+        Ok(count as u64)
     }
 
     /// The first of `count` entries whose log time is not before `nanos`.
@@ -116,10 +136,9 @@ impl IndexReader {
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.entry(middle)?.log_time_nanos < nanos {
-                low = middle + 1;
-            } else {
-                high = middle;
+            match self.first_whole(middle..high)? {
+                Some((number, entry)) if entry.log_time_nanos < nanos => low = number + 1,
+                _ => high = middle,
             }
         }
         Ok(low)

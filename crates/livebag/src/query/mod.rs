@@ -24,6 +24,7 @@ mod rebuild;
 mod recover;
 
 pub use cursor::Cursor;
+pub(crate) use distrust::says_the_same;
 pub use livebag_format::index::IndexEntry;
 
 use index::IndexReader;
@@ -132,11 +133,11 @@ struct Segment {
 impl Segment {
     fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
         let count = self.index.count()?;
-        if count == 0 {
-            return Ok(None);
-        }
-        let first = self.index.entry(0)?.log_time_nanos;
-        Ok(Some((first, self.index.entry(count - 1)?.log_time_nanos)))
+        let first = self.index.first_whole(0..count)?;
+        let last = self.index.last_whole(0..count)?;
+        Ok(first
+            .zip(last)
+            .map(|((_, first), (_, last))| (first.log_time_nanos, last.log_time_nanos)))
     }
 }
 
@@ -228,6 +229,23 @@ impl Bag {
     /// See [`BagError`].
     pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
         Self::assemble(disk, path, &settled)
+    }
+
+    /// The same, also if `container.yaml` was damaged by something else than a power cut: it is made
+    /// anew of bricks and indexes, and the damaged one kept beside it.
+    ///
+    /// # Errors
+    /// See [`BagError`].
+    pub fn recover(path: &Path) -> Result<Self, BagError> {
+        Self::recover_on(&KernelDisk::for_reading(), path)
+    }
+
+    /// The same on any disk.
+    ///
+    /// # Errors
+    /// See [`BagError`].
+    pub fn recover_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
+        Self::assemble(disk, path, &settled_by_force)
     }
 
     /// Opens a container and changes nothing: one whose recorder died is read as it is.
@@ -399,13 +417,29 @@ fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
 
 /// The state and the manifest of one split; recovers it if its recorder died.
 fn settled(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+    // Only a power cut leaves a damaged manifest.
+    settle_if(disk, path, &|disk, path| !recover::kernel_survived(disk, path))
+}
+
+/// The same for one whose manifest is damaged, whatever damaged it.
+fn settled_by_force(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+    settle_if(disk, path, &|_, _| true)
+}
+
+fn settle_if(
+    disk: &dyn Disk,
+    path: &Path,
+    may_rebuild: &dyn Fn(&dyn Disk, &Path) -> bool,
+) -> Result<(BagState, Manifest), BagError> {
     match read_manifest(disk, path) {
         Ok(manifest) => match manifest.state {
             State::Closed => Ok((BagState::Closed, manifest)),
             State::Recovered => Ok((BagState::Recovered, manifest)),
             State::Recording => recover::settle(disk, path),
         },
-        Err(error) if rebuild::can_help(disk, path, &error) => recover::settle(disk, path),
+        Err(error) if may_rebuild(disk, path) && rebuild::can_help(disk, path, &error) => {
+            recover::settle(disk, path)
+        }
         Err(error) => Err(error),
     }
 }
@@ -480,7 +514,7 @@ fn add_topics(
 }
 
 /// Whether a recorder holds the container's lock.
-fn is_being_written(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+pub(crate) fn is_being_written(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
     match disk.lock(&path.join(LOCK_FILE), true) {
         Ok(lock) => Ok(lock.is_none()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

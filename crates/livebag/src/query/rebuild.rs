@@ -11,15 +11,15 @@ use livebag_format::Topic;
 use livebag_format::container::{
     CONTAINER_VERSION, ContainerError, Manifest, Removed, State, TopicManifest,
 };
-use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset};
+use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
 use livebag_format::mcap::{
     MAGIC, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
 };
 use mcap::records::Record;
 
-use super::BagError;
 use super::distrust::says_the_same;
-use crate::storage::{Disk, DiskFile};
+use super::{BagError, read_manifest};
+use crate::storage::{Access, Disk, DiskFile};
 
 /// Longest schema, channel or header that is read.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -27,15 +27,21 @@ const RECORD_BYTES_MAX: u64 = 64 << 20;
 const ENTRIES_TRIED: u64 = 64;
 
 /// Whether `error` is one that a rebuilt manifest cures: there are indexes, or nothing but what a
-/// recorder makes first.
+/// recorder makes first. That a manifest is damaged although no power was cut is the doing of a medium
+/// or of a person: then it is made anew only when asked for (see [`super::Bag::recover`]).
 pub(super) fn can_help(disk: &dyn Disk, path: &Path, error: &BagError) -> bool {
     let files = disk.list(path).unwrap_or_default();
-    let has_index = files.iter().any(|file| is_index(file));
+    let has_index = files.iter().any(|file| is_index(file) || is_split(disk, file));
     match error {
         BagError::NotFound(_) | BagError::NotAContainer(_) => has_index,
         BagError::Manifest { source: ContainerError::Yaml(_), .. } => {
+            // What a recorder makes before its first message, and a recovery that was cut short.
             let ours = |file: &PathBuf| {
-                file.file_stem().is_some_and(|stem| stem == "container")
+                let name = name_of(file);
+                name.starts_with("container.")
+                    || name.starts_with(".livebag-probe-")
+                    || name.starts_with("split_")
+                    || name == "control.sock"
                     || file.extension().is_some_and(|extension| extension == "mcap")
             };
             has_index || files.iter().all(ours)
@@ -52,6 +58,90 @@ fn is_index(path: &Path) -> bool {
 fn is_split(disk: &dyn Disk, path: &Path) -> bool {
     let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("split_"));
     named && disk.list(path).is_ok_and(|files| !files.is_empty())
+}
+
+/// Brings the manifest's list of splits up to what the medium has: a power cut may have cost the last
+/// manifest, and with it the names of splits begun since; or it may have undone the manifest that
+/// left out splits which retention then removed.
+pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manifest) {
+    let number = |name: &String| name.strip_prefix("split_").and_then(|n| n.parse::<u64>().ok());
+    let last = manifest.splits.iter().filter_map(number).max().unwrap_or(0);
+    let next = last.max(manifest.removed.splits.saturating_sub(1)) + 1;
+    let files = disk.list(path).unwrap_or_default();
+    let mut begun: Vec<String> =
+        files.iter().filter(|file| is_split(disk, file)).map(|file| name_of(file)).collect();
+    begun.retain(|name| number(name).is_some_and(|number| number >= next));
+    begun.sort_by_key(number);
+    manifest.splits.append(&mut begun);
+    let is_removed = |name: &String| {
+        let directory = path.join(name);
+        // One that was being made has no manifest yet, and is rebuilt.
+        let Ok(split) = read_manifest(disk, &directory) else { return false };
+        let mut names = split.topics.iter().flat_map(|t| t.bricks.iter().chain([&t.index]));
+        split.state != State::Recording
+            && names.any(|name| !name.is_empty() && disk.open(&directory.join(name)).is_err())
+    };
+    let gone = manifest.splits.iter().take_while(|name| is_removed(name)).count();
+    manifest.splits.drain(..gone);
+    manifest.removed.splits += gone as u64;
+}
+
+/// Names what a recorder made just before it died, and had not named yet: a brick belongs to the topic
+/// that it announces, and the index of the same name with it. What announces nothing holds nothing,
+/// and is removed.
+pub(super) fn name_newest_files(
+    disk: &dyn Disk,
+    path: &Path,
+    manifest: &mut Manifest,
+) -> io::Result<()> {
+    let files = disk.list(path)?;
+    let is_named = |manifest: &Manifest, file: &Path| {
+        let name = name_of(file);
+        manifest.topics.iter().any(|topic| topic.index == name || topic.bricks.contains(&name))
+    };
+    let is_brick = |file: &&PathBuf| file.extension().is_some_and(|e| e == "mcap");
+    for brick in files.iter().filter(is_brick) {
+        if is_named(manifest, brick) {
+            continue;
+        }
+        let file = disk.open(brick)?;
+        let mut magic = [0; MAGIC.len()];
+        let count = file.read_at(&mut magic, 0)?;
+        let is_ours = MAGIC.starts_with(&magic[..count]);
+        let read = read_brick(brick, file, 1)?;
+        let Some((channel_id, announced)) = read.topics.first() else {
+            if is_ours {
+                disk.remove(brick)?;
+            }
+            continue;
+        };
+        let topics = &mut manifest.topics;
+        let at = topics.iter().position(|topic| topic.channel_id == *channel_id);
+        let at = at.unwrap_or_else(|| {
+            let index = String::new();
+            topics.push(TopicManifest::new(announced, *channel_id, index, Vec::new()));
+            topics.len() - 1
+        });
+        // A topic has one brick: another one is not a recorder's.
+        if topics[at].index.is_empty() {
+            let index = brick.with_extension("idx");
+            let file = if files.contains(&index) {
+                disk.open_for_repair(&index)?
+            } else {
+                disk.create(&index, Access::Buffered)?
+            };
+            if file.length()? < ENTRY_BYTES as u64 {
+                file.write_at(&index_header(), 0)?;
+            }
+            (topics[at].index, topics[at].bricks) = (name_of(&index), vec![name_of(brick)]);
+        }
+    }
+    for index in files.iter().filter(|file| is_index(file)) {
+        if !is_named(manifest, index) && entry_count(disk.open(index)?.length()?) == 0 {
+            disk.remove(index)?;
+        }
+    }
+    Ok(())
 }
 
 /// What a brick says of itself.
@@ -73,7 +163,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
         if file.extension().is_some_and(|extension| extension == "mcap") {
             let opened = disk.open(file);
             let opened = opened.map_err(|source| BagError::Io { path: file.clone(), source })?;
-            bricks.push(read_brick(file, opened).map_err(io_error)?);
+            bricks.push(read_brick(file, opened, usize::MAX).map_err(io_error)?);
         }
     }
     let mut manifest = Manifest {
@@ -94,13 +184,18 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
         topics: Vec::new(),
     };
     let mut started = u64::MAX;
-    for index in files.iter().filter(|file| is_index(file)) {
-        let entries = first_entries(disk, index).map_err(io_error)?;
+    let mut indexes = Vec::new();
+    for path in files.iter().filter(|file| is_index(file)) {
+        let entries = first_entries(disk, path).map_err(io_error)?;
         started = entries.first().map_or(started, |first| started.min(first.log_time_nanos));
-        if let Some((channel_id, topic, brick)) = find_channel(index, &entries, &bricks) {
-            let index = name_of(index);
-            manifest.topics.push(TopicManifest::new(topic, channel_id, index, vec![brick]));
-        }
+        indexes.push((path, entries));
+    }
+    for (index, brick, channel) in match_channels(&indexes, &bricks) {
+        let brick = &bricks[brick];
+        let (channel_id, topic) = &brick.topics[channel];
+        let index = name_of(indexes[index].0);
+        let bricks = vec![brick.name.clone()];
+        manifest.topics.push(TopicManifest::new(topic, *channel_id, index, bricks));
     }
     manifest.splits.sort();
     manifest.topics.sort_by_key(|topic| topic.channel_id);
@@ -123,35 +218,52 @@ fn first_entries(disk: &dyn Disk, path: &Path) -> io::Result<Vec<IndexEntry>> {
     Ok(entries)
 }
 
-/// The channel whose messages the entries point to; without entries that of the brick of the same
-/// name.
-fn find_channel<'a>(
-    index: &Path,
-    entries: &[IndexEntry],
-    bricks: &'a [Brick],
-) -> Option<(u16, &'a Topic, String)> {
-    for brick in bricks {
-        for (channel_id, topic) in &brick.topics {
-            let points_here = |entry: &IndexEntry| {
-                let at = entry.offset.checked_sub(MESSAGE_HEADER_BYTES as u64);
-                let mut head = [0; MESSAGE_HEADER_BYTES];
-                at.is_some_and(|at| {
-                    let read = brick.file.read_at(&mut head, at).is_ok();
-                    let message = MessageHeader::parse(&head).filter(|_| read);
-                    message.is_some_and(|message| says_the_same(&message, entry, *channel_id))
-                })
-            };
-            if entries.iter().any(points_here) {
-                return Some((*channel_id, topic, brick.name.clone()));
+/// Which index is that of which channel: places in `indexes`, `bricks` and the brick's topics. An
+/// index belongs to the channel to whose messages most of its entries point, and every channel has
+/// one; without such an entry it is that of the first channel in the brick of the same name.
+fn match_channels(
+    indexes: &[(&PathBuf, Vec<IndexEntry>)],
+    bricks: &[Brick],
+) -> Vec<(usize, usize, usize)> {
+    let mut candidates = Vec::new();
+    for (index, (path, entries)) in indexes.iter().enumerate() {
+        for (at, brick) in bricks.iter().enumerate() {
+            let same_name = Path::new(&brick.name).file_stem() == path.file_stem();
+            for (channel, (channel_id, _)) in brick.topics.iter().enumerate() {
+                let points = |entry: &&IndexEntry| brick.has_message(entry, *channel_id);
+                let pointing = entries.iter().filter(points).count();
+                if pointing > 0 || (same_name && channel == 0) {
+                    candidates.push(((pointing, same_name), (index, at, channel)));
+                }
             }
         }
     }
-    let same_name = bricks.iter().find(|b| Path::new(&b.name).file_stem() == index.file_stem())?;
-    let (channel_id, topic) = same_name.topics.first()?;
-    Some((*channel_id, topic, same_name.name.clone()))
+    candidates.sort_by_key(|(fits, _)| std::cmp::Reverse(*fits));
+    let mut chosen: Vec<(usize, usize, usize)> = Vec::new();
+    for (_, (index, brick, channel)) in candidates {
+        let is_free = |taken: &(usize, usize, usize)| {
+            taken.0 != index && (taken.1, taken.2) != (brick, channel)
+        };
+        if chosen.iter().all(is_free) {
+            chosen.push((index, brick, channel));
+        }
+    }
+    chosen
 }
 
-fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Brick> {
+impl Brick {
+    /// Whether the entry points to a message of the channel that says the same.
+    fn has_message(&self, entry: &IndexEntry, channel_id: u16) -> bool {
+        let mut head = [0; MESSAGE_HEADER_BYTES];
+        let at = entry.offset.checked_sub(MESSAGE_HEADER_BYTES as u64);
+        let read = at.is_some_and(|at| self.file.read_at(&mut head, at).is_ok());
+        let message = MessageHeader::parse(&head).filter(|_| read);
+        message.is_some_and(|message| says_the_same(&message, entry, channel_id))
+    }
+}
+
+/// Reads up to `most` topics.
+fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>, most: usize) -> io::Result<Brick> {
     let mut brick = Brick {
         name: name_of(path),
         file,
@@ -184,7 +296,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Bri
                 _ => {}
             }
         }
-        if matches!(record.opcode, 0 | opcode::DATA_END) {
+        if matches!(record.opcode, 0 | opcode::DATA_END) || brick.topics.len() >= most {
             break;
         }
         at = end;

@@ -19,7 +19,7 @@ use livebag_format::mcap::{
 
 use super::distrust::distrust;
 use super::index::IndexReader;
-use super::rebuild::rebuild;
+use super::rebuild::{correct_splits, name_newest_files, rebuild};
 use super::{BagError, BagState, is_being_written, read_manifest};
 use crate::limits::OWN_CHUNK_BYTES_MIN;
 use crate::recorder::{ChunkWalk, write_summary};
@@ -64,7 +64,7 @@ pub(super) fn settle(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest
 
 /// Whether the kernel that the recorder wrote to is the one that answers now. If not, what was not
 /// synced may be gone.
-fn kernel_survived(disk: &dyn Disk, path: &Path) -> bool {
+pub(super) fn kernel_survived(disk: &dyn Disk, path: &Path) -> bool {
     let owner = read_owner(disk, path);
     owner.is_some_and(|owner| Some(owner.boot_id) == disk.boot_id())
 }
@@ -163,7 +163,10 @@ fn recover(
     manifest: &mut Manifest,
     survived: bool,
 ) -> Result<(), BagError> {
+    let named = name_newest_files(disk, directory, manifest);
+    named.map_err(|source| BagError::Io { path: directory.to_owned(), source })?;
     if !survived {
+        correct_splits(disk, directory, manifest);
         distrust(disk, directory, manifest)?;
     }
     let mut bricks: HashMap<String, Vec<Index>> = HashMap::new();
@@ -224,7 +227,8 @@ fn mend_index(
 ) -> Result<Index, BagError> {
     let reader = IndexReader::open(path.clone(), file.clone(), true)?;
     let count = reader.count()?;
-    let last_log_time_nanos = if count == 0 { 0 } else { reader.entry(count - 1)?.log_time_nanos };
+    let last = reader.last_whole(0..count)?;
+    let last_log_time_nanos = last.map_or(0, |(_, entry)| entry.log_time_nanos);
     let cut = file.set_len(entry_offset(count));
     cut.map_err(|source| BagError::Io { path: path.clone(), source })?;
     Ok(Index { topic, channel_id, brick: 0, path, file, count, last_log_time_nanos })
@@ -235,8 +239,7 @@ fn sum_bytes(index: &Index) -> Result<u64, BagError> {
     let mut entries = Vec::new();
     let (mut at, mut bytes) = (0, 0);
     while at < index.count {
-        reader.entries(at..index.count, 4096, &mut entries)?;
-        at += entries.len() as u64;
+        at += reader.entries(at..index.count, 4096, &mut entries)?;
         bytes += entries.iter().map(|entry| u64::from(entry.data_bytes)).sum::<u64>();
     }
     Ok(bytes)

@@ -170,9 +170,9 @@ impl OwnedExtent {
         &self.block[start..start + self.entry.data_bytes as usize]
     }
 
-    /// Copies `data` into an extent.
-    pub fn new(channel_id: u16, entry: IndexEntry, data: &[u8]) -> Self {
-        Self::with(channel_id, entry, data.len(), |room| {
+    /// Copies `data` into an extent, in `spare` memory if it is enough.
+    pub fn new(channel_id: u16, entry: IndexEntry, data: &[u8], spare: Option<Block>) -> Self {
+        Self::with_spare(channel_id, entry, data.len(), spare, |room| {
             room.copy_from_slice(data);
             true
         })
@@ -183,8 +183,18 @@ impl OwnedExtent {
     /// it failed.
     pub fn with(
         channel_id: u16,
+        entry: IndexEntry,
+        data_bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Option<Self> {
+        Self::with_spare(channel_id, entry, data_bytes, None, fill)
+    }
+
+    fn with_spare(
+        channel_id: u16,
         mut entry: IndexEntry,
         data_bytes: usize,
+        spare: Option<Block>,
         fill: impl FnOnce(&mut [u8]) -> bool,
     ) -> Option<Self> {
         entry.data_bytes = data_bytes as u32;
@@ -192,7 +202,10 @@ impl OwnedExtent {
         entry.offset = (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64;
         let mut headers = Vec::with_capacity(entry.offset as usize);
         put_headers(&mut headers, channel_id, &entry);
-        let mut block = Block::zeroed(Self::bytes_for(data_bytes));
+        let bytes = Self::bytes_for(data_bytes);
+        // All of it is written below.
+        let spare = spare.and_then(|spare| spare.reused(bytes));
+        let mut block = spare.unwrap_or_else(|| Block::zeroed(bytes));
         let (head, rest) = block.split_at_mut(headers.len());
         head.copy_from_slice(&headers);
         let (data, tail) = rest.split_at_mut(data_bytes);

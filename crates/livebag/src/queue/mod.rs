@@ -13,7 +13,11 @@ use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, message_header};
 
 use crate::clock::Clock;
-use crate::limits::{CHUNK_BYTES_MAX, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, QUEUE_CREDIT_BYTES};
+use crate::limits::{
+    CHUNK_BYTES_MAX, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, QUEUE_CREDIT_BYTES,
+    SPARE_BLOCK_BYTES_MAX,
+};
+use crate::storage::Block;
 
 mod extent;
 
@@ -137,6 +141,8 @@ struct State {
     open: Batch,
     ready: VecDeque<Queued>,
     spare: Vec<Batch>,
+    /// Memory of large messages that have been written.
+    spare_blocks: Vec<Block>,
     /// Bytes taken from the budget and not given back.
     held_bytes: u64,
     /// Those of them beyond the topic's own share.
@@ -367,7 +373,8 @@ impl TopicQueue {
                 state.waiting_nanos = self.clock.monotonic_nanos();
             }
             self.close_open(&mut state);
-            let extent = OwnedExtent::new(self.channel_id, entry, message.data);
+            let extent =
+                OwnedExtent::new(self.channel_id, entry, message.data, state.spare_blocks.pop());
             state.ready.push_back(Queued::Own(extent));
             return Ok(());
         }
@@ -535,6 +542,15 @@ impl TopicQueue {
             if state.spare.len() < 2 {
                 state.spare.push(batch);
             }
+        }
+    }
+
+    /// Gives back the memory of a large message, to be filled again without a page fault.
+    pub fn recycle_block(&self, block: Block) {
+        let mut state = self.lock();
+        let kept: usize = state.spare_blocks.iter().map(Block::memory_bytes).sum();
+        if kept + block.memory_bytes() <= SPARE_BLOCK_BYTES_MAX {
+            state.spare_blocks.push(block);
         }
     }
 

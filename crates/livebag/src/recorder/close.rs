@@ -47,20 +47,25 @@ impl EntryReader {
         fits.then_some(entry)
     }
 
+    /// The next entry; one that the medium has spoilt is passed over.
     fn next(&mut self) -> io::Result<Option<IndexEntry>> {
-        if self.at == self.buffer.len() {
-            let wanted = (self.count - self.next).min(ENTRIES_AT_ONCE as u64) as usize;
-            if wanted == 0 {
-                return Ok(None);
+        loop {
+            if self.at == self.buffer.len() {
+                let wanted = (self.count - self.next).min(ENTRIES_AT_ONCE as u64) as usize;
+                if wanted == 0 {
+                    return Ok(None);
+                }
+                self.buffer.resize(wanted * ENTRY_BYTES, 0);
+                self.file.read_at(&mut self.buffer, entry_offset(self.next))?;
+                self.next += wanted as u64;
+                self.at = 0;
             }
-            self.buffer.resize(wanted * ENTRY_BYTES, 0);
-            self.file.read_at(&mut self.buffer, entry_offset(self.next))?;
-            self.next += wanted as u64;
-            self.at = 0;
+            let bytes = self.buffer[self.at..self.at + ENTRY_BYTES].try_into().expect("one entry");
+            self.at += ENTRY_BYTES;
+            if let Some(entry) = IndexEntry::decode(bytes) {
+                return Ok(Some(entry));
+            }
         }
-        let bytes = self.buffer[self.at..self.at + ENTRY_BYTES].try_into().expect("one entry");
-        self.at += ENTRY_BYTES;
-        Ok(IndexEntry::decode(bytes))
     }
 }
 

@@ -62,6 +62,9 @@ pub(super) struct Engine {
     turn: usize,
     selectors: Vec<Selector>,
     known_streams: HashSet<String>,
+    /// Regions that no selector takes: opening them again at every look would map other people's
+    /// streams ten times a second.
+    refused: HashSet<(String, u64)>,
     /// Streams that are there when recording starts are followed from now on, those that appear
     /// later from their first frame.
     first_look: bool,
@@ -104,6 +107,7 @@ impl Engine {
             turn: 0,
             selectors: Vec::new(),
             known_streams: HashSet::new(),
+            refused: HashSet::new(),
             first_look: true,
             next_discovery_nanos: 0,
             next_manifest_nanos: 0,
@@ -142,6 +146,7 @@ impl Engine {
                 Ok(Command::AddTopic(topic, queue)) => self.add_topic(topic, queue, None),
                 Ok(Command::Follow(selector)) => {
                     self.selectors.push(selector);
+                    self.refused.clear();
                     self.next_discovery_nanos = 0;
                 }
                 Ok(Command::Split) => self.begin_split(),
@@ -204,9 +209,11 @@ impl Engine {
             return;
         }
         // A failing look is tried again at the next one.
-        let names = livebag_shm::list().unwrap_or_default();
-        for name in names {
-            if self.known_streams.contains(&name) {
+        let regions = livebag_shm::list_regions().unwrap_or_default();
+        self.refused.retain(|refused| regions.contains(refused));
+        for (name, region) in regions {
+            let refused = (name.clone(), region);
+            if self.known_streams.contains(&name) || self.refused.contains(&refused) {
                 continue;
             }
             let Ok(reader) = livebag_shm::Reader::open(&name) else { continue };
@@ -214,6 +221,7 @@ impl Engine {
                 StreamSource::new(reader, self.first_look, self.shared.options.clock.clone());
             let topic = source.topic();
             if !self.selectors.iter().any(|selector| selector.takes(&name, &topic)) {
+                self.refused.insert(refused);
                 continue;
             }
             self.known_streams.insert(name);

@@ -10,8 +10,8 @@ use livebag_shm::FrameRef;
 use super::brick::Brick;
 use super::compress::Job;
 use super::engine::Engine;
-use super::topic::{Cause, Outcome, Ticket};
-use crate::limits::BLOCK_BYTES;
+use super::topic::{Cause, Outcome, Ticket, TopicState};
+use crate::limits::{BLOCK_BYTES, OWN_CHUNK_BYTES_MIN};
 use crate::queue::{Batch, Extent, OwnedExtent, Queued};
 use crate::source::StreamSource;
 use crate::storage::{Access, Block, Completion, Part, Write};
@@ -492,8 +492,15 @@ impl Engine {
     fn commit_chunk(&mut self, place: Place, pieces: Vec<Piece>, mut parts: Vec<Part>) {
         // The memory of a lone piece goes back to where it came from.
         if let ([piece], Some(Part::Block(block))) = (&pieces[..], parts.pop()) {
-            let records = block.into_vec();
-            self.topics[piece.topic].queue.recycle(Batch { records, ..Batch::default() });
+            let TopicState { queue, stream, .. } = &self.topics[piece.topic];
+            // A stream's frames seldom pass through memory: theirs goes.
+            if stream.is_some() && block.len() >= OWN_CHUNK_BYTES_MIN {
+                drop(block);
+            } else if piece.entries.len() == 1 && block.len() >= OWN_CHUNK_BYTES_MIN {
+                queue.recycle_block(block);
+            } else {
+                queue.recycle(Batch { records: block.into_vec(), ..Batch::default() });
+            }
         }
         for mut piece in pieces {
             let entries = std::mem::take(&mut piece.entries);

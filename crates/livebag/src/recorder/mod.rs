@@ -384,10 +384,20 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError::Failed`] if the recording had ended early; the container is closed and
-    /// readable all the same.
+    /// readable all the same, unless the text says that closing failed too: then it is recovered when it
+    /// is next opened.
     pub fn finish(mut self) -> Result<Status, RecordError> {
-        self.stop()?;
+        let stopped = self.stop();
         let status = self.status();
+        if let Err(error) = stopped {
+            // What went wrong first is the cause of what went wrong at the end.
+            return Err(match status.failure {
+                Some(first) if first != error.to_string() => RecordError::Failed(format!(
+                    "{first}; closing the container failed too: {error}"
+                )),
+                _ => error,
+            });
+        }
         match &status.failure {
             Some(failure) => Err(RecordError::Failed(failure.clone())),
             None => Ok(status),

@@ -9,6 +9,8 @@ use super::*;
 use crate::query::{Bag, BagState, Query};
 use crate::storage::{Fault, SimulatedDisk};
 
+mod floods;
+
 const DIRECTORY: &str = "/bag";
 
 fn topic(name: &str) -> Topic {

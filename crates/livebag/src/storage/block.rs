@@ -19,6 +19,18 @@ impl Block {
         Self { memory, start, bytes }
     }
 
+    /// The same memory for another `bytes`, whatever they are; `None` if they do not fit.
+    pub fn reused(self, bytes: usize) -> Option<Self> {
+        let start = self.memory.as_ptr().align_offset(BLOCK_BYTES);
+        let fits = start.checked_add(bytes).is_some_and(|end| end <= self.memory.len());
+        fits.then_some(Self { memory: self.memory, start, bytes })
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.capacity()
+    }
+
     /// Plain bytes that need no alignment, because they go through the page cache.
     pub fn unaligned(memory: Vec<u8>) -> Self {
         let bytes = memory.len();

@@ -5,7 +5,7 @@ use std::path::Path;
 use livebag::storage::{Disk, Fault, SimulatedDisk};
 use livebag::{Bag, Query};
 
-use crate::common::{DIRECTORY, FRAME_BYTES, Making, Model, TOPICS, Wanted, visible};
+use crate::common::{DIRECTORY, FRAME_BYTES, Holes, Making, Model, TOPICS, Wanted, visible};
 
 /// A short recording: small messages, a chunk of middling ones, frames, and its end.
 fn record(disk: &SimulatedDisk) -> Option<(Model, Vec<u64>, Result<(), String>)> {
@@ -40,6 +40,7 @@ fn check(disk: &SimulatedDisk, model: &Model, shown: Vec<u64>, what: String) {
         may_be_gone: false,
         frames_may_be_torn: false,
         may_lack_entries: true,
+        holes: Holes::Nowhere,
     };
     wanted.check(&after);
 }

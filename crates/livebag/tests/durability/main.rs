@@ -3,3 +3,4 @@
 mod common;
 mod crashes;
 mod faults;
+mod many;

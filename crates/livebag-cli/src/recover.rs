@@ -1,0 +1,275 @@
+//! `livebag recover`: make whole what a crash or a bad medium has left.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use livebag::convert::{self, SinkCompression};
+use livebag::{Bag, BagError, BagState, BagTopic, Clock, RecordingKind};
+use serde::Serialize;
+
+use crate::outcome::{CliError, Outcome};
+use crate::text;
+
+/// Make a recording whole that was not closed, or is damaged.
+///
+/// A container is closed in its place: everything committed is kept. (Every verb that opens it does the
+/// same; this one also makes a damaged container.yaml anew.) A damaged MCAP file is left as it is, and
+/// everything that can be proven is written into a new one. A rosbag2 folder gets a new metadata.yaml
+/// from what its files hold; a damaged one is kept beside it.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag recover run1\n  \
+    livebag recover cut.mcap                     # writes cut.recovered.mcap\n  \
+    livebag recover cut.mcap -o whole.mcap --compression zstd\n  \
+    livebag recover rosbag2_2026_11_21           # ros2 bag reindex\n\n\
+Exit code 3: done, but messages that the recording is known to have had cannot be read.")]
+pub struct Args {
+    /// The recording: a container, an MCAP file or a rosbag2 folder.
+    bag: PathBuf,
+    /// Where the whole MCAP file goes [default: NAME.recovered.mcap beside the damaged one].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How chunks of a new MCAP file are compressed.
+    #[arg(long, value_enum, default_value_t = Compression::None)]
+    compression: Compression,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How chunks are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Compression {
+    /// Not at all.
+    None,
+    /// Fast.
+    Lz4,
+    /// Small.
+    Zstd,
+}
+
+/// What was done.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    /// Nothing was wrong.
+    None,
+    /// A container was closed in its place.
+    Closed,
+    /// A new file was written.
+    Rewritten,
+    /// metadata.yaml was written.
+    Reindexed,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report {
+    path: String,
+    kind: String,
+    action: Action,
+    /// The file that was written.
+    output: Option<String>,
+    message_count: u64,
+    bytes: u64,
+    /// Messages that the recording is known to have had and that cannot be read; null where that is not
+    /// known.
+    lost_messages: Option<u64>,
+    damage: Vec<String>,
+    duration_s: f64,
+}
+
+/// Recovers.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    let clock = Clock::system();
+    let Some(glance) = livebag::glance(&args.bag) else {
+        return Err(if args.bag.exists() {
+            CliError::failed(format!(
+                "{} is no recording: expected a container, an MCAP file or a rosbag2 folder",
+                args.bag.display()
+            ))
+        } else {
+            BagError::NotFound(args.bag.clone()).into()
+        });
+    };
+    if args.output.is_some() && glance.kind != RecordingKind::Mcap {
+        return Err(CliError::usage(format!(
+            "--output is for MCAP files: a {} is recovered in its place",
+            glance.kind
+        )));
+    }
+    let mut report = match glance.kind {
+        RecordingKind::Container => container(&args.bag)?,
+        RecordingKind::Mcap => mcap(args)?,
+        RecordingKind::Rosbag2 => rosbag2(&args.bag)?,
+        RecordingKind::Sqlite3 => {
+            return Err(CliError::failed(format!(
+                "{} is one database: give the folder it lies in to have its metadata.yaml made \
+                 anew; for damage inside, `sqlite3 FILE .recover` of SQLite's own command",
+                args.bag.display()
+            )));
+        }
+        RecordingKind::Ros1Bag => {
+            return Err(CliError::failed(format!(
+                "{} is a ROS 1 bag: `livebag convert` makes a container of all that can be read",
+                args.bag.display()
+            )));
+        }
+    };
+    report.duration_s = clock.monotonic_nanos() as f64 / 1e9;
+    conclude(&report, args.json)
+}
+
+fn container(path: &Path) -> Result<Report, CliError> {
+    let before = Bag::peek(path).ok().map(|bag| bag.state());
+    let bag = Bag::recover(path)?;
+    match bag.state() {
+        BagState::Live => {
+            return Err(CliError::failed(format!(
+                "{} is being written: its recorder closes it",
+                path.display()
+            )));
+        }
+        BagState::Unrecovered => {
+            return Err(CliError::failed(format!(
+                "{} cannot be recovered here and now: it needs the right to write there, and some \
+                 free space",
+                path.display()
+            )));
+        }
+        _ => {}
+    }
+    let was_whole = matches!(before, Some(BagState::Closed | BagState::Recovered));
+    let counts = bag.topics().iter().map(BagTopic::message_count);
+    Ok(Report {
+        path: path.display().to_string(),
+        kind: RecordingKind::Container.to_string(),
+        action: if was_whole { Action::None } else { Action::Closed },
+        output: None,
+        message_count: counts.sum::<Result<u64, _>>()?,
+        bytes: bag.topics().iter().map(BagTopic::message_bytes).sum(),
+        lost_messages: None,
+        damage: bag.failure().map(str::to_owned).into_iter().collect(),
+        duration_s: 0.0,
+    })
+}
+
+fn mcap(args: &Args) -> Result<Report, CliError> {
+    let mut report = Report {
+        path: args.bag.display().to_string(),
+        kind: RecordingKind::Mcap.to_string(),
+        action: Action::None,
+        output: None,
+        message_count: 0,
+        bytes: 0,
+        lost_messages: Some(0),
+        damage: Vec::new(),
+        duration_s: 0.0,
+    };
+    let output = args.output.clone().unwrap_or_else(|| beside(&args.bag));
+    if output.symlink_metadata().is_ok() {
+        return Err(CliError::failed(format!(
+            "{} exists already: choose another name with -o; livebag never overwrites a file",
+            output.display()
+        )));
+    }
+    let bar = crate::verify::bar();
+    let verified = livebag::verify(&args.bag, &mut |progress| {
+        bar.set_length(progress.bytes_total);
+        bar.set_position(progress.bytes);
+    });
+    bar.finish_and_clear();
+    let verified = verified?;
+    if verified.is_whole() {
+        report.message_count = verified.messages;
+        report.bytes = verified.bytes;
+        return Ok(report);
+    }
+    let compression = match args.compression {
+        Compression::None => SinkCompression::None,
+        Compression::Lz4 => SinkCompression::Lz4,
+        Compression::Zstd => SinkCompression::Zstd,
+    };
+    let saved = convert::salvage(&args.bag, &output, compression).map_err(|error| {
+        let error = CliError::from(error);
+        match output.exists() {
+            true => CliError::failed(format!(
+                "{error}; {} is incomplete: remove it before you try again",
+                output.display()
+            )),
+            false => error,
+        }
+    })?;
+    report.action = Action::Rewritten;
+    report.output = Some(output.display().to_string());
+    report.message_count = saved.messages;
+    report.bytes = saved.bytes;
+    report.lost_messages = Some(saved.lost_messages);
+    report.damage = verified.damage.iter().map(ToString::to_string).collect();
+    for said in saved.damage {
+        report.damage.push(format!("{}: {said}", args.bag.display()));
+    }
+    Ok(report)
+}
+
+/// `cut.mcap` becomes `cut.recovered.mcap`.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(".recovered.mcap");
+    path.with_file_name(name)
+}
+
+fn rosbag2(path: &Path) -> Result<Report, CliError> {
+    let outcome = convert::reindex(path, None)?;
+    let mut damage = outcome.damage;
+    if let Some(aside) = outcome.moved_to {
+        damage.push(format!("the damaged metadata.yaml is kept as {}", aside.display()));
+    }
+    Ok(Report {
+        path: path.display().to_string(),
+        kind: RecordingKind::Rosbag2.to_string(),
+        action: if outcome.was_right { Action::None } else { Action::Reindexed },
+        output: (!outcome.was_right).then(|| path.join("metadata.yaml").display().to_string()),
+        message_count: outcome.metadata.message_count,
+        bytes: 0,
+        lost_messages: Some(outcome.lost_messages),
+        damage,
+        duration_s: 0.0,
+    })
+}
+
+fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
+    let mut out = io::stdout().lock();
+    let lost = report.lost_messages.unwrap_or(0);
+    if as_json {
+        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
+    } else {
+        let done = match report.action {
+            Action::None => "nothing to recover",
+            Action::Closed => "recovered",
+            Action::Rewritten => "recovered into",
+            Action::Reindexed => "metadata.yaml made anew:",
+        };
+        let output = match (&report.output, report.action) {
+            (Some(output), Action::Rewritten) => format!(" {output}"),
+            _ => String::new(),
+        };
+        writeln!(
+            out,
+            "{}: {done}{output} ({}): {} messages in {}",
+            report.path,
+            report.kind,
+            text::count(report.message_count),
+            text::duration((report.duration_s * 1e9) as u64),
+        )?;
+    }
+    for damage in &report.damage {
+        eprintln!("livebag: {damage}");
+    }
+    if lost > 0 {
+        eprintln!("livebag: {} cannot be read", text::plural(lost as usize, "message"));
+        return Ok(Outcome::Loss);
+    }
+    Ok(Outcome::Done)
+}

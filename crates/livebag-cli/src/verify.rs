@@ -1,0 +1,146 @@
+//! `livebag verify`: whether a recording is what was written.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use livebag::{Clock, Damage, Verified, VerifyProgress};
+use serde::Serialize;
+
+use crate::outcome::{CliError, Outcome};
+use crate::text;
+
+/// Check every structure and every checksum of a recording, and name what is damaged.
+///
+/// Nothing is changed. Exit code 0: whole; 1: damaged.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag verify run1\n  \
+    livebag verify drive.mcap --json | jq -r '.damage[].what'\n  \
+    livebag verify rosbag2_2026_11_21 && rm -r rosbag2_2026_11_21_copy\n\n\
+Frames from streams have no checksum: of those, headers and places are checked, and they are counted \
+as `unproven_messages`. A recording that is being written is checked as far as it is committed.")]
+pub struct Args {
+    /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
+    bag: PathBuf,
+    /// Print one JSON object: `whole`, `damage` (file, offset, what), and what was checked.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report {
+    path: String,
+    kind: String,
+    /// How a container was left; null for other kinds.
+    state: Option<String>,
+    whole: bool,
+    file_count: u64,
+    bytes: u64,
+    message_count: u64,
+    checksum_count: u64,
+    unproven_messages: u64,
+    damage_count: u64,
+    damage: Vec<DamageReport>,
+    duration_s: f64,
+}
+
+#[derive(Serialize)]
+struct DamageReport {
+    file: String,
+    offset: Option<u64>,
+    what: String,
+}
+
+impl From<&Damage> for DamageReport {
+    fn from(damage: &Damage) -> Self {
+        let file = damage.file.display().to_string();
+        Self { file, offset: damage.offset, what: damage.what.clone() }
+    }
+}
+
+/// Checks.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    let clock = Clock::system();
+    let bar = bar();
+    let mut show = |progress: &VerifyProgress| {
+        bar.set_length(progress.bytes_total);
+        bar.set_position(progress.bytes);
+    };
+    let verified = livebag::verify(&args.bag, &mut show);
+    bar.finish_and_clear();
+    let verified = verified?;
+    let seconds = clock.monotonic_nanos() as f64 / 1e9;
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report(args, &verified, seconds))?)?;
+    } else {
+        write!(out, "{}", render(args, &verified, seconds))?;
+    }
+    Ok(if verified.is_whole() { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Bytes looked at, on a terminal.
+pub fn bar() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    let template = "{wide_bar} {decimal_bytes}/{decimal_total_bytes}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn report(args: &Args, verified: &Verified, duration_s: f64) -> Report {
+    Report {
+        path: args.bag.display().to_string(),
+        kind: verified.kind.to_string(),
+        state: verified.state.map(|state| state.to_string()),
+        whole: verified.is_whole(),
+        file_count: verified.files,
+        bytes: verified.bytes,
+        message_count: verified.messages,
+        checksum_count: verified.checksums,
+        unproven_messages: verified.unproven_messages,
+        damage_count: verified.damage_count,
+        damage: verified.damage.iter().map(DamageReport::from).collect(),
+        duration_s,
+    }
+}
+
+fn render(args: &Args, verified: &Verified, seconds: f64) -> String {
+    let what = match verified.state {
+        Some(state) => format!("{}, {state}", verified.kind),
+        None => verified.kind.to_string(),
+    };
+    let verdict = match verified.damage_count {
+        0 => "whole".to_owned(),
+        count => format!("damaged in {}", text::plural(count as usize, "place")),
+    };
+    let mut out = format!(
+        "{}: {verdict} ({what}): {}, {}, {} messages, {} checksums, in {}\n",
+        args.bag.display(),
+        text::plural(verified.files as usize, "file"),
+        text::bytes(verified.bytes as f64),
+        text::count(verified.messages),
+        text::count(verified.checksums),
+        text::duration((seconds * 1e9) as u64),
+    );
+    if verified.unproven_messages > 0 {
+        out.push_str(&format!(
+            "  {} messages have no checksum: their bytes cannot be proven\n",
+            text::count(verified.unproven_messages)
+        ));
+    }
+    for damage in &verified.damage {
+        out.push_str(&format!("  {damage}\n"));
+    }
+    let listed = verified.damage.len() as u64;
+    if listed < verified.damage_count {
+        out.push_str(&format!("  and {} more\n", text::count(verified.damage_count - listed)));
+    }
+    out
+}

@@ -1,0 +1,185 @@
+//! Floods, stalls and faults: what was published is recorded or lost, by topic and by cause.
+
+use super::*;
+
+/// What one thread does to its topic.
+#[derive(Clone, Debug)]
+struct Flood {
+    /// Bytes of each message, and how many before it were lost on the way here.
+    messages: Vec<(usize, u64)>,
+    settings: TopicSettings,
+}
+
+#[derive(Clone, Debug)]
+struct Weather {
+    fault: Option<Fault>,
+    cache_bytes_max: u64,
+    compression: Compression,
+    splits: Option<u64>,
+    is_ring: bool,
+}
+
+fn floods() -> impl Strategy<Value = Vec<Flood>> {
+    let sizes = prop_oneof![0usize..400, 1000usize..9000, 60_000usize..70_000];
+    let messages =
+        prop::collection::vec((sizes, prop_oneof![9 => Just(0u64), 1 => 1u64..5]), 0..200);
+    let overflow = prop_oneof![Just(Overflow::DropNewest), Just(Overflow::DropOldest)];
+    let priority =
+        prop_oneof![Just(Priority::Critical), Just(Priority::Normal), Just(Priority::Low)];
+    let bytes_max = prop_oneof![Just(None), (20_000u64..300_000).prop_map(Some)];
+    let settings = (overflow, priority, bytes_max);
+    let settings = settings.prop_map(|(overflow, priority, bytes_max)| TopicSettings {
+        overflow: Some(overflow),
+        priority: Some(priority),
+        bytes_max,
+        ..TopicSettings::default()
+    });
+    prop::collection::vec((messages, settings), 1..5).prop_map(|floods| {
+        floods.into_iter().map(|(messages, settings)| Flood { messages, settings }).collect()
+    })
+}
+
+fn weather() -> impl Strategy<Value = Weather> {
+    let fault = prop_oneof![
+        3 => Just(None),
+        1 => (20u64..400).prop_map(|at| Some(Fault::NoSpaceFrom(at))),
+        1 => (20u64..400).prop_map(|at| Some(Fault::IoErrorAt(at))),
+        1 => Just(Some(Fault::SyncFails)),
+    ];
+    let compression = prop_oneof![3 => Just(Compression::None), 1 => Just(Compression::Zstd)];
+    let splits = prop_oneof![Just(None), (50_000u64..400_000).prop_map(Some)];
+    (fault, 1u64..1_000_000, compression, splits, prop::bool::weighted(0.1)).prop_map(
+        |(fault, cache_bytes_max, compression, splits, is_ring)| Weather {
+            fault,
+            cache_bytes_max,
+            compression,
+            splits,
+            is_ring,
+        },
+    )
+}
+
+fn options_of(floods: &[Flood], weather: &Weather) -> RecorderOptions {
+    let rule = |(at, flood): (usize, &Flood)| TopicRule::named(&format!("/{at}"), flood.settings);
+    RecorderOptions {
+        cache_bytes_max: weather.cache_bytes_max,
+        topics: TopicRules(floods.iter().enumerate().map(rule).collect()),
+        compression: ChunkCompression {
+            compression: weather.compression,
+            ..ChunkCompression::default()
+        },
+        split: SplitRules { bytes_max: weather.splits, ..SplitRules::default() },
+        snapshot: weather.is_ring.then(SnapshotRing::default),
+        ..RecorderOptions::default()
+    }
+}
+
+/// Writes a topic's messages as fast as they go; gives those published here and those that were
+/// missing before they came here.
+fn pour(writer: &TopicWriter, flood: &Flood, may_end: bool) -> (u64, u64) {
+    let (mut sequence, mut published, mut missing) = (0, 0, 0);
+    for &(size, gap) in &flood.messages {
+        // What is missing before the first message cannot be known.
+        let gap = if sequence == 0 { 0 } else { gap };
+        sequence += gap + 1;
+        missing += gap;
+        published += 1;
+        match writer.write(1, sequence, &vec![sequence as u8; size]) {
+            Ok(()) | Err(WriteError::Full { .. }) => {}
+            Err(error) => assert!(may_end, "{error}"),
+        }
+    }
+    (published, missing)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// From several threads at once, over too small a cache, onto a disk that may fail: for each
+    /// topic published = recorded + lost, each loss under its cause, in the status and in the
+    /// container alike, and what is said to be recorded can be read.
+    #[test]
+    fn published_is_recorded_or_lost(
+        floods in floods(), weather in weather(), seed in any::<u64>(),
+    ) {
+        let disk = SimulatedDisk::new(seed);
+        let options = options_of(&floods, &weather);
+        let made = Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options);
+        let recorder = made.unwrap();
+        let name = |at: usize| format!("/{at}");
+        let writers: Vec<_> =
+            (0..floods.len()).map(|at| recorder.topic(topic(&name(at))).unwrap()).collect();
+        // Later than the making of the recorder, which would only fail as a whole.
+        if let Some(fault) = weather.fault {
+            disk.inject(fault);
+        }
+        let poured: Vec<_> = std::thread::scope(|scope| {
+            let pours: Vec<_> = writers
+                .iter()
+                .zip(&floods)
+                .map(|(writer, flood)| scope.spawn(move || pour(writer, flood, false)))
+                .collect();
+            pours.into_iter().map(|pour| pour.join().unwrap()).collect()
+        });
+        if weather.is_ring {
+            recorder.snapshot().unwrap();
+        }
+        let shared = recorder.shared.clone();
+        let finished = recorder.finish();
+        let topics = shared.topics.lock().unwrap();
+        for (at, &(published, missing)) in poured.iter().enumerate() {
+            let (_, counters) = topics.iter().find(|(topic, _)| topic.name == name(at)).unwrap();
+            let (recorded, lost) = (counters.messages.load(Ordering::Relaxed), counters.losses());
+            prop_assert_eq!(lost.transport, missing);
+            prop_assert_eq!(lost.lapped, 0);
+            if weather.is_ring {
+                // What makes way in a ring is not lost.
+                prop_assert!(recorded + lost.queue + lost.disk <= published);
+            } else {
+                prop_assert_eq!(recorded + lost.queue + lost.disk, published, "{:?}", &lost);
+            }
+            if finished.is_ok() {
+                prop_assert_eq!(lost.disk, 0);
+            }
+        }
+        if finished.is_ok() {
+            let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+            let read = read_all(&bag);
+            for (topic, counters) in topics.iter() {
+                let at = bag.topics().iter().position(|t| t.topic().name == topic.name).unwrap();
+                let messages = read.iter().filter(|seen| seen.0 == topic.name).count() as u64;
+                prop_assert_eq!(messages, counters.messages.load(Ordering::Relaxed));
+                prop_assert_eq!(*bag.topics()[at].lost(), counters.losses());
+            }
+        }
+    }
+}
+
+/// One topic's flood takes the common cache and its own share, and nobody else's.
+#[test]
+fn a_flood_drops_nobody_elses_messages() {
+    let disk = SimulatedDisk::new(7);
+    let options = RecorderOptions {
+        cache_bytes_max: 4 << 20,
+        // Everything waits: nothing leaves the queues for as long as the ring holds it.
+        snapshot: Some(SnapshotRing::default()),
+        ..RecorderOptions::default()
+    };
+    let recorder =
+        Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap();
+    let flooding = recorder.topic(topic("/flood")).unwrap();
+    let quiet = recorder.topic(topic("/quiet")).unwrap();
+    for sequence in 1..=300 {
+        flooding.write(1, sequence, &[1; 60_000]).unwrap();
+        if sequence % 3 == 0 {
+            quiet.write(1, sequence / 3, &[2; 100]).unwrap();
+        }
+    }
+    recorder.snapshot().unwrap();
+    recorder.finish().unwrap();
+    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    let read = read_all(&bag);
+    let of = |name: &str| read.iter().filter(|seen| seen.0 == name).count();
+    assert_eq!(of("/quiet"), 100);
+    assert!((1..300).contains(&of("/flood")), "{}", of("/flood"));
+}

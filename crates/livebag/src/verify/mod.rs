@@ -1,0 +1,231 @@
+//! Whether a recording is what was written: every structure and every checksum.
+//!
+//! Nothing is changed, and nothing that is found ends the check: what is damaged is named, and the
+//! rest is looked at as far as it can be found. A frame from a stream has no checksum unless the
+//! recorder was told to make one: of those the headers are checked, and they are counted.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use livebag_format::container::CONTAINER_FILE;
+use livebag_format::mcap::MAGIC as MCAP_MAGIC;
+
+pub use glance::{Glance, GlanceState, glance};
+
+use crate::convert::ConvertError;
+use crate::query::{BagError, BagState};
+use crate::storage::{Disk, KernelDisk};
+
+mod container;
+mod foreign;
+mod glance;
+mod index;
+mod mcap_file;
+mod mcap_summary;
+
+/// Damages that are listed; the others are only counted.
+const DAMAGES_MAX: usize = 1000;
+
+/// What a recording is kept as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordingKind {
+    /// A directory of livebag's.
+    Container,
+    /// An MCAP file.
+    Mcap,
+    /// A directory of rosbag2's.
+    Rosbag2,
+    /// A database of rosbag2's.
+    Sqlite3,
+    /// A ROS 1 bag.
+    Ros1Bag,
+}
+
+impl std::fmt::Display for RecordingKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Container => "container",
+            Self::Mcap => "MCAP file",
+            Self::Rosbag2 => "rosbag2 bag",
+            Self::Sqlite3 => "rosbag2 database",
+            Self::Ros1Bag => "ROS 1 bag",
+        })
+    }
+}
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in the file, if it is at one place.
+    pub offset: Option<u64>,
+    /// What was expected and what was found.
+    pub what: String,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.offset {
+            Some(offset) => write!(f, "{} at byte {offset}: {}", self.file.display(), self.what),
+            None => write!(f, "{}: {}", self.file.display(), self.what),
+        }
+    }
+}
+
+/// What was looked at, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// What it is.
+    pub kind: RecordingKind,
+    /// How a container was left.
+    pub state: Option<BagState>,
+    /// Files looked at.
+    pub files: u64,
+    /// Length of those.
+    pub bytes: u64,
+    /// Messages found.
+    pub messages: u64,
+    /// Checksums compared.
+    pub checksums: u64,
+    /// Messages without a checksum: their headers fit, their bytes cannot be proven.
+    pub unproven_messages: u64,
+    /// What is damaged, not more than a thousand.
+    pub damage: Vec<Damage>,
+    /// How much is damaged.
+    pub damage_count: u64,
+}
+
+impl Verified {
+    fn new(kind: RecordingKind) -> Self {
+        Self {
+            kind,
+            state: None,
+            files: 0,
+            bytes: 0,
+            messages: 0,
+            checksums: 0,
+            unproven_messages: 0,
+            damage: Vec::new(),
+            damage_count: 0,
+        }
+    }
+
+    /// Whether nothing is damaged.
+    pub fn is_whole(&self) -> bool {
+        self.damage_count == 0
+    }
+}
+
+/// Why a recording cannot be checked at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// It is no container, or cannot be opened.
+    #[error(transparent)]
+    Bag(#[from] BagError),
+    /// It is no recording, or cannot be opened.
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
+    /// The disk refused.
+    #[error("reading {} failed: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// How far a check has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VerifyProgress {
+    /// Bytes of files looked at.
+    pub bytes: u64,
+    /// Bytes of all files.
+    pub bytes_total: u64,
+}
+
+/// A check under way.
+struct Check<'a> {
+    disk: &'a dyn Disk,
+    verified: Verified,
+    progress: VerifyProgress,
+    on_progress: &'a mut dyn FnMut(&VerifyProgress),
+}
+
+impl<'a> Check<'a> {
+    fn new(
+        disk: &'a dyn Disk,
+        kind: RecordingKind,
+        bytes_total: u64,
+        on_progress: &'a mut dyn FnMut(&VerifyProgress),
+    ) -> Self {
+        let progress = VerifyProgress { bytes: 0, bytes_total };
+        Self { disk, verified: Verified::new(kind), progress, on_progress }
+    }
+
+    fn damage(&mut self, file: &Path, offset: impl Into<Option<u64>>, what: impl Into<String>) {
+        self.verified.damage_count += 1;
+        if self.verified.damage.len() < DAMAGES_MAX {
+            let damage = Damage { file: file.to_owned(), offset: offset.into(), what: what.into() };
+            self.verified.damage.push(damage);
+        }
+    }
+
+    fn begin_file(&mut self, bytes: u64) {
+        self.verified.files += 1;
+        self.verified.bytes += bytes;
+    }
+
+    /// `bytes` more have been looked at.
+    fn advance(&mut self, bytes: u64) {
+        self.progress.bytes += bytes;
+        (self.on_progress)(&self.progress);
+    }
+}
+
+/// Checks a container, an MCAP file, a rosbag2 directory or database, or a ROS 1 bag.
+///
+/// # Errors
+/// If there is nothing that can be checked, or the disk refuses to read. Damage is no error: see
+/// [`Verified::damage`].
+pub fn verify(
+    path: &Path,
+    on_progress: &mut dyn FnMut(&VerifyProgress),
+) -> Result<Verified, VerifyError> {
+    let disk = KernelDisk::for_reading();
+    if path.is_dir() && is_container(&disk, path) {
+        return container::check(&disk, path, on_progress);
+    }
+    if path.is_dir() {
+        return foreign::check_directory(&disk, path, on_progress);
+    }
+    foreign::check_file(&disk, path, on_progress)
+}
+
+/// The same for a container on any disk.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_container_on(
+    disk: &dyn Disk,
+    path: &Path,
+    on_progress: &mut dyn FnMut(&VerifyProgress),
+) -> Result<Verified, VerifyError> {
+    container::check(disk, path, on_progress)
+}
+
+/// Whether a directory has what only a container has.
+fn is_container(disk: &dyn Disk, path: &Path) -> bool {
+    let is_ours = |file: &PathBuf| {
+        file.file_name().is_some_and(|name| name == CONTAINER_FILE)
+            || file.extension().is_some_and(|extension| extension == "idx")
+    };
+    disk.list(path).is_ok_and(|files| files.iter().any(is_ours))
+}
+
+/// Whether a file begins as an MCAP does, or is called one.
+fn is_mcap(path: &Path, head: &[u8]) -> bool {
+    head.starts_with(&MCAP_MAGIC) || path.extension().is_some_and(|extension| extension == "mcap")
+}

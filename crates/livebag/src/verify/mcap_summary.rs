@@ -150,7 +150,7 @@ impl Walk<'_, '_> {
                     }
                     _ => {}
                 }
-                debug_assert!(ATTACHMENT_INDEX < opcode::DATA_END, "parsed above");
+                const { assert!(ATTACHMENT_INDEX < opcode::DATA_END, "parsed above") };
             }
             self.position = end;
         }

@@ -83,6 +83,12 @@ impl IndexEntry {
             - u64::from(self.inner)
     }
 
+    /// The same of an entry that may make no sense: `None` if it points before any chunk.
+    pub fn checked_chunk_offset(&self) -> Option<u64> {
+        let before = crate::mcap::MESSAGE_HEADER_BYTES + crate::mcap::CHUNK_HEADER_BYTES;
+        self.offset.checked_sub(before as u64)?.checked_sub(u64::from(self.inner))
+    }
+
     /// Places the message by its chunk.
     pub fn set_chunk_offset(&mut self, offset: u64) {
         let before = crate::mcap::CHUNK_HEADER_BYTES + crate::mcap::MESSAGE_HEADER_BYTES;

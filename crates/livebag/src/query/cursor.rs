@@ -3,12 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use std::path::Path;
-
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
-use livebag_format::mcap::{CHUNK_HEADER_BYTES_MAX, ChunkHeader, MESSAGE_HEADER_BYTES};
 
+use super::unpack::{UnpackError, Unpacked};
 use super::{Bag, BagError, Segment};
 use crate::limits::{READ_AHEAD_BYTES, READ_WINDOW_BYTES};
 use crate::storage::DiskFile;
@@ -35,8 +33,7 @@ struct TopicCursor<'bag> {
     entries: Vec<IndexEntry>,
     at: usize,
     window: Window,
-    /// The records of the compressed chunk that was read last, and where it lies.
-    unpacked: Option<(u16, u64, Vec<u8>)>,
+    unpacked: Unpacked,
 }
 
 /// Bytes of a brick that have been read.
@@ -168,7 +165,15 @@ impl<'bag> TopicCursor<'bag> {
             end: (last.brick, last.offset + u64::from(last.data_bytes)),
             asked: 0,
         };
-        Ok(Self { segment, number, range, entries: Vec::new(), at: 0, window, unpacked: None })
+        Ok(Self {
+            segment,
+            number,
+            range,
+            entries: Vec::new(),
+            at: 0,
+            window,
+            unpacked: Unpacked::default(),
+        })
     }
 
     /// Reads the next entries; gives how many damaged ones were left out.
@@ -194,7 +199,13 @@ impl<'bag> TopicCursor<'bag> {
             });
         };
         if entry.compressed {
-            return unpacked(&mut self.unpacked, path, &**file, entry);
+            let read = self.unpacked.message(&**file, entry);
+            return read.map(|(_, data)| data).map_err(|error| match error {
+                UnpackError::Io(source) => BagError::Io { path: path.clone(), source },
+                UnpackError::Damaged(what) => {
+                    BagError::Damaged { path: path.clone(), offset: entry.offset, what }
+                }
+            });
         }
         let bytes = entry.data_bytes as usize;
         let window = &mut self.window;
@@ -225,41 +236,6 @@ impl<'bag> TopicCursor<'bag> {
         let start = (entry.offset - self.window.start) as usize;
         Ok(&self.window.bytes[start..start + bytes])
     }
-}
-
-/// A message of a compressed chunk, which is read and decompressed whole, once for all of its
-/// messages.
-fn unpacked<'a>(
-    kept: &'a mut Option<(u16, u64, Vec<u8>)>,
-    path: &Path,
-    file: &dyn DiskFile,
-    entry: &IndexEntry,
-) -> Result<&'a [u8], BagError> {
-    let offset = entry.chunk_offset();
-    let damaged = |what| BagError::Damaged { path: path.to_owned(), offset, what };
-    if kept.as_ref().is_none_or(|(brick, at, _)| (*brick, *at) != (entry.brick, offset)) {
-        let io = |source| BagError::Io { path: path.to_owned(), source };
-        let mut head = [0; CHUNK_HEADER_BYTES_MAX];
-        let count = file.read_at(&mut head, offset).map_err(io)?;
-        let header = ChunkHeader::parse(&head[..count])
-            .ok_or_else(|| damaged("the time index names a chunk that is not there"))?;
-        let end = offset.saturating_add(header.header_bytes() as u64 + header.stored_bytes);
-        if end > file.length().map_err(io)? {
-            return Err(damaged("the brick ends inside a chunk"));
-        }
-        let mut chunk = vec![0; (end - offset) as usize];
-        file.read_at(&mut chunk, offset).map_err(io)?;
-        let records = header.records(&chunk).map_err(|_| damaged("the chunk does not unpack"))?;
-        if header.crc != 0 && crc32fast::hash(&records) != header.crc {
-            return Err(damaged("the chunk's checksum does not fit"));
-        }
-        *kept = Some((entry.brick, offset, records.into_owned()));
-    }
-    let records = kept.as_ref().map_or(&[][..], |(_, _, records)| records);
-    let start = entry.inner as usize + MESSAGE_HEADER_BYTES;
-    records
-        .get(start..entry.inner_end() as usize)
-        .ok_or_else(|| damaged("the chunk is shorter than its index says"))
 }
 
 impl Window {

@@ -122,7 +122,7 @@ impl<'a> Index<'a> {
 
     fn rewrite(&mut self) -> io::Result<()> {
         // A frame that was written again from a copy lies behind later ones.
-        self.proven.sort_by_key(|entry| (entry.log_time_nanos, entry.brick, entry.offset));
+        self.proven.sort_by_key(|entry| (entry.log_time_nanos, entry.brick, place_of(entry)));
         let start = entry_offset(self.synced.len() as u64);
         let bytes: Vec<u8> = self.proven.iter().flat_map(IndexEntry::encode).collect();
         self.file.set_len(start)?;
@@ -251,7 +251,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         if self.start_is_whole()? {
             return Ok(());
         }
-        let first = self.claimed.values().min_by_key(|(_, entry)| entry.offset);
+        let first = self.claimed.values().min_by_key(|(_, entry)| place_of(entry));
         let made_for = first.map_or(self.members[0].0, |(at, _)| *at);
         let topic = self.indexes[made_for].topic;
         let mut start = Vec::new();
@@ -426,8 +426,7 @@ fn place_of(entry: &IndexEntry) -> (u64, u32) {
 
 /// Where an entry's chunk begins, unless the entry makes no sense.
 fn chunk_of(entry: &IndexEntry) -> Option<u64> {
-    let before = (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64 + u64::from(entry.inner);
-    entry.offset.checked_sub(before)
+    entry.checked_chunk_offset()
 }
 
 /// Whether the headers in a brick and an entry of its index describe one message.

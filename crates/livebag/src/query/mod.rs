@@ -22,6 +22,7 @@ mod distrust;
 mod index;
 mod rebuild;
 mod recover;
+pub(crate) mod unpack;
 
 pub use cursor::Cursor;
 pub(crate) use distrust::says_the_same;

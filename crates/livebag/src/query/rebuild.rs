@@ -18,6 +18,7 @@ use livebag_format::mcap::{
 use mcap::records::Record;
 
 use super::distrust::says_the_same;
+use super::unpack::Unpacked;
 use super::{BagError, read_manifest};
 use crate::storage::{Access, Disk, DiskFile};
 
@@ -254,6 +255,12 @@ fn match_channels(
 impl Brick {
     /// Whether the entry points to a message of the channel that says the same.
     fn has_message(&self, entry: &IndexEntry, channel_id: u16) -> bool {
+        if entry.compressed {
+            let mut unpacked = Unpacked::default();
+            let read = unpacked.message(&*self.file, entry);
+            let message = read.ok().and_then(|(head, _)| MessageHeader::parse(head));
+            return message.is_some_and(|message| says_the_same(&message, entry, channel_id));
+        }
         let mut head = [0; MESSAGE_HEADER_BYTES];
         let at = entry.offset.checked_sub(MESSAGE_HEADER_BYTES as u64);
         let read = at.is_some_and(|at| self.file.read_at(&mut head, at).is_ok());

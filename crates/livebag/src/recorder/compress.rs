@@ -4,7 +4,7 @@
 //! the file after. What waits here is memory of the cache like what waits in the queues: when it is
 //! much, the queues keep what they have, and what then finds no room is counted as lost there.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -39,6 +39,7 @@ pub(super) struct Job {
 }
 
 struct Done {
+    number: u64,
     place: Place,
     pieces: Vec<Piece>,
     bytes: u64,
@@ -48,10 +49,15 @@ struct Done {
 
 /// The threads' handle.
 pub(super) struct Compressors {
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<SyncSender<(u64, Job)>>,
     done: Receiver<Done>,
     /// What does not fit into the channel.
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<(u64, Job)>,
+    /// Ready before one that was handed over earlier. In a brick a topic's chunks lie in the
+    /// topic's order, or a crash could cost a message and leave the one after it.
+    early: BTreeMap<u64, Done>,
+    next_in: u64,
+    next_out: u64,
     /// Jobs that are not back.
     count: usize,
     bytes: u64,
@@ -87,6 +93,9 @@ impl Compressors {
             jobs: Some(jobs),
             done,
             waiting: VecDeque::new(),
+            early: BTreeMap::new(),
+            next_in: 0,
+            next_out: 0,
             count: 0,
             bytes: 0,
             threads,
@@ -101,7 +110,8 @@ impl Compressors {
     fn push(&mut self, job: Job) {
         self.count += 1;
         self.bytes += job.chunk.len() as u64;
-        self.waiting.push_back(job);
+        self.waiting.push_back((self.next_in, job));
+        self.next_in += 1;
         self.feed();
     }
 
@@ -117,20 +127,27 @@ impl Compressors {
         }
     }
 
-    /// A chunk that is ready, if one is. Threads that are gone come as an error, once.
+    /// The next chunk in the order of handing over, if it is ready. Threads that are gone come as an
+    /// error, once.
     fn take(&mut self) -> Result<Option<Done>, RecordError> {
-        match self.done.try_recv() {
-            Ok(done) => {
+        loop {
+            if let Some(done) = self.early.remove(&self.next_out) {
+                self.next_out += 1;
                 self.count -= 1;
                 self.bytes -= done.bytes;
                 self.feed();
-                Ok(Some(done))
+                return Ok(Some(done));
             }
-            Err(TryRecvError::Disconnected) if self.count > 0 => {
-                self.count = 0;
-                Err(RecordError::Stopped)
+            match self.done.try_recv() {
+                Ok(done) => {
+                    self.early.insert(done.number, done);
+                }
+                Err(TryRecvError::Disconnected) if self.count > 0 => {
+                    self.count = 0;
+                    return Err(RecordError::Stopped);
+                }
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(None),
             }
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => Ok(None),
         }
     }
 }
@@ -145,20 +162,26 @@ impl Drop for Compressors {
     }
 }
 
-fn work(options: ChunkCompression, todo: &Mutex<Receiver<Job>>, finished: &SyncSender<Done>) {
+fn work(
+    options: ChunkCompression,
+    todo: &Mutex<Receiver<(u64, Job)>>,
+    finished: &SyncSender<Done>,
+) {
     // Without memory for its tables chunks are stored as they are.
     let mut compressor = Compressor::new(options.compression, options.level).ok();
     let mut out = Vec::new();
     loop {
         let job = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = job else { return };
-        if finished.send(compress(job, options, compressor.as_mut(), &mut out)).is_err() {
+        let Ok((number, job)) = job else { return };
+        let done = compress(number, job, options, compressor.as_mut(), &mut out);
+        if finished.send(done).is_err() {
             return;
         }
     }
 }
 
 fn compress(
+    number: u64,
     job: Job,
     options: ChunkCompression,
     compressor: Option<&mut Compressor>,
@@ -174,7 +197,7 @@ fn compress(
         let head = chunk_header(times.0, times.1, records.len() as u64, crc);
         chunk[..CHUNK_HEADER_BYTES].copy_from_slice(&head);
         let whole = if is_padded { chunk } else { block_of(chunk[..indexes_end].to_vec(), direct) };
-        return Done { place, pieces, bytes, chunk: whole, stored: None };
+        return Done { number, place, pieces, bytes, chunk: whole, stored: None };
     }
     let sizes = (records.len() as u64, out.len() as u64);
     let indexes = &chunk[records_end..indexes_end];
@@ -183,7 +206,7 @@ fn compress(
     whole.extend_from_slice(out);
     whole.extend_from_slice(indexes);
     let stored = Some((options.compression, sizes.1));
-    Done { place, pieces, bytes, chunk: block_of(whole, direct), stored }
+    Done { number, place, pieces, bytes, chunk: block_of(whole, direct), stored }
 }
 
 fn block_of(mut bytes: Vec<u8>, direct: bool) -> Block {

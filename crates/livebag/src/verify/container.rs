@@ -13,6 +13,7 @@ use livebag_format::mcap::{
 
 use super::index::{BrickFile, Depth, IndexCheck, Told};
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, mcap_file};
+use crate::query::unpack::Unpacked;
 use crate::query::{BagState, is_being_written};
 use crate::storage::Disk;
 
@@ -227,6 +228,7 @@ impl<'c, 'd> Split<'c, 'd> {
             window_start: 0,
             window_brick: 0,
             proven: None,
+            unpacked: Unpacked::default(),
         };
         index.run().map(Some).map_err(io_error(&path))
     }

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, is_index_header};
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES, ChunkHeader, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES,
+    CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkHeader, Compression, MESSAGE_HEADER_BYTES,
+    MessageHeader, RECORD_HEADER_BYTES,
 };
 
 use super::Check;
 use crate::query::says_the_same;
+use crate::query::unpack::{UnpackError, Unpacked};
 use crate::storage::DiskFile;
 
 /// Entries read at once.
@@ -57,6 +59,7 @@ pub(super) struct IndexCheck<'c, 'd> {
     pub window_brick: u16,
     /// Brick and place of the chunk whose checksum was compared last.
     pub proven: Option<(u16, u64)>,
+    pub unpacked: Unpacked,
 }
 
 impl IndexCheck<'_, '_> {
@@ -111,8 +114,7 @@ impl IndexCheck<'_, '_> {
             self.check.damage(&self.path, offset, "the entry names a brick that the topic has not");
             return Ok(());
         }
-        let before = (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64 + u64::from(entry.inner);
-        let Some(chunk_at) = entry.offset.checked_sub(before) else {
+        let Some(chunk_at) = entry.checked_chunk_offset() else {
             self.check.damage(&self.path, offset, "the entry points before any chunk");
             return Ok(());
         };
@@ -127,11 +129,19 @@ impl IndexCheck<'_, '_> {
     fn look_at_message(&mut self, entry: &IndexEntry, chunk_at: u64) -> io::Result<()> {
         let Some(brick) = &self.bricks[usize::from(entry.brick)] else { return Ok(()) };
         let (file, path) = (brick.file.clone(), brick.path.clone());
-        let head = self.read(&*file, entry.brick, chunk_at, CHUNK_HEADER_BYTES)?;
+        let head = self.read(&*file, entry.brick, chunk_at, CHUNK_HEADER_BYTES_MAX)?;
         let Some(chunk) = ChunkHeader::parse(head) else {
             self.check.damage(&path, chunk_at, "there is no chunk where the time index says");
             return Ok(());
         };
+        if entry.compressed != (chunk.compression != Compression::None) {
+            let what = "a chunk is compressed and its time index says the contrary";
+            self.check.damage(&path, chunk_at, what);
+            return Ok(());
+        }
+        if entry.compressed {
+            return self.look_into_chunk(&*file, &path, entry, chunk_at, &chunk);
+        }
         let message_at = entry.offset - MESSAGE_HEADER_BYTES as u64;
         let head = self.read(&*file, entry.brick, message_at, MESSAGE_HEADER_BYTES)?;
         let message = MessageHeader::parse(head);
@@ -143,6 +153,43 @@ impl IndexCheck<'_, '_> {
         if self.depth == Depth::Committed {
             self.check.verified.messages += 1;
             self.prove_chunk(&*file, &path, entry.brick, chunk_at, &chunk)?;
+        }
+        Ok(())
+    }
+
+    /// The same for a message of a compressed chunk. Of a whole file the chunks are unpacked and
+    /// their messages counted with the file.
+    fn look_into_chunk(
+        &mut self,
+        file: &dyn DiskFile,
+        path: &std::path::Path,
+        entry: &IndexEntry,
+        chunk_at: u64,
+        chunk: &ChunkHeader,
+    ) -> io::Result<()> {
+        if entry.inner_end() > chunk.records_bytes {
+            let what = "the chunk is shorter than the time index says";
+            self.check.damage(path, chunk_at, what);
+            return Ok(());
+        }
+        if self.depth == Depth::Committed {
+            self.check.verified.messages += 1;
+        }
+        let is_new = self.proven.replace((entry.brick, chunk_at)) != Some((entry.brick, chunk_at));
+        self.check.verified.checksums += u64::from(is_new);
+        let what = match self.unpacked.message(file, entry) {
+            Ok((head, _)) => {
+                let message = MessageHeader::parse(head);
+                let same =
+                    message.is_some_and(|found| says_the_same(&found, entry, self.channel_id));
+                (!same).then_some("a message in the chunk is not the one of the time index")
+            }
+            Err(UnpackError::Io(error)) => return Err(error),
+            // Named once, not for each of its messages.
+            Err(UnpackError::Damaged(what)) => is_new.then_some(what),
+        };
+        if let Some(what) = what {
+            self.check.damage(path, chunk_at, what);
         }
         Ok(())
     }

@@ -19,8 +19,6 @@ const CHUNK_BYTES_MAX: u64 = 1 << 30;
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 /// MCAP's attachment, and its index.
 pub(super) const ATTACHMENT: u8 = 0x09;
-/// MCAP's index of an attachment.
-pub(super) const ATTACHMENT_INDEX: u8 = 0x0A;
 
 /// What an MCAP file holds.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::io;
 use livebag_format::mcap::{MAGIC, RECORD_HEADER_BYTES, RecordHeader, opcode};
 use mcap::records::{Footer, Record, Statistics};
 
-use super::mcap_file::{ATTACHMENT_INDEX, Walk};
+use super::mcap_file::Walk;
 
 /// The footer record.
 const FOOTER_BYTES: u64 = RECORD_HEADER_BYTES as u64 + 8 + 8 + 4;
@@ -150,7 +150,6 @@ impl Walk<'_, '_> {
                     }
                     _ => {}
                 }
-                const { assert!(ATTACHMENT_INDEX < opcode::DATA_END, "parsed above") };
             }
             self.position = end;
         }

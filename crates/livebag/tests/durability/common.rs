@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use livebag::storage::{Disk, SimulatedDisk};
 use livebag::{
-    Bag, BagError, BagState, Clock, Message, Overflow, Query, RecordError, Recorder,
-    RecorderOptions, Retention, Status, Topic, TopicWriter,
+    Bag, BagError, BagState, ChunkCompression, Clock, Compression, Message, Overflow, Query,
+    RecordError, Recorder, RecorderOptions, Retention, Status, Topic, TopicWriter,
 };
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
 use livebag_format::index::entry_count;
@@ -82,15 +82,20 @@ pub struct Making {
 
 impl Making {
     pub fn begin(disk: &SimulatedDisk) -> Result<Self, RecordError> {
-        Self::begin_with(disk, Retention::default())
+        Self::begin_with(disk, Retention::default(), Compression::None)
     }
 
-    pub fn begin_with(disk: &SimulatedDisk, retention: Retention) -> Result<Self, RecordError> {
+    pub fn begin_with(
+        disk: &SimulatedDisk,
+        retention: Retention,
+        compression: Compression,
+    ) -> Result<Self, RecordError> {
         let clock = Clock::simulated(1_000_000_000);
         let options = RecorderOptions {
             overflow: Overflow::Block,
             clock: clock.clone(),
             retention,
+            compression: ChunkCompression { compression, ..ChunkCompression::default() },
             ..RecorderOptions::default()
         };
         let recorder = Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options)?;
@@ -259,7 +264,7 @@ impl Wanted<'_> {
     fn check_messages(&self, bag: &Bag) -> Vec<u64> {
         let mut counts = vec![0; TOPICS];
         // The number of the next message of each topic.
-        let mut reached = vec![0; TOPICS];
+        let mut reached = [0; TOPICS];
         let mut cursor = bag.query(&Query::default()).expect("a query");
         let mut before = 0;
         loop {

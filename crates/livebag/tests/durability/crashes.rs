@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use livebag::Retention;
 use livebag::storage::{Disk, SimulatedDisk};
+use livebag::{Compression, Retention};
 
 use crate::common::{
     DIRECTORY, Holes, Making, Model, Random, TOPICS, Wanted, committed, sync, visible,
@@ -40,6 +40,8 @@ pub struct Course {
     pub splits: bool,
     /// Old splits are removed.
     pub retention: Retention,
+    /// How chunks are compressed.
+    pub compression: Compression,
 }
 
 pub fn record_with(seed: u64, course: &Course) -> Recorded {
@@ -48,7 +50,7 @@ pub fn record_with(seed: u64, course: &Course) -> Recorded {
     for _ in 0..MOMENTS {
         disk.watch(random.below(OPERATIONS * (1 + u64::from(course.splits))));
     }
-    let mut making = Making::begin_with(&disk, course.retention).unwrap();
+    let mut making = Making::begin_with(&disk, course.retention, course.compression).unwrap();
     let made = disk.operation_count();
     let mut promises = Vec::new();
     for _ in 0..10 + random.below(30) {

@@ -3,7 +3,7 @@
 //! Every seed is a recording of three topics with frames, gathered chunks, syncs and, in two of three,
 //! splits; it crashes at moments of the seed's choice, in one of five ways.
 
-use livebag::Retention;
+use livebag::{Compression, Retention};
 
 use crate::common::Random;
 use crate::crashes::{Course, Recorded, check_crash, check_cut, record_with};
@@ -18,13 +18,17 @@ enum Crash {
     /// On a medium that tears sectors.
     PowerTearing,
     /// The recovery after a power cut crashes.
-    RecoveryCrash,
+    Recovering,
     /// The recovery after a power cut is cut itself.
-    RecoveryCut,
+    RecoveringCut,
 }
 
 const CRASHES: [Crash; 5] =
-    [Crash::Process, Crash::Power, Crash::PowerTearing, Crash::RecoveryCrash, Crash::RecoveryCut];
+    [Crash::Process, Crash::Power, Crash::PowerTearing, Crash::Recovering, Crash::RecoveringCut];
+
+/// Of recordings in turn.
+const COMPRESSIONS: [Compression; 4] =
+    [Compression::None, Compression::Zstd, Compression::None, Compression::Lz4];
 
 fn wanted() -> u64 {
     let asked = std::env::var("LIVEBAG_CRASH_SEEDS").ok();
@@ -44,12 +48,13 @@ fn crash(recorded: &Recorded, seed: u64, crash: Crash, random: &mut Random, most
             Crash::PowerTearing => {
                 check_cut(recorded, seed, *operation, &disk.power_cut_tearing(), true);
             }
-            Crash::RecoveryCrash | Crash::RecoveryCut => {
+            Crash::Recovering | Crash::RecoveringCut => {
                 let cut = disk.power_cut();
                 cut.watch(random.below(20));
                 check_cut(recorded, seed, *operation, &cut, false);
                 for (_, again) in cut.snapshots() {
-                    let again = if crash == Crash::RecoveryCut { again.power_cut() } else { again };
+                    let again =
+                        if crash == Crash::RecoveringCut { again.power_cut() } else { again };
                     check_cut(recorded, seed, *operation, &again, false);
                     crashes += 1;
                 }
@@ -69,8 +74,12 @@ fn crashes_of_many_seeds() {
     while done.iter().sum::<u64>() < wanted {
         let mut random = Random(seed);
         let way = random.below(CRASHES.len() as u64) as usize;
-        let course =
-            Course { syncs: random.chance(70), splits: seed % 3 != 0, ..Course::default() };
+        let course = Course {
+            syncs: random.chance(70),
+            splits: seed % 3 != 0,
+            compression: COMPRESSIONS[(seed % 4) as usize],
+            ..Course::default()
+        };
         let recorded = record_with(seed, &course);
         let most = wanted - done.iter().sum::<u64>();
         let crashes = crash(&recorded, seed, CRASHES[way], &mut random, most);
@@ -95,7 +104,7 @@ fn crashes_of_many_seeds() {
 fn a_removal_that_is_cut_leaves_the_rest() {
     for seed in 70_000..70_150 {
         let retention = Retention { splits_max: Some(2), ..Retention::default() };
-        let recorded = record_with(seed, &Course { syncs: false, splits: true, retention });
+        let recorded = record_with(seed, &Course { splits: true, retention, ..Course::default() });
         for (operation, disk) in &recorded.moments {
             check_cut(&recorded, seed, *operation, &disk.power_cut(), false);
         }

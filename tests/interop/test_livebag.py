@@ -150,11 +150,31 @@ def test_real_frames_through_shared_memory_keep_their_pixels(tmp_path):
     same(merged(found), merged(check_node(sorted(bricks(recorded)))))
 
 
-def livebag_record(command, folder):
+def livebag_record(command, folder, *options):
     """Records for two seconds. Exit code 3 says that something was lost, which is another test's."""
-    done = subprocess.run([command, "record", "--all", "-o", folder, "--duration", "2"], capture_output=True,
+    done = subprocess.run([command, "record", "--all", "-o", folder, "--duration", "2", *options],
+                          capture_output=True,
                           text=True, timeout=120, stdin=subprocess.DEVNULL)
     assert done.returncode in (0, 3), done.stderr
+
+
+def test_a_direct_recording_is_read_by_rosbags_as_a_bag(tmp_path):
+    command = os.environ["LIVEBAG"]
+    recorded = tmp_path / "recorded"
+    player = subprocess.Popen([command, "play", CONTAINERS[0], "--loop"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        livebag_record(command, recorded, "--storage", "mcap", "--max-bag-duration", "0.7")
+    finally:
+        player.send_signal(signal.SIGINT)
+        player.wait(timeout=60)
+    info = json.loads(livebag("info", recorded, "--json"))
+    counts = {topic["name"]: topic["message_count"] for topic in info["topics"] if topic["message_count"]}
+    found = check_mcap.read_rosbags(recorded)
+    assert counts and {name: said["count"] for name, said in found.items() if said["count"]} == counts
+    files = sorted(recorded.glob("**/*.mcap"))
+    assert len(files) >= 2
+    assert sum(said["count"] for said in merged(check(files)).values()) == info["message_count"]
 
 
 def test_info_counts_what_the_readers_count():

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use livebag::convert::{container_metadata, write_bag_metadata};
 use livebag::{Bag, Clock, RecordError, Recorder};
 use serde::Serialize;
 
@@ -97,13 +98,19 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
     let selectors = settings.selectors()?;
     let mut wanted = Wanted::new(&settings.wanted_names())?;
-    let options = settings.options()?;
+    let mut options = settings.options()?;
+    let metadata_version = settings.metadata_version()?;
     let stop_after = settings.stop_after()?;
     let clock = options.clock.clone();
     let directory = match &settings.output {
         Some(directory) => PathBuf::from(directory),
         None => PathBuf::from(text::recording_name(clock.wall_nanos())),
     };
+    if metadata_version.is_some() {
+        // rosbag2 names its files by their directory.
+        let name = directory.file_name().unwrap_or(directory.as_os_str());
+        options.one_file = Some(name.to_string_lossy().into_owned());
+    }
     let interrupt = Interrupt::watch()?;
     let orders = SignalOrders::watch()?;
     let is_ring = options.snapshot.is_some();
@@ -145,6 +152,12 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         Err(RecordError::Failed(failure)) => Some(failure),
         Err(error) => return Err(error.into()),
     };
+    if let Some(version) = metadata_version
+        && failure.is_none()
+    {
+        let metadata = container_metadata(&Bag::open(&directory)?)?;
+        write_bag_metadata(&directory, &metadata, version)?;
+    }
     let missing = wanted.missing();
     match (summary(&directory, storage, failure.clone(), elapsed_s, missing), failure) {
         (Ok(summary), _) => conclude(&summary, args.json),

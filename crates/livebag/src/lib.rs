@@ -23,7 +23,7 @@ pub use livebag_format::{Message, Topic};
 pub use play::{
     PlayError, PlayOptions, PlayStatus, Player, Stamp, TopicPublisher, TopicSurvey, survey,
 };
-pub use query::{Bag, BagError, BagState, BagTopic, Cursor, IndexEntry, Query, Span};
+pub use query::{Bag, BagError, BagFile, BagState, BagTopic, Cursor, IndexEntry, Query, Span};
 pub use recorder::{
     ChunkCompression, LowSpace, Overflow, Priority, RecordError, Recorder, RecorderOptions,
     Retention, SnapshotRing, SplitRules, Status, TopicRule, TopicRules, TopicSettings, TopicStatus,

@@ -8,6 +8,7 @@ use livebag::{
     ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow, Priority, RecorderOptions,
     Retention, Schedule, Selector, SnapshotRing, SplitRules, TopicRule, TopicRules, TopicSettings,
 };
+use livebag_format::rosbag2::MetadataVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -95,6 +96,13 @@ pub struct Settings {
     /// Make what is written durable so often, not only at the end of each split.
     #[arg(long, value_name = "TIME")]
     pub sync_interval: Option<String>,
+    /// What to make: container, mcap (a container whose splits are one MCAP file each, with a
+    /// metadata.yaml: a bag of rosbag2 as well) [default: container]
+    #[arg(short, long, value_name = "WHAT")]
+    pub storage: Option<String>,
+    /// Version of metadata.yaml with --storage mcap: 5 (Humble), 7 (Iron), 9 (Jazzy) [default: 7]
+    #[arg(long, value_name = "V")]
+    pub metadata_version: Option<String>,
     /// When to write: immediate, cycle-aware (while the applications on the cycle board rest)
     /// [default: immediate]
     #[arg(long, value_name = "HOW")]
@@ -169,6 +177,31 @@ fn low_space(text: &str) -> Result<LowSpace, String> {
         "delete-oldest" | "delete_oldest_files" => Ok(LowSpace::DeleteOldest),
         _ => Err(format!("`{text}` is none of stop, delete-oldest")),
     }
+}
+
+/// What a recording makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    #[default]
+    Container,
+    Mcap,
+}
+
+fn storage(text: &str) -> Result<Storage, String> {
+    match text {
+        "container" => Ok(Storage::Container),
+        "mcap" => Ok(Storage::Mcap),
+        "sqlite3" => Err("SQLite is not recorded directly: record a container, and make a \
+             database of it with `livebag convert --storage sqlite3`"
+            .to_owned()),
+        _ => Err(format!("`{text}` is none of container, mcap")),
+    }
+}
+
+fn metadata_version(text: &str) -> Result<MetadataVersion, String> {
+    let number = text.parse().ok();
+    let version = number.and_then(MetadataVersion::from_number);
+    version.ok_or_else(|| format!("`{text}` is none of 5, 7, 9"))
 }
 
 fn schedule(text: &str) -> Result<Schedule, String> {
@@ -312,6 +345,24 @@ impl Settings {
     /// Streams and topics asked for by name.
     pub fn wanted_names(&self) -> Vec<String> {
         self.names.iter().chain(&self.topics).cloned().collect()
+    }
+
+    /// The version of `metadata.yaml` to write beside the container; `None`: none is written.
+    ///
+    /// # Errors
+    /// If storage or version are not known.
+    pub fn metadata_version(&self) -> Result<Option<MetadataVersion>, CliError> {
+        let version = self.metadata_version.as_ref();
+        let version = parsed("metadata-version", version, metadata_version)?;
+        match (self.storage()?, version) {
+            (Storage::Mcap, version) => Ok(Some(version.unwrap_or(MetadataVersion::Iron))),
+            (Storage::Container, None) => Ok(None),
+            (Storage::Container, Some(_)) => Err(wrong("metadata-version", "needs --storage mcap")),
+        }
+    }
+
+    fn storage(&self) -> Result<Storage, CliError> {
+        Ok(parsed("storage", self.storage.as_ref(), storage)?.unwrap_or_default())
     }
 
     /// When to stop.

@@ -251,3 +251,51 @@ fn a_damaged_stream_is_told_and_does_not_stop_the_others() {
     let summary = ended.expect(0, &told).json();
     assert_eq!(summary["missing"].as_array().unwrap().len(), 1);
 }
+
+/// With `--storage mcap` a recording is a bag of rosbag2 as well: one file for each split, and a
+/// `metadata.yaml` that tells of them.
+#[test]
+fn a_direct_recording_is_a_rosbag2_bag_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("run1");
+    let bag = text(&bag);
+    let (camera, mut images) = stream(StreamOptions::image(WIDTH, HEIGHT, 1).slots(64));
+    let (imu, mut samples) = stream(StreamOptions::message("sensor_msgs/msg/Imu", 400).slots(64));
+    let recording = Recording::begin(&[&camera, &imu, "-o", bag, "--storage", "mcap"], 2);
+    let mut publish = |from: u64| {
+        for number in from..from + 10 {
+            let meta = FrameMeta::image(WIDTH, HEIGHT, WIDTH, "mono8").frame_id("camera");
+            images.publish(&meta, &image(number)).unwrap();
+            samples.publish(&FrameMeta::bytes(), &[number as u8; 324]).unwrap();
+        }
+        wait_until("everything is committed", || {
+            let answer = run(&["query", bag, "latest", "--last", "1h", "--count"]).expect(0, &[]);
+            answer.out.trim() == (2 * (from + 10)).to_string()
+        });
+    };
+    publish(0);
+    run(&["ctl", bag, "split"]).expect(0, &[]);
+    publish(10);
+    recording.interrupt().expect(0, &[]);
+
+    let files = ["run1_0.mcap", "split_0001/run1_1.mcap"];
+    for file in files {
+        assert!(folder.path().join("run1").join(file).is_file(), "{file}");
+    }
+    run(&["verify", bag]).expect(0, &[]);
+    let metadata = std::fs::read_to_string(folder.path().join("run1/metadata.yaml")).unwrap();
+    for wanted in ["storage_identifier: mcap", "message_count: 40", files[0], files[1]] {
+        assert!(metadata.contains(wanted), "{wanted}: {metadata}");
+    }
+    // Without livebag's own files it is still a whole bag.
+    let copy = folder.path().join("copy");
+    std::fs::create_dir_all(copy.join("split_0001")).unwrap();
+    for file in files.iter().chain(&["metadata.yaml"]) {
+        std::fs::copy(folder.path().join("run1").join(file), copy.join(file)).unwrap();
+    }
+    let info = run(&["convert", text(&copy), text(&folder.path().join("back"))]).expect(0, &[]);
+    drop(info);
+    let info = run(&["info", text(&folder.path().join("back")), "--json"]).expect(0, &[]).json();
+    assert_eq!(info["message_count"], 40);
+    run(&["record", "-a", "-o", bag, "--storage", "sqlite3"]).expect(2, &["livebag convert"]);
+}

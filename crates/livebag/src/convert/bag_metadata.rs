@@ -4,10 +4,13 @@ use std::io::Write;
 use std::path::Path;
 
 use livebag_format::Topic;
-use livebag_format::rosbag2::{BagMetadata, MetadataVersion, QosProfile, QosStyle, TopicEntry};
+use livebag_format::rosbag2::{
+    BagMetadata, FileEntry, MetadataVersion, QosProfile, QosStyle, TopicEntry,
+};
 
 use super::ConvertError;
 use super::file::ForeignFile;
+use crate::query::{Bag, BagError};
 
 /// Writes `metadata.yaml` into the directory of a rosbag2 bag and makes it durable. It is what
 /// tells rosbag2 that the bag is whole, so it comes last.
@@ -24,6 +27,41 @@ pub fn write_bag_metadata(
     file.write_all(metadata.to_yaml(version).as_bytes())
         .and_then(|()| file.sync_all())
         .map_err(|source| ConvertError::io("write", &path, source))
+}
+
+/// What rosbag2 must know of a container whose splits are one MCAP file each, to read it as a bag of
+/// its own.
+///
+/// # Errors
+/// If an index cannot be read.
+pub fn container_metadata(bag: &Bag) -> Result<BagMetadata, BagError> {
+    let files = bag.files()?;
+    let start = files.iter().map(|file| file.start_nanos).min().unwrap_or(0);
+    let end = files.iter().map(|file| file.end_nanos).max().unwrap_or(0);
+    let topics: Vec<Topic> = bag.topics().iter().map(|topic| topic.topic().clone()).collect();
+    let counts: Vec<u64> =
+        bag.topics().iter().map(|topic| topic.message_count()).collect::<Result<_, _>>()?;
+    let entries: Vec<FileEntry> = files
+        .iter()
+        .map(|file| FileEntry {
+            path: file.path.display().to_string(),
+            starting_time_nanos: file.start_nanos,
+            duration_nanos: file.end_nanos - file.start_nanos,
+            message_count: file.message_count,
+        })
+        .collect();
+    let custom = bag.metadata().iter().filter(|entry| entry.name == "custom_data");
+    Ok(BagMetadata {
+        storage_identifier: "mcap".into(),
+        starting_time_nanos: start,
+        duration_nanos: end - start,
+        message_count: counts.iter().sum(),
+        topics: topic_entries(&topics, &counts),
+        relative_file_paths: entries.iter().map(|entry| entry.path.clone()).collect(),
+        files: entries,
+        custom_data: custom.flat_map(|entry| entry.values.clone()).collect(),
+        ..BagMetadata::default()
+    })
 }
 
 /// One entry by name: rosbag2 knows no two topics of the same name. Counts are added up, QoS

@@ -4,6 +4,7 @@
 //! topic, and merged by log time. Nothing is scanned, and opening costs the same for a recording of
 //! a gigabyte and of a terabyte.
 
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -202,6 +203,19 @@ impl BagTopic {
     }
 }
 
+/// What a container has in one of its MCAP files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BagFile {
+    /// Relative to the container's directory.
+    pub path: PathBuf,
+    /// First log time.
+    pub start_nanos: u64,
+    /// Last log time.
+    pub end_nanos: u64,
+    /// Messages of all topics.
+    pub message_count: u64,
+}
+
 /// A container, open for reading.
 pub struct Bag {
     path: PathBuf,
@@ -283,6 +297,31 @@ impl Bag {
         }
         let recorder_pid = recover::read_owner(disk, path).map(|owner| owner.pid);
         Ok(Self { path: path.to_owned(), state, manifest, topics, recorder_pid })
+    }
+
+    /// Its MCAP files with messages, in order of time.
+    ///
+    /// # Errors
+    /// If an index cannot be read.
+    pub fn files(&self) -> Result<Vec<BagFile>, BagError> {
+        let mut files: BTreeMap<&Path, BagFile> = BTreeMap::new();
+        for segment in self.topics.iter().flat_map(|topic| &topic.segments) {
+            let Some((start_nanos, end_nanos)) = segment.time_range()? else { continue };
+            // A topic's messages of one split are all in one file.
+            let Some((path, _)) = segment.bricks.first() else { continue };
+            let file = files.entry(path).or_insert_with(|| BagFile {
+                path: path.strip_prefix(&self.path).unwrap_or(path).to_owned(),
+                start_nanos,
+                end_nanos,
+                message_count: 0,
+            });
+            file.start_nanos = file.start_nanos.min(start_nanos);
+            file.end_nanos = file.end_nanos.max(end_nanos);
+            file.message_count += segment.index.count()?;
+        }
+        let mut files: Vec<_> = files.into_values().collect();
+        files.sort_by_key(|file| file.start_nanos);
+        Ok(files)
     }
 
     /// The container's directory.

@@ -11,7 +11,6 @@ use std::thread::JoinHandle;
 
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, Compression, Compressor, chunk_header, put_compressed_chunk_header,
-    put_padding_to,
 };
 
 use super::engine::Engine;
@@ -209,15 +208,8 @@ fn compress(
     Done { number, place, pieces, bytes, chunk: block_of(whole, direct), stored }
 }
 
-fn block_of(mut bytes: Vec<u8>, direct: bool) -> Block {
-    if !direct {
-        return Block::unaligned(bytes);
-    }
-    let position = bytes.len() as u64;
-    put_padding_to(&mut bytes, position, BLOCK_BYTES as u64);
-    let mut block = Block::zeroed(bytes.len());
-    block.copy_from_slice(&bytes);
-    block
+fn block_of(bytes: Vec<u8>, direct: bool) -> Block {
+    if direct { Block::padded(bytes) } else { Block::unaligned(bytes) }
 }
 
 impl Engine {

@@ -85,6 +85,7 @@ impl Engine {
         let (wall, now) = (clock.wall_nanos(), clock.monotonic_nanos());
         let mut split = Split::create(disk.clone(), directory, 0, wall, now)?;
         split.profile = shared.options.profile.clone();
+        split.one_file = shared.options.one_file.clone();
         split.metadata = shared.options.metadata.clone();
         let lock = split.take_lock();
         let keeper = Keeper::start(shared.clone())?;

@@ -3,7 +3,7 @@
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, ChunkExtent, Compression, RECORD_HEADER_BYTES, chunk_header,
-    put_message_index, put_padding_to,
+    put_message_index,
 };
 use livebag_shm::FrameRef;
 
@@ -134,6 +134,7 @@ impl Engine {
             sequence: frame.sequence(),
             ..IndexEntry::default()
         };
+        self.write_announcements(place);
         let (prefix, suffix) = stream.wrapping(&frame);
         let channel_id = self.topics[topic].queue.channel_id();
         let payload_bytes = frame.payload_bytes();
@@ -296,23 +297,15 @@ impl Engine {
             bytes.splice(0..0, announced.iter().copied());
         }
         let chunk_start = announced.len() as u64;
-        let direct = self.brick(place).access == Access::Direct;
-        if direct {
-            let position = bytes.len() as u64;
-            put_padding_to(&mut bytes, position, BLOCK_BYTES as u64);
-        }
-        let offset = self.brick(place).place(bytes.len() as u64);
+        let block = match self.brick(place).access {
+            Access::Direct => Block::padded(bytes),
+            Access::Buffered => Block::unaligned(bytes),
+        };
+        let total = block.len() as u64;
+        let offset = self.brick(place).place(total);
         for entry in pieces.iter_mut().flat_map(|piece| &mut piece.entries) {
             entry.set_chunk_offset(offset + chunk_start);
         }
-        let total = bytes.len() as u64;
-        let block = if direct {
-            let mut block = Block::zeroed(bytes.len());
-            block.copy_from_slice(&bytes);
-            block
-        } else {
-            Block::unaligned(bytes)
-        };
         self.launch(
             place,
             offset,
@@ -404,11 +397,14 @@ impl Engine {
         if announced.is_empty() {
             return;
         }
-        let bytes = announced.len() as u64;
+        let block = match self.brick(place).access {
+            Access::Direct => Block::padded(announced),
+            Access::Buffered => Block::unaligned(announced),
+        };
+        let bytes = block.len() as u64;
         let offset = self.brick(place).place(bytes);
-        let part = Part::Block(Block::unaligned(announced));
         let content = Content::Chunk { pieces: Vec::new(), stored: None };
-        self.launch(place, offset, bytes, vec![part], content);
+        self.launch(place, offset, bytes, vec![Part::Block(block)], content);
     }
 
     /// Handles a write that has ended.

@@ -41,6 +41,9 @@ pub struct RecorderOptions {
     pub start_paused: bool,
     /// How often data is made durable while recording; `None`: at the end of each split.
     pub sync_interval: Option<Duration>,
+    /// Name of the one MCAP file that takes all topics of a split, as rosbag2 has it; the split's
+    /// number is put behind it. `None`: a brick for every topic, which is read faster.
+    pub one_file: Option<String>,
     /// How chunks are compressed.
     pub compression: ChunkCompression,
     /// Whether the chunks of large frames carry a checksum as well, which takes a pass over their
@@ -69,6 +72,7 @@ impl Default for RecorderOptions {
             snapshot: None,
             start_paused: false,
             sync_interval: None,
+            one_file: None,
             compression: ChunkCompression::default(),
             checksum: false,
             schedule: Schedule::Immediate,

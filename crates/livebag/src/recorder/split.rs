@@ -36,10 +36,14 @@ pub(super) struct Split {
     /// Bricks that the manifest does not tell of yet.
     pub new_bricks: bool,
     pub profile: String,
+    /// Name of the one brick of all topics, if there is only one.
+    pub one_file: Option<String>,
     pub metadata: Vec<MetadataEntry>,
     written_losses: Losses,
     file_names: FileNames,
     shared_brick: Option<usize>,
+    /// Topics that the one brick of all has told of in its beginning.
+    told_topics: usize,
     gathered_bricks: usize,
     reserve: Option<Arc<dyn DiskFile>>,
     lock: Option<Box<dyn Lock>>,
@@ -82,10 +86,12 @@ impl Split {
             new_topics: false,
             new_bricks: false,
             profile: String::new(),
+            one_file: None,
             metadata: Vec::new(),
             written_losses: Losses::default(),
             file_names: FileNames::default(),
             shared_brick: None,
+            told_topics: 0,
             gathered_bricks: 0,
             reserve: Some(reserve),
             lock,
@@ -112,7 +118,9 @@ impl Split {
         }
         let given = self.file_names.give(file_name);
         let gathered = access == Access::Buffered;
-        let brick = if gathered && self.gathered_bricks >= OWN_GATHERED_BRICKS_MAX {
+        let brick = if let Some(stem) = self.one_file.clone() {
+            self.join_one_file(&stem, topic)?
+        } else if gathered && self.gathered_bricks >= OWN_GATHERED_BRICKS_MAX {
             self.join_shared_brick(topic)?
         } else {
             self.gathered_bricks += usize::from(gathered);
@@ -126,9 +134,32 @@ impl Split {
         Ok(brick)
     }
 
+    fn join_one_file(&mut self, stem: &str, topic: usize) -> io::Result<usize> {
+        match self.shared_brick {
+            Some(_) if topic >= self.told_topics => self.join_shared_brick(topic),
+            Some(brick) => Ok(brick),
+            None => {
+                let file_name = format!("{stem}_{}.mcap", self.number);
+                let brick = self.make_brick_of(file_name, Access::Direct, 0..self.topics.len())?;
+                self.shared_brick = Some(brick);
+                self.told_topics = self.topics.len();
+                Ok(brick)
+            }
+        }
+    }
+
     fn make_brick(&mut self, file_name: String, access: Access, topic: usize) -> io::Result<usize> {
-        let state = &self.topics[topic];
-        let topics: [(u16, &Topic); 1] = [(state.channel_id, &state.topic)];
+        self.make_brick_of(file_name, access, topic..topic + 1)
+    }
+
+    fn make_brick_of(
+        &mut self,
+        file_name: String,
+        access: Access,
+        topics: std::ops::Range<usize>,
+    ) -> io::Result<usize> {
+        let described = self.topics[topics].iter().map(|state| (state.channel_id, &*state.topic));
+        let topics: Vec<(u16, &Topic)> = described.collect();
         let (directory, profile) = (&self.directory, &self.profile);
         let brick = Brick::create(&*self.disk, directory, file_name, access, profile, &topics)?;
         self.bricks.push(brick);

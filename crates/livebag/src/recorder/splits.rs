@@ -62,6 +62,7 @@ impl Engine {
         let directory = self.shared.directory.join(split_name(number));
         let mut split = Split::create(disk, directory, number, wall, now)?;
         split.profile = self.shared.options.profile.clone();
+        split.one_file = self.shared.options.one_file.clone();
         split.metadata = self.shared.options.metadata.clone();
         for topic in &self.current().topics {
             split.add_topic(topic.anew());

@@ -92,6 +92,7 @@ fn compressions() -> impl Strategy<Value = RecorderOptions> {
     prop_oneof![
         compressed.prop_map(compression),
         Just(RecorderOptions { checksum: true, ..RecorderOptions::default() }),
+        Just(RecorderOptions { one_file: Some("bag".into()), ..RecorderOptions::default() }),
     ]
 }
 

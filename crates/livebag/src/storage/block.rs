@@ -37,6 +37,15 @@ impl Block {
         Self { memory, start: 0, bytes }
     }
 
+    /// MCAP records and behind them a padding record up to whole blocks.
+    pub fn padded(mut records: Vec<u8>) -> Self {
+        let position = records.len() as u64;
+        livebag_format::mcap::put_padding_to(&mut records, position, BLOCK_BYTES as u64);
+        let mut block = Self::zeroed(records.len());
+        block.copy_from_slice(&records);
+        block
+    }
+
     /// Gives the memory back, to be used again.
     pub fn into_vec(self) -> Vec<u8> {
         self.memory

@@ -27,7 +27,7 @@ declare -A title=(
     [fmt]="cargo fmt --check" [clippy]="clippy, all targets, warnings denied"
     [test]="unit, integration and documentation tests" [loom]="loom: the slot protocol under every interleaving"
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
-    [cpp]="the C++ header" [interop]="bricks and exports read by other readers")
+    [cpp]="the C++ header" [interop]="bricks and exports read by other readers, the report by a browser")
 
 [ $# -gt 0 ] || set -- fmt clippy test loom deny aarch64 cpp interop
 bash scripts/setup.sh rust || exit 1

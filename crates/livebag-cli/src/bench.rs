@@ -45,6 +45,8 @@ use results::Results;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag bench --profile automotive --quick\n  \
+    livebag bench --print-profile automotive > producers.yaml\n  \
+    livebag bench --print-profile benchmark > benchmark.yaml\n  \
     livebag bench producers.yaml benchmark.yaml\n  \
     livebag bench --profile mixed_110Mbs --storage livebag,mcap --repeat 3 --transport\n\n\
 Files are told apart by their root key: rosbag2_performance_benchmarking_node (producers) and \
@@ -59,6 +61,9 @@ pub struct Args {
     /// low_pubs.
     #[arg(long, value_name = "NAME")]
     profile: Vec<String>,
+    /// Print the YAML of a load, or of `benchmark`, to begin one of your own with, and end.
+    #[arg(long, value_name = "NAME")]
+    print_profile: Option<String>,
     /// A first look in less than 50 s: once each, few seconds, first values of parameters.
     #[arg(long)]
     quick: bool,
@@ -78,13 +83,17 @@ pub struct Args {
     /// livebag_bench]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print the results as one JSON object.
+    /// Print the results as a JSON list: an object for each producer YAML.
     #[arg(long)]
     json: bool,
 }
 
 /// Runs it all.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    if let Some(name) = &args.print_profile {
+        write!(std::io::stdout(), "{}", profiles::document(name)?)?;
+        return Ok(Outcome::Done);
+    }
     let (mut all, mut benchmark) = read(args)?;
     if !args.storage.is_empty() {
         benchmark.parameters.storage = args.storage.clone();

@@ -72,6 +72,12 @@ pub fn bars(title: &str, axis: &str, scale: &Scale, rows: &[Bar]) -> Result<Stri
     let largest = rows.iter().map(|row| row.figure.max).chain(scale.end).fold(0.0, f64::max);
     // Room for the values behind the bars.
     let end = if largest > 0.0 { largest * 1.25 } else { 1.0 };
+    let axis = match scale.end {
+        Some(end) if !scale.mark.is_empty() => {
+            &format!("{axis}; dashed line: {} {}", tick(end.round()), scale.mark)
+        }
+        _ => axis,
+    };
     let labels: Vec<_> = rows.iter().map(|row| row.label.as_str()).collect();
     // No number where no bar can reach.
     let number = |value: &f64| if *value > largest * 1.01 { String::new() } else { tick(*value) };
@@ -81,11 +87,6 @@ pub fn bars(title: &str, axis: &str, scale: &Scale, rows: &[Bar]) -> Result<Stri
             let top = rows.len() as f64;
             let line = DashedPathElement::new([(at, 0.0), (at, top)], 6, 4, INK.stroke_width(1));
             chart.draw_series([line])?;
-            let name = format!("{}: {}", scale.mark, tick(at.round()));
-            let style =
-                (FONT, 13).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Bottom));
-            let (x, y) = chart.backend_coord(&(at, top));
-            root.draw_text(&name, &style, (x, y - 2))?;
         }
         for (index, row) in rows.iter().enumerate() {
             let y = middle(rows.len(), index);

@@ -147,13 +147,12 @@ fn ranges(
     let row = |line: &Line| {
         let p50 = line.figure(|run| of(run).map(|(p50, _)| p50))?.median;
         let p99 = line.figure(|run| of(run).map(|(_, p99)| p99))?.median;
-        let time = |us: f64| text::duration((us * 1e3) as u64);
         Some(Range {
             storage: line.storage,
             label: label(line),
             p50: above_zero(p50),
             p99: above_zero(p99),
-            value: format!("{} to {}", time(p50), time(p99)),
+            value: format!("{} to {}", report::latency(p50), report::latency(p99)),
         })
     };
     let rows: Vec<_> = lines.iter().filter_map(row).collect();

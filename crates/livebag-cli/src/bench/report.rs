@@ -135,6 +135,14 @@ fn cache_line(cache: u64, percents: &[f64]) -> String {
     format!("\t\t\tcache [{cache}] - min: {min:.2}%, average: {average:.2}%, max: {max:.2}%\n")
 }
 
+/// `0.8 µs`, `12 µs`, `3.4 ms`.
+pub fn latency(us: f64) -> String {
+    match us {
+        us if us < 9.95 => format!("{us:.1} µs"),
+        us => text::duration((us * 1e3) as u64),
+    }
+}
+
 /// Names of the columns of [`cells`]; `>` for numbers.
 pub const HEAD: [&str; 13] = [
     "storage",
@@ -166,9 +174,8 @@ pub fn cells(line: &Line) -> [String; 13] {
         shown(line.figure(|run| Some(of(run))), show)
     };
     let count = |value: f64| text::count(value.round() as u64);
-    let time = |us: f64| text::duration((us * 1e3) as u64);
     let percentiles = |p50: Option<Figure>, p99: Option<Figure>| {
-        format!("{} / {}", shown(p50, &time), shown(p99, &time))
+        format!("{} / {}", shown(p50, &latency), shown(p99, &latency))
     };
     let bytes = |of: fn(&Run) -> Option<u64>| {
         shown(line.figure(|run| of(run).map(|bytes| bytes as f64)), &text::bytes)

@@ -110,7 +110,9 @@ fn the_page_has_a_chart_of_every_figure_and_nothing_from_elsewhere() {
     // No run told bytes of the device.
     assert_eq!(page.matches("<svg").count(), 7);
     assert_eq!(page.matches("</svg>").count(), 7);
-    for words in ["MB/s", "s/GB", "100 µs", "published: 110", "messages recorded (%)", "(MB)"] {
+    for words in
+        ["MB/s", "s/GB", "100 µs", "dashed line: 110 published", "messages recorded (%)", "(MB)"]
+    {
         assert!(page.contains(words), "{words}");
     }
     assert!(page.contains("livebag · cache 100 MB") && page.contains("&lt;fastwrite&gt;"));

@@ -137,6 +137,21 @@ fn without_a_cache_and_with_splits_nothing_is_missing() {
 }
 
 #[test]
+fn what_is_printed_can_be_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = |name: &str| {
+        let text = run(&["bench", "--print-profile", name]).expect(0, &[]).out;
+        write(folder.path(), &format!("{name}.yaml"), &text)
+    };
+    let (load, benchmark) = (printed("automotive"), printed("benchmark"));
+    let out = folder.path().join("out");
+    let arguments = ["bench", text(&load), text(&benchmark), "--duration", "20ms", "--out"];
+    let ended = run(&[&arguments[..], &[text(&out)]].concat()).expect(0, &["[3/3] sqlite3"]);
+    assert!(ended.out.contains("topic_root: camera") && ended.out.contains("end of report"));
+    run(&["bench", "--print-profile", "car"]).expect(2, &["no profile \"car\"", "benchmark"]);
+}
+
+#[test]
 fn what_cannot_be_run_is_refused_before_anything_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");

@@ -243,6 +243,10 @@ impl Engine {
         };
         match queued {
             Queued::Own(extent) => {
+                // What the topic has gathered before it comes before it.
+                if shared.iter().any(|(earlier, _)| *earlier == topic) {
+                    self.write_shared(std::mem::take(shared));
+                }
                 let held_bytes = extent.block.len() as u64;
                 self.write_owned(topic, place, extent, held_bytes);
             }

@@ -13,7 +13,6 @@ use livebag_format::mcap::{
 
 use super::index::{BrickFile, Depth, IndexCheck, Told};
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, mcap_file};
-use crate::query::unpack::Unpacked;
 use crate::query::{BagState, is_being_written};
 use crate::storage::Disk;
 
@@ -227,8 +226,7 @@ impl<'c, 'd> Split<'c, 'd> {
             window: Vec::new(),
             window_start: 0,
             window_brick: 0,
-            proven: None,
-            unpacked: Unpacked::default(),
+            unpacked: None,
         };
         index.run().map(Some).map_err(io_error(&path))
     }

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, is_index_header};
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkHeader, Compression, MESSAGE_HEADER_BYTES,
-    MessageHeader, RECORD_HEADER_BYTES,
+    MessageHeader,
 };
 
 use super::Check;
 use crate::query::says_the_same;
-use crate::query::unpack::{UnpackError, Unpacked};
 use crate::storage::DiskFile;
 
 /// Entries read at once.
@@ -57,9 +56,8 @@ pub(super) struct IndexCheck<'c, 'd> {
     pub window: Vec<u8>,
     pub window_start: u64,
     pub window_brick: u16,
-    /// Brick and place of the chunk whose checksum was compared last.
-    pub proven: Option<(u16, u64)>,
-    pub unpacked: Unpacked,
+    /// Brick, place and records of the chunk that was unpacked last; no records if it is damaged.
+    pub unpacked: Option<(u16, u64, Option<Vec<u8>>)>,
 }
 
 impl IndexCheck<'_, '_> {
@@ -114,7 +112,8 @@ impl IndexCheck<'_, '_> {
             self.check.damage(&self.path, offset, "the entry names a brick that the topic has not");
             return Ok(());
         }
-        let Some(chunk_at) = entry.checked_chunk_offset() else {
+        let before = (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64 + u64::from(entry.inner);
+        let Some(chunk_at) = entry.offset.checked_sub(before) else {
             self.check.damage(&self.path, offset, "the entry points before any chunk");
             return Ok(());
         };
@@ -130,97 +129,72 @@ impl IndexCheck<'_, '_> {
         let Some(brick) = &self.bricks[usize::from(entry.brick)] else { return Ok(()) };
         let (file, path) = (brick.file.clone(), brick.path.clone());
         let head = self.read(&*file, entry.brick, chunk_at, CHUNK_HEADER_BYTES_MAX)?;
-        let Some(chunk) = ChunkHeader::parse(head) else {
-            self.check.damage(&path, chunk_at, "there is no chunk where the time index says");
+        let chunk = ChunkHeader::parse(head);
+        let is_compressed = |chunk: &ChunkHeader| chunk.compression != Compression::None;
+        let Some(chunk) = chunk.filter(|chunk| is_compressed(chunk) == entry.compressed) else {
+            self.check.damage(&path, chunk_at, "there is no such chunk where the time index says");
             return Ok(());
         };
-        if entry.compressed != (chunk.compression != Compression::None) {
-            let what = "a chunk is compressed and its time index says the contrary";
-            self.check.damage(&path, chunk_at, what);
-            return Ok(());
+        let committed = self.depth == Depth::Committed;
+        self.check.verified.messages += u64::from(committed);
+        self.check.verified.unproven_messages += u64::from(committed && chunk.crc == 0);
+        // Of a whole brick the checksums are compared when it is walked.
+        if entry.compressed || (committed && chunk.crc != 0) {
+            self.unpack(&*file, &path, entry.brick, chunk_at, &chunk)?;
         }
-        if entry.compressed {
-            return self.look_into_chunk(&*file, &path, entry, chunk_at, &chunk);
-        }
-        let message_at = entry.offset - MESSAGE_HEADER_BYTES as u64;
-        let head = self.read(&*file, entry.brick, message_at, MESSAGE_HEADER_BYTES)?;
-        let message = MessageHeader::parse(head);
+        let message = if entry.compressed {
+            let Some((_, _, Some(records))) = &self.unpacked else { return Ok(()) };
+            let start = entry.inner as usize;
+            records.get(start..start + MESSAGE_HEADER_BYTES).and_then(MessageHeader::parse)
+        } else {
+            let message_at = entry.offset - MESSAGE_HEADER_BYTES as u64;
+            MessageHeader::parse(self.read(
+                &*file,
+                entry.brick,
+                message_at,
+                MESSAGE_HEADER_BYTES,
+            )?)
+        };
         let same = message.is_some_and(|found| says_the_same(&found, entry, self.channel_id));
         if !same || entry.inner_end() > chunk.records_bytes {
             let what = "the message here is not the one that the time index tells of";
-            self.check.damage(&path, message_at, what);
-        }
-        if self.depth == Depth::Committed {
-            self.check.verified.messages += 1;
-            self.prove_chunk(&*file, &path, entry.brick, chunk_at, &chunk)?;
+            self.check.damage(&path, entry.offset, what);
         }
         Ok(())
     }
 
-    /// The same for a message of a compressed chunk. Of a whole file the chunks are unpacked and
-    /// their messages counted with the file.
-    fn look_into_chunk(
+    /// Reads a chunk's records into `unpacked`, unless they are there; nothing if it is damaged.
+    fn unpack(
         &mut self,
         file: &dyn DiskFile,
-        path: &std::path::Path,
-        entry: &IndexEntry,
-        chunk_at: u64,
-        chunk: &ChunkHeader,
-    ) -> io::Result<()> {
-        if entry.inner_end() > chunk.records_bytes {
-            let what = "the chunk is shorter than the time index says";
-            self.check.damage(path, chunk_at, what);
-            return Ok(());
-        }
-        if self.depth == Depth::Committed {
-            self.check.verified.messages += 1;
-        }
-        let is_new = self.proven.replace((entry.brick, chunk_at)) != Some((entry.brick, chunk_at));
-        self.check.verified.checksums += u64::from(is_new);
-        let what = match self.unpacked.message(file, entry) {
-            Ok((head, _)) => {
-                let message = MessageHeader::parse(head);
-                let same =
-                    message.is_some_and(|found| says_the_same(&found, entry, self.channel_id));
-                (!same).then_some("a message in the chunk is not the one of the time index")
-            }
-            Err(UnpackError::Io(error)) => return Err(error),
-            // Named once, not for each of its messages.
-            Err(UnpackError::Damaged(what)) => is_new.then_some(what),
-        };
-        if let Some(what) = what {
-            self.check.damage(path, chunk_at, what);
-        }
-        Ok(())
-    }
-
-    fn prove_chunk(
-        &mut self,
-        file: &dyn DiskFile,
-        path: &std::path::Path,
+        path: &Path,
         brick: u16,
         chunk_at: u64,
         chunk: &ChunkHeader,
     ) -> io::Result<()> {
-        if chunk.crc == 0 {
-            self.check.verified.unproven_messages += 1;
+        if self.unpacked.as_ref().is_some_and(|(of, at, _)| (*of, *at) == (brick, chunk_at)) {
             return Ok(());
         }
-        if self.proven.replace((brick, chunk_at)) == Some((brick, chunk_at)) {
-            return Ok(());
+        let bytes = chunk.header_bytes() as u64 + chunk.stored_bytes;
+        let mut records = Err("the brick ends inside of it".to_owned());
+        if chunk_at.saturating_add(bytes) <= file.length()? {
+            let mut whole = vec![0; bytes as usize];
+            file.read_at(&mut whole, chunk_at)?;
+            records = match chunk.records(&whole) {
+                Err(error) => Err(error.to_string()),
+                Ok(found) if chunk.crc != 0 && crc32fast::hash(&found) != chunk.crc => {
+                    Err("its checksum does not fit".to_owned())
+                }
+                Ok(found) => Ok(found.into_owned()),
+            };
         }
-        let end = chunk_at + CHUNK_HEADER_BYTES as u64 + chunk.records_bytes;
-        self.check.verified.checksums += 1;
-        let crc = if end <= file.length()? {
-            let mut records = vec![0; chunk.records_bytes as usize];
-            file.read_at(&mut records, chunk_at + CHUNK_HEADER_BYTES as u64)?;
-            Some(crc32fast::hash(&records))
-        } else {
-            None
-        };
-        if crc != Some(chunk.crc) {
-            self.check.damage(path, chunk_at, "a chunk is damaged: its checksum does not fit");
+        if self.depth == Depth::Committed {
+            self.check.verified.checksums += u64::from(chunk.crc != 0);
+            if let Err(why) = &records {
+                self.check.damage(path, chunk_at, format!("a chunk is damaged: {why}"));
+            }
         }
+        self.unpacked = Some((brick, chunk_at, records.ok()));
         Ok(())
     }
 
@@ -232,7 +206,7 @@ impl IndexCheck<'_, '_> {
         at: u64,
         bytes: usize,
     ) -> io::Result<&[u8]> {
-        debug_assert!(bytes + RECORD_HEADER_BYTES <= WINDOW_BYTES, "headers are short");
+        debug_assert!(bytes <= WINDOW_BYTES, "headers are short");
         let end = self.window_start + self.window.len() as u64;
         let inside =
             brick == self.window_brick && at >= self.window_start && at + bytes as u64 <= end;

@@ -109,7 +109,8 @@ pub fn measure(args: &RecoverArgs) -> Result<Outcome> {
             for repeat in 0..repeats {
                 eprintln!("recover: {gb} GB, {}, {repeat}", crash.name());
                 let container = folder.path().join("container");
-                let laid_out = lay_out(&container, gb, crash)?;
+                let frames = gb * 1_000_000_000 / (FRAME_BYTES * u64::from(CAMERAS));
+                let laid_out = lay_out(&container, frames, CAMERA_HZ, crash)?;
                 let times = open(&container, &laid_out)?;
                 outcome.runs.push(row(&json!({
                     "system": "livebag", "gb": gb, "crash": crash.name(), "repeat": repeat,
@@ -307,7 +308,8 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, step)
 }
 
-fn lay_out(directory: &Path, gb: u64, crash: Crash) -> Result<LaidOut> {
+/// Lays out so many frames of every camera, the last `in_tail` with their pixels.
+fn lay_out(directory: &Path, frames: u64, in_tail: u64, crash: Crash) -> Result<LaidOut> {
     let disk = KernelDisk::for_reading();
     io("directory")(disk.create_dir(directory))?;
     let mut cameras = Vec::new();
@@ -317,7 +319,6 @@ fn lay_out(directory: &Path, gb: u64, crash: Crash) -> Result<LaidOut> {
         cameras.push(Layout::begin(&disk, directory, number, &name, of)?);
     }
     let mut imu = Layout::begin(&disk, directory, CAMERAS + 1, "imu", "sensor_msgs/msg/Imu")?;
-    let frames = gb * 1_000_000_000 / (FRAME_BYTES * u64::from(CAMERAS));
     let pixels = vec![0x5a; FRAME_BYTES as usize];
     let chunk_nanos = SECOND_NANOS * IMU_PER_CHUNK / IMU_HZ;
     let mut next_chunk = START_NANOS;
@@ -327,11 +328,11 @@ fn lay_out(directory: &Path, gb: u64, crash: Crash) -> Result<LaidOut> {
             imu.gathered(next_chunk)?;
             next_chunk += chunk_nanos;
         }
-        let in_tail = frame + CAMERA_HZ >= frames;
+        let is_in_tail = frame + in_tail >= frames;
         for camera in &mut cameras {
-            camera.frame(nanos, in_tail.then_some(&pixels[..]))?;
+            camera.frame(nanos, is_in_tail.then_some(&pixels[..]))?;
         }
-        if !in_tail {
+        if !is_in_tail {
             for layout in cameras.iter_mut().chain([&mut imu]) {
                 layout.synced = layout.messages;
             }
@@ -350,7 +351,7 @@ fn lay_out(directory: &Path, gb: u64, crash: Crash) -> Result<LaidOut> {
         topics.push(layout.topic.clone());
     }
     write_rest(&disk, directory, topics, &mark, crash)?;
-    let tail_frames = frames.min(CAMERA_HZ) * u64::from(CAMERAS);
+    let tail_frames = frames.min(in_tail) * u64::from(CAMERAS);
     Ok(LaidOut { messages, tail_bytes: tail_frames * FRAME_BYTES })
 }
 
@@ -401,7 +402,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (number, crash) in [Crash::Kill, Crash::PowerCut].into_iter().enumerate() {
             let container = folder.path().join(number.to_string());
-            let laid_out = lay_out(&container, 1, crash).unwrap();
+            let laid_out = lay_out(&container, 12, 2, crash).unwrap();
             open(&container, &laid_out).unwrap();
             let verified = livebag::verify(&container, &mut |_| {}).unwrap();
             assert_eq!(verified.damage, []);

@@ -265,7 +265,8 @@ fn summary(
     duration_s: f64,
     missing: Vec<String>,
 ) -> Result<Summary, CliError> {
-    let bag = Bag::open(directory)?;
+    // What could not be closed just now is not to be recovered just now.
+    let bag = Bag::peek(directory)?;
     let topics = report::topics(&bag)?;
     let bytes = topics.iter().map(|topic| topic.bytes).sum();
     Ok(Summary {

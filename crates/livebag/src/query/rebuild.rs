@@ -20,6 +20,7 @@ use mcap::records::Record;
 use super::distrust::says_the_same;
 use super::unpack::Unpacked;
 use super::{BagError, read_manifest};
+use crate::recorder::FileNames;
 use crate::storage::{Access, Disk, DiskFile};
 
 /// Longest schema, channel or header that is read.
@@ -88,6 +89,30 @@ pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manife
     manifest.removed.splits += gone as u64;
 }
 
+/// Where a topic's index lies: beside its brick under the same name, or under its own if it shares the
+/// brick.
+fn index_of(brick: &Path, topic: &Topic) -> PathBuf {
+    let own_name = FileNames::default().give(&topic.name);
+    if name_of(brick).starts_with(&own_name) {
+        brick.with_extension("idx")
+    } else {
+        brick.with_file_name(format!("{own_name}.idx"))
+    }
+}
+
+fn make_index(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let file = match disk.open_for_repair(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            disk.create(path, Access::Buffered)?
+        }
+        opened => opened?,
+    };
+    if file.length()? < ENTRY_BYTES as u64 {
+        file.write_at(&index_header(), 0)?;
+    }
+    Ok(())
+}
+
 /// Names what a recorder made just before it died, and had not named yet: a brick belongs to the topic
 /// that it announces, and the index of the same name with it. What announces nothing holds nothing,
 /// and is removed.
@@ -95,6 +120,7 @@ pub(super) fn name_newest_files(
     disk: &dyn Disk,
     path: &Path,
     manifest: &mut Manifest,
+    survived: bool,
 ) -> io::Result<()> {
     let files = disk.list(path)?;
     let is_named = |manifest: &Manifest, file: &Path| {
@@ -110,32 +136,28 @@ pub(super) fn name_newest_files(
         let mut magic = [0; MAGIC.len()];
         let count = file.read_at(&mut magic, 0)?;
         let is_ours = MAGIC.starts_with(&magic[..count]);
-        let read = read_brick(brick, file, 1)?;
-        let Some((channel_id, announced)) = read.topics.first() else {
-            if is_ours {
-                disk.remove(brick)?;
+        let read = read_brick(brick, file)?;
+        if read.topics.is_empty() && is_ours {
+            disk.remove(brick)?;
+        }
+        for (channel_id, announced) in &read.topics {
+            let topics = &mut manifest.topics;
+            let at = topics.iter().position(|topic| topic.channel_id == *channel_id);
+            // What a power cut left of it need not be what was written, and it was not synced.
+            if at.is_none() && !survived {
+                continue;
             }
-            continue;
-        };
-        let topics = &mut manifest.topics;
-        let at = topics.iter().position(|topic| topic.channel_id == *channel_id);
-        let at = at.unwrap_or_else(|| {
-            let index = String::new();
-            topics.push(TopicManifest::new(announced, *channel_id, index, Vec::new()));
-            topics.len() - 1
-        });
-        // A topic has one brick: another one is not a recorder's.
-        if topics[at].index.is_empty() {
-            let index = brick.with_extension("idx");
-            let file = if files.contains(&index) {
-                disk.open_for_repair(&index)?
-            } else {
-                disk.create(&index, Access::Buffered)?
-            };
-            if file.length()? < ENTRY_BYTES as u64 {
-                file.write_at(&index_header(), 0)?;
+            let at = at.unwrap_or_else(|| {
+                let index = String::new();
+                topics.push(TopicManifest::new(announced, *channel_id, index, Vec::new()));
+                topics.len() - 1
+            });
+            // A topic has one brick: another one is not a recorder's.
+            if topics[at].index.is_empty() {
+                let index = index_of(brick, announced);
+                make_index(disk, &index)?;
+                (topics[at].index, topics[at].bricks) = (name_of(&index), vec![name_of(brick)]);
             }
-            (topics[at].index, topics[at].bricks) = (name_of(&index), vec![name_of(brick)]);
         }
     }
     for index in files.iter().filter(|file| is_index(file)) {
@@ -165,7 +187,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
         if file.extension().is_some_and(|extension| extension == "mcap") {
             let opened = disk.open(file);
             let opened = opened.map_err(|source| BagError::Io { path: file.clone(), source })?;
-            bricks.push(read_brick(file, opened, usize::MAX).map_err(io_error)?);
+            bricks.push(read_brick(file, opened).map_err(io_error)?);
         }
     }
     let mut manifest = Manifest {
@@ -270,8 +292,7 @@ impl Brick {
     }
 }
 
-/// Reads up to `most` topics.
-fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>, most: usize) -> io::Result<Brick> {
+fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Brick> {
     let mut brick = Brick {
         name: name_of(path),
         file,
@@ -304,7 +325,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>, most: usize) -> i
                 _ => {}
             }
         }
-        if matches!(record.opcode, 0 | opcode::DATA_END) || brick.topics.len() >= most {
+        if matches!(record.opcode, 0 | opcode::DATA_END) {
             break;
         }
         at = end;

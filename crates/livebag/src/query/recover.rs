@@ -163,7 +163,7 @@ fn recover(
     manifest: &mut Manifest,
     survived: bool,
 ) -> Result<(), BagError> {
-    let named = name_newest_files(disk, directory, manifest);
+    let named = name_newest_files(disk, directory, manifest, survived);
     named.map_err(|source| BagError::Io { path: directory.to_owned(), source })?;
     if !survived {
         correct_splits(disk, directory, manifest);

@@ -207,7 +207,19 @@ impl Split {
     /// recording's, and written last.
     pub fn close(&mut self, shared: &Shared) -> Result<(), RecordError> {
         self.drop_reserve();
-        let closed = self.close_files();
+        // A disk that has failed is asked first whether it still takes anything. One that does not is
+        // left alone: ext4 on a device that is gone may never come back from cutting a file.
+        let answers = match shared.failure() {
+            Some(_) => self.sync_files(),
+            None => Ok(()),
+        };
+        let closed = match answers {
+            Ok(()) => self.close_files(),
+            Err(source) => {
+                let path = self.directory.clone();
+                Err(RecordError::Io { doing: "closing", path, source })
+            }
+        };
         if self.number == 0 {
             return closed;
         }

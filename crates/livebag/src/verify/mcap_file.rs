@@ -17,8 +17,8 @@ use crate::storage::DiskFile;
 const CHUNK_BYTES_MAX: u64 = 1 << 30;
 /// Longest other record that is read into memory.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
-/// MCAP's attachment, and its index.
-pub(super) const ATTACHMENT: u8 = 0x09;
+/// MCAP's attachment.
+const ATTACHMENT: u8 = 0x09;
 
 /// What an MCAP file holds.
 #[derive(Default)]

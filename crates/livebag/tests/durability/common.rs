@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use livebag::storage::{Disk, SimulatedDisk};
 use livebag::{
-    Bag, BagError, BagState, ChunkCompression, Clock, Compression, Message, Overflow, Query,
-    RecordError, Recorder, RecorderOptions, Retention, Status, Topic, TopicWriter,
+    Bag, BagError, BagState, Clock, Message, Overflow, Query, RecordError, Recorder,
+    RecorderOptions, Status, Topic, TopicWriter,
 };
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count};
@@ -82,22 +82,13 @@ pub struct Making {
 
 impl Making {
     pub fn begin(disk: &SimulatedDisk) -> Result<Self, RecordError> {
-        Self::begin_with(disk, Retention::default(), Compression::None)
+        Self::begin_with(disk, RecorderOptions::default())
     }
 
-    pub fn begin_with(
-        disk: &SimulatedDisk,
-        retention: Retention,
-        compression: Compression,
-    ) -> Result<Self, RecordError> {
+    pub fn begin_with(disk: &SimulatedDisk, options: RecorderOptions) -> Result<Self, RecordError> {
         let clock = Clock::simulated(1_000_000_000);
-        let options = RecorderOptions {
-            overflow: Overflow::Block,
-            clock: clock.clone(),
-            retention,
-            compression: ChunkCompression { compression, ..ChunkCompression::default() },
-            ..RecorderOptions::default()
-        };
+        let options =
+            RecorderOptions { overflow: Overflow::Block, clock: clock.clone(), ..options };
         let recorder = Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options)?;
         let writers = (0..TOPICS).map(|at| recorder.topic(topic(at))).collect::<Result<_, _>>()?;
         let model = vec![Vec::new(); TOPICS];
@@ -282,7 +273,8 @@ impl Wanted<'_> {
             assert!(message.log_time_nanos >= before, "{}: order", self.what);
             before = message.log_time_nanos;
             let name = &bag.topics()[place].topic().name;
-            let at = (0..TOPICS).find(|at| topic_name(*at) == *name).expect("a known topic");
+            let at = (0..TOPICS).find(|at| topic_name(*at) == *name);
+            let at = at.unwrap_or_else(|| panic!("{}: the unknown topic {name:?}", self.what));
             let k = message.sequence - 1;
             let before = reached[at];
             assert!(k >= before, "{}: {name} {k} after {before}", self.what);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use livebag::storage::{Disk, SimulatedDisk};
-use livebag::{Compression, Retention};
+use livebag::{ChunkCompression, Compression, RecorderOptions, Retention};
 
 use crate::common::{
     DIRECTORY, Making, Model, Random, Sequences, TOPICS, Wanted, committed, counts, sync, visible,
@@ -50,7 +50,15 @@ pub fn record_with(seed: u64, course: &Course) -> Recorded {
     for _ in 0..MOMENTS {
         disk.watch(random.below(OPERATIONS * (1 + u64::from(course.splits))));
     }
-    let mut making = Making::begin_with(&disk, course.retention, course.compression).unwrap();
+    let options = RecorderOptions {
+        retention: course.retention,
+        compression: ChunkCompression {
+            compression: course.compression,
+            ..ChunkCompression::default()
+        },
+        ..RecorderOptions::default()
+    };
+    let mut making = Making::begin_with(&disk, options).unwrap();
     let made = disk.operation_count();
     let mut promises = Vec::new();
     for _ in 0..10 + random.below(30) {

@@ -1,9 +1,10 @@
 //! Full disks and failing syncs, at every operation.
 
 use std::path::Path;
+use std::time::Duration;
 
 use livebag::storage::{Disk, Fault, SimulatedDisk};
-use livebag::{Bag, Query};
+use livebag::{Bag, Query, RecorderOptions};
 
 use crate::common::{
     DIRECTORY, FRAME_BYTES, Making, Model, Sequences, TOPICS, Wanted, counts, visible,
@@ -99,6 +100,37 @@ fn a_failed_sync_is_told() {
         let error = ended.expect_err("the sync failed");
         assert!(error.contains("closing"), "{error}");
         check(&disk, &model, shown, format!("sync {number}"));
+    }
+}
+
+/// The same while recording: the first failure latches. Nothing is written afterwards as if nothing had
+/// happened, everything offered is counted, and no sync that succeeds takes it back.
+#[test]
+fn a_failed_sync_while_recording_latches() {
+    for number in 0..12 {
+        let disk = SimulatedDisk::new(number);
+        disk.inject(Fault::SyncFailsOnce(number));
+        let sync_interval = Some(Duration::from_millis(20));
+        let options = RecorderOptions { sync_interval, ..RecorderOptions::default() };
+        let mut making = Making::begin_with(&disk, options).unwrap();
+        let mut offered = 0;
+        while making.recorder.status().failure.is_none() {
+            assert!(offered < 100_000, "sync {number} never came");
+            offered += u64::from(making.write((offered % TOPICS as u64) as usize, 100));
+            making.let_age();
+            std::thread::yield_now();
+        }
+        let failure = making.recorder.status().failure.unwrap();
+        assert!(failure.contains("syncing"), "{failure}");
+        let shown = visible(&making.recorder.status());
+        offered += (0..10).map(|_| u64::from(making.write(0, 100))).sum::<u64>();
+        let model = making.model.clone();
+        let status = making.recorder.status();
+        let error = making.recorder.finish().expect_err("it failed").to_string();
+        assert!(error.contains(&failure), "{error}");
+        let (messages, _, lost) = status.totals();
+        assert!(messages + lost.total() <= offered, "{messages} {lost:?} {offered}");
+        check(&disk, &model, shown, format!("sync {number} while recording"));
     }
 }
 

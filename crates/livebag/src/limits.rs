@@ -36,6 +36,10 @@ pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 
+/// Bytes handed to the device at which frames wait in their slots: some 25 ms of a fast disk's work,
+/// a tenth of the lap of eight slots at 30 Hz.
+pub const DEVICE_BYTES_MAX: u64 = 64 << 20;
+
 /// Memory on its way to the disk at which the queues keep what they have.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Orders that wait for a thread of the recorder; who gives more of them waits too.

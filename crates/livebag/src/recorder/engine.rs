@@ -49,8 +49,7 @@ pub(super) struct Engine {
     pub next_token: u64,
     pub scratch: Vec<u8>,
     pub keeper: Keeper,
-    /// Says when waiting bytes may go; none: at once.
-    pub gate: Option<Gate>,
+    pub gate: Gate,
     pub compressors: Option<Compressors>,
     pub history: History,
     pub started_nanos: u64,
@@ -165,10 +164,7 @@ impl Engine {
         let lap = laps.min().unwrap_or(u64::MAX);
         let fill = self.shared.options.cache_bytes_max / 16 / FILL_BYTES_PER_NANO;
         let pause = Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, POLL_MAX);
-        match &self.gate {
-            None => pause,
-            Some(gate) => gate.pause(self.shared.options.clock.monotonic_nanos(), pause),
-        }
+        self.gate.pause(self.shared.options.clock.monotonic_nanos(), pause)
     }
 
     /// The split that takes what comes.
@@ -303,9 +299,9 @@ impl Engine {
         }
         let is_latched = self.topics[topic].latched.is_some();
         let stays_in_memory = self.shared.options.snapshot.is_some() || is_latched;
-        let is_behind = self.gate.as_ref().is_some_and(|gate| gate.holds(topic));
         let is_large = frame.payload_bytes() >= OWN_CHUNK_BYTES_MIN;
-        if is_behind || (is_large && !stays_in_memory && self.gate.is_some()) {
+        let waits = self.gate.is_scheduled() || self.gate.is_full();
+        if self.gate.holds(topic) || (is_large && !stays_in_memory && waits) {
             self.hold_frame(topic, stream, frame);
         } else if is_large && !stays_in_memory {
             let log_time_nanos = self.topics[topic].queue.stamp();

@@ -107,9 +107,8 @@ impl Engine {
         self.next_token += 1;
         self.split(place.split).in_flight += 1;
         self.flight_bytes += owned_bytes(&parts);
-        if let Some(gate) = &mut self.gate {
-            gate.speed.submitted(self.shared.options.clock.monotonic_nanos(), bytes_of(&parts));
-        }
+        let now = self.shared.options.clock.monotonic_nanos();
+        self.gate.speed.submitted(now, bytes_of(&parts));
         let file = self.brick(place).file.clone();
         self.flights.insert(token, Flight { place, offset, bytes, content });
         self.queue.submit(Write { token, file, offset, parts });
@@ -416,10 +415,8 @@ impl Engine {
         let flight = self.flights.remove(&completion.token).expect("a write of ours");
         let Flight { place, offset, bytes, content } = flight;
         self.flight_bytes -= owned_bytes(&completion.parts);
-        if let Some(gate) = &mut self.gate {
-            let now = self.shared.options.clock.monotonic_nanos();
-            gate.speed.completed(now, bytes_of(&completion.parts));
-        }
+        let now = self.shared.options.clock.monotonic_nanos();
+        self.gate.speed.completed(now, bytes_of(&completion.parts));
         if let Err(error) = completion.result {
             self.fail_flight(place, (offset, bytes), content, error);
         } else {

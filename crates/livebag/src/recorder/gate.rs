@@ -1,5 +1,10 @@
-//! What waits for its schedule: frames stay in their slots, messages in their queues, until the
-//! [`Policy`] lets them go.
+//! What waits: frames stay in their slots, messages in their queues, until the [`Policy`] lets them
+//! go and the device has room.
+//!
+//! A device that has more to do than it can finish within a stream's lap would be given frames that
+//! are overwritten before they are fetched: written for nothing, and once more from a copy. So only as
+//! much is handed over as keeps it busy, and a frame that is about to be overwritten here is copied first
+//! and written once.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -10,7 +15,7 @@ use livebag_shm::{CycleMonitor, FrameRef};
 use super::engine::{Engine, Take};
 use super::topic::Cause;
 use super::{RecordError, RecorderOptions};
-use crate::limits::{BOARD_LOOK_INTERVAL, POLL_MIN};
+use crate::limits::{BOARD_LOOK_INTERVAL, DEVICE_BYTES_MAX, POLL_MIN};
 use crate::scheduler::{Application, Decision, Observation, Policy, Schedule, WriteSpeed};
 use crate::source::StreamSource;
 
@@ -24,10 +29,11 @@ pub(super) struct Held {
     deadline_nanos: u64,
 }
 
-/// Asks the schedule. A recorder that writes at once has none.
+/// Asks the schedule, and holds what has to wait.
 pub(super) struct Gate {
     policy: Box<dyn Policy>,
-    monitor: CycleMonitor,
+    /// The cycle board; none for a recorder that writes at once.
+    monitor: Option<CycleMonitor>,
     board: Option<String>,
     next_board_look_nanos: u64,
     applications: Vec<Application>,
@@ -39,17 +45,18 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// None for [`Schedule::Immediate`].
+    /// With a look at the cycle board, if the schedule heeds it.
     ///
     /// # Errors
     /// If there can be no cycle board.
-    pub fn open(options: &RecorderOptions) -> Result<Option<Self>, RecordError> {
-        if options.schedule == Schedule::Immediate {
-            return Ok(None);
-        }
-        Ok(Some(Self {
+    pub fn open(options: &RecorderOptions) -> Result<Self, RecordError> {
+        let monitor = match options.schedule {
+            Schedule::Immediate => None,
+            Schedule::CycleAware => Some(open_board(options.cycle_board.as_deref())?),
+        };
+        Ok(Self {
             policy: options.schedule.policy(options.cache_bytes_max),
-            monitor: open_board(options.cycle_board.as_deref())?,
+            monitor,
             board: options.cycle_board.clone(),
             next_board_look_nanos: 0,
             applications: Vec::new(),
@@ -57,7 +64,17 @@ impl Gate {
             held: VecDeque::new(),
             held_bytes: 0,
             ask_again_nanos: 0,
-        }))
+        })
+    }
+
+    /// Whether a schedule is to be asked.
+    pub fn is_scheduled(&self) -> bool {
+        self.monitor.is_some()
+    }
+
+    /// Whether the device has as much as keeps it busy.
+    pub fn is_full(&self) -> bool {
+        self.speed.in_flight_bytes() >= DEVICE_BYTES_MAX
     }
 
     /// Whether frames of this topic must queue up behind one that waits.
@@ -92,23 +109,27 @@ impl Gate {
     }
 
     fn look(&mut self, now_nanos: u64) {
+        let Some(monitor) = &mut self.monitor else { return };
         if now_nanos >= self.next_board_look_nanos {
             self.next_board_look_nanos = now_nanos + BOARD_LOOK_INTERVAL.as_nanos() as u64;
             // Somebody may have removed the board by hand; applications that come join a new one.
-            if !self.monitor.is_current()
-                && let Ok(monitor) = open_board(self.board.as_deref())
+            if !monitor.is_current()
+                && let Ok(opened) = open_board(self.board.as_deref())
             {
-                self.monitor = monitor;
+                *monitor = opened;
             }
         }
         let monitor_nanos = CycleMonitor::now_nanos();
         self.applications.clear();
-        let seen = self.monitor.look().iter();
+        let seen = monitor.look().iter();
         self.applications.extend(seen.map(|a| Application::seen(a, monitor_nanos, now_nanos)));
     }
 
     /// How long the recorder may rest when it would rest for `pause`.
     pub fn pause(&self, now_nanos: u64, pause: Duration) -> Duration {
+        if !self.is_scheduled() {
+            return pause;
+        }
         let until_asked = self.ask_again_nanos.saturating_sub(now_nanos);
         pause.min(Duration::from_nanos(until_asked)).max(POLL_MIN)
     }
@@ -128,7 +149,7 @@ impl Engine {
         let now = self.shared.options.clock.monotonic_nanos();
         let log_time_nanos = self.topics[topic].queue.stamp();
         let lap = stream.lap_nanos();
-        let Some(gate) = &mut self.gate else { return };
+        let gate = &mut self.gate;
         gate.held_bytes += frame.payload_bytes() as u64;
         self.shared.slot_bytes.store(gate.held_bytes, Ordering::Relaxed);
         gate.held.push_back(Held {
@@ -141,27 +162,37 @@ impl Engine {
         });
     }
 
-    /// Takes out of slots and queues what the schedule lets go.
+    /// Takes out of slots and queues what the schedule lets go and the device has room for.
     pub fn take_scheduled(&mut self, now_nanos: u64) {
-        if self.gate.is_none() {
-            return self.take_queues(Take::Due);
+        if !self.gate.is_scheduled() {
+            self.write_some_held(u64::MAX);
+            self.take_queues(Take::Due);
+            return self.copy_endangered();
         }
         self.note_all_counts();
         let waiting = self.waiting();
-        let Some(gate) = &mut self.gate else { return };
-        let mut left = gate.ask(now_nanos, waiting).submit_bytes;
-        while let Some(bytes) = self.next_held_bytes().filter(|bytes| *bytes <= left) {
-            left -= bytes;
-            self.write_held(0);
-        }
+        let allowed = self.gate.ask(now_nanos, waiting).submit_bytes;
+        let left = self.write_some_held(allowed);
         if left > 0 && waiting.0 > 0 {
             self.take_queues(Take::UpTo(left));
         }
-        self.write_endangered();
+        self.copy_endangered();
+    }
+
+    /// Writes frames that wait, oldest first, up to so many bytes; gives what is left of them.
+    fn write_some_held(&mut self, mut left: u64) -> u64 {
+        while let Some(bytes) = self.next_held_bytes().filter(|bytes| *bytes <= left) {
+            if self.gate.is_full() {
+                break;
+            }
+            left -= bytes;
+            self.write_held(0);
+        }
+        left
     }
 
     fn next_held_bytes(&self) -> Option<u64> {
-        self.gate.as_ref()?.held.front().map(|held| held.frame.payload_bytes() as u64)
+        self.gate.held.front().map(|held| held.frame.payload_bytes() as u64)
     }
 
     /// What all queues hold, and since when the oldest of it waits.
@@ -176,15 +207,26 @@ impl Engine {
         (bytes, since)
     }
 
-    fn write_held(&mut self, at: usize) {
-        let Some(gate) = &mut self.gate else { return };
-        let Some(held) = gate.take(at) else { return };
-        self.shared.slot_bytes.store(gate.held_bytes, Ordering::Relaxed);
+    fn take_held(&mut self, at: usize) -> Option<(Held, StreamSource)> {
+        let held = self.gate.take(at)?;
+        self.shared.slot_bytes.store(self.gate.held_bytes, Ordering::Relaxed);
         if self.shared.failure().is_some() {
-            return self.current().topics[held.topic].lose(Cause::Disk, 1);
+            self.current().topics[held.topic].lose(Cause::Disk, 1);
+            return None;
         }
-        let Some(stream) = self.topics[held.topic].stream.take() else { return };
+        let stream = self.topics[held.topic].stream.take()?;
+        Some((held, stream))
+    }
+
+    fn write_held(&mut self, at: usize) {
+        let Some((held, stream)) = self.take_held(at) else { return };
         self.write_frame(held.topic, &stream, held.frame, held.log_time_nanos);
+        self.topics[held.topic].stream = Some(stream);
+    }
+
+    fn copy_held(&mut self, at: usize) {
+        let Some((held, stream)) = self.take_held(at) else { return };
+        self.write_from_copy(held.topic, &stream, &held.frame, held.log_time_nanos);
         self.topics[held.topic].stream = Some(stream);
     }
 
@@ -195,14 +237,13 @@ impl Engine {
         }
     }
 
-    /// Writes frames whose slot is about to be refilled, whatever the schedule says; those that the
-    /// device does not get in time are rescued like any other.
-    fn write_endangered(&mut self) {
+    /// Takes frames whose slot is about to be refilled into memory, whatever the schedule says.
+    fn copy_endangered(&mut self) {
         let mut at = 0;
-        while let Some(held) = self.gate.as_ref().and_then(|gate| gate.held.get(at)) {
+        while let Some(held) = self.gate.held.get(at) {
             let stream = self.topics[held.topic].stream.as_ref();
             if stream.is_some_and(|stream| stream.endangers(&held.frame)) {
-                self.write_held(at);
+                self.copy_held(at);
             } else {
                 at += 1;
             }

@@ -4,6 +4,7 @@
 mod bad_input;
 mod bench;
 mod common;
+mod control;
 mod convert;
 mod crash;
 mod damage;

@@ -58,7 +58,9 @@ impl Budget {
         let sum: u64 = wanted.iter().sum();
         let half = self.bytes_max / 2;
         let scaled = |bytes: u64| match sum > half {
-            true => (u128::from(bytes) * u128::from(half) / u128::from(sum)) as u64,
+            // However small the whole is, or the topic beside the others: some is always there.
+            true => ((u128::from(bytes) * u128::from(half) / u128::from(sum)) as u64)
+                .max(CHUNK_BYTES_MIN as u64),
             false => bytes,
         };
         let shares: Vec<u64> = wanted.into_iter().map(scaled).collect();

@@ -373,6 +373,7 @@ fn write_rest(
         failure: String::new(),
         metadata: Vec::new(),
         splits: Vec::new(),
+        one_file: false,
         removed: Removed::default(),
         topics,
     };

@@ -212,6 +212,10 @@ pub struct Manifest {
     /// data.
     #[serde(default)]
     pub metadata: Vec<MetadataEntry>,
+    /// Whether all topics of a split lie in one MCAP file, so that with a `metadata.yaml` it is a bag
+    /// of rosbag2 as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_file: bool,
     /// Directories of the later splits, each a container of its own, in order of time. The first
     /// split lies in this directory itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -299,3 +299,28 @@ fn a_direct_recording_is_a_rosbag2_bag_too() {
     assert_eq!(info["message_count"], 40);
     run(&["record", "-a", "-o", bag, "--storage", "sqlite3"]).expect(2, &["livebag convert"]);
 }
+
+/// A direct recording that is killed becomes a bag of rosbag2 by `recover`.
+#[test]
+fn a_direct_recording_that_was_killed_is_made_a_bag() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("run1");
+    let bag = text(&bag);
+    let (name, mut writer) = stream(StreamOptions::message("sensor_msgs/msg/Imu", 400).slots(64));
+    let recording = Recording::begin(&[&name, "-o", bag, "--storage", "mcap"], 1);
+    for number in 0..20 {
+        writer.publish(&FrameMeta::bytes(), &[number; 324]).unwrap();
+    }
+    wait_until("everything is committed", || {
+        let answer = run(&["query", bag, "latest", "--last", "1h", "--count"]).expect(0, &[]);
+        answer.out.trim() == "20"
+    });
+    recording.signal(Signal::KILL);
+    assert_ne!(recording.end().code, 0);
+    let metadata = folder.path().join("run1/metadata.yaml");
+    assert!(!metadata.exists());
+    run(&["recover", bag]).expect(0, &[]);
+    let said = std::fs::read_to_string(metadata).unwrap();
+    assert!(said.contains("message_count: 20") && said.contains("run1_0.mcap"), "{said}");
+    run(&["verify", bag]).expect(0, &[]);
+}

@@ -13,6 +13,7 @@ fn manifest(topic: &Topic) -> Manifest {
         failure: String::new(),
         metadata: Vec::new(),
         splits: Vec::new(),
+        one_file: false,
         removed: Removed::default(),
         topics: vec![TopicManifest::new(topic, 1, "t.idx".into(), vec!["t.mcap".into()])],
     }

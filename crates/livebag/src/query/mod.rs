@@ -299,6 +299,11 @@ impl Bag {
         Ok(Self { path: path.to_owned(), state, manifest, topics, recorder_pid })
     }
 
+    /// Whether all topics of a split lie in one MCAP file (`livebag record --storage mcap`).
+    pub fn is_one_file(&self) -> bool {
+        self.manifest.one_file
+    }
+
     /// Its MCAP files with messages, in order of time.
     ///
     /// # Errors

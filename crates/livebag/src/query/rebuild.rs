@@ -204,6 +204,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
             .filter(|file| is_split(disk, file))
             .map(|file| name_of(file))
             .collect(),
+        one_file: false,
         removed: Removed::default(),
         topics: Vec::new(),
     };

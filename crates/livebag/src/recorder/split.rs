@@ -218,6 +218,7 @@ impl Split {
             failure,
             metadata: self.metadata.clone(),
             splits: Vec::new(),
+            one_file: self.one_file.is_some(),
             removed: livebag_format::container::Removed::default(),
             topics: self.describe_topics(),
         }

@@ -77,7 +77,10 @@ class CycleBoard {
             const struct stat status = check_owner();
             if (static_cast<uint64_t>(status.st_size) >= cycle_at::board_bytes) {
                 memory_ = Mapping(object_, cycle_at::board_bytes, PROT_READ | PROT_WRITE, path_);
-                if (load_acquire(memory_.start(), cycle_at::magic) != 0) return check();  // pairs with make_locked
+                if (load_acquire(memory_.start(), cycle_at::magic) != 0) {  // pairs with make_locked
+                    check();
+                    return;
+                }
             }
             make();
         }

@@ -351,7 +351,7 @@ fn compute(words: CycleWords<'_, Words>, identity: &Identity, transitions: u64) 
 
 #[test]
 fn loom_a_cycle_is_seen_as_a_whole_or_not() {
-    loom::model(|| {
+    model(2, || {
         let memory = Arc::new(Words::new(CYCLE_WORDS));
         let application = memory.clone();
         let words = CycleWords::new(&*application, CYCLE);

@@ -62,7 +62,8 @@ TEST_F(CycleWord, APlaceIsGivenBackAndTakenAgain) {
     }
     EXPECT_EQ(word(0, at::epoch) % 4, 0u);
     auto second = Cycle::join("second", board);
-    EXPECT_EQ(word(0, at::epoch), epoch + 4);
+    EXPECT_EQ(word(0, at::epoch) % 4, 2u);
+    EXPECT_GT(word(0, at::epoch), epoch);
     EXPECT_EQ(word(0, at::transitions) % 2, 0u);
 }
 

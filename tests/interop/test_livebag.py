@@ -172,7 +172,7 @@ def test_a_direct_recording_is_read_by_rosbags_as_a_bag(tmp_path):
     counts = {topic["name"]: topic["message_count"] for topic in info["topics"] if topic["message_count"]}
     found = check_mcap.read_rosbags(recorded)
     assert counts and {name: said["count"] for name, said in found.items() if said["count"]} == counts
-    files = sorted(recorded.glob("**/*.mcap"))
+    files = sorted(recorded.glob("*.mcap"))
     assert len(files) >= 2
     assert sum(said["count"] for said in merged(check(files)).values()) == info["message_count"]
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::convert::{container_metadata, write_bag_metadata};
+use livebag::convert::make_rosbag2;
 use livebag::{Bag, Clock, RecordError, Recorder};
 use serde::Serialize;
 
@@ -155,8 +155,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     if let Some(version) = metadata_version
         && failure.is_none()
     {
-        let metadata = container_metadata(&Bag::open(&directory)?)?;
-        write_bag_metadata(&directory, &metadata, version)?;
+        make_rosbag2(&Bag::open(&directory)?, version)?;
     }
     let missing = wanted.missing();
     match (summary(&directory, storage, failure.clone(), elapsed_s, missing), failure) {

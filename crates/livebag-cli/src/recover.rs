@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use livebag::convert::{self, SinkCompression, container_metadata, write_bag_metadata};
+use livebag::convert::{self, SinkCompression, make_rosbag2};
 use livebag::{Bag, BagError, BagState, BagTopic, Clock, RecordingKind};
 use livebag_format::rosbag2::MetadataVersion;
 use serde::Serialize;
@@ -143,8 +143,7 @@ fn container(path: &Path) -> Result<Report, CliError> {
     }
     if bag.is_one_file() && !path.join("metadata.yaml").exists() {
         // Its recorder died before it could write what makes it a bag of rosbag2.
-        let metadata = container_metadata(&bag)?;
-        write_bag_metadata(path, &metadata, MetadataVersion::Iron)?;
+        make_rosbag2(&bag, MetadataVersion::Iron)?;
     }
     let was_whole = matches!(before, Some(BagState::Closed | BagState::Recovered));
     let counts = bag.topics().iter().map(BagTopic::message_count);

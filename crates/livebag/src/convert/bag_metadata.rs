@@ -1,7 +1,7 @@
 //! `metadata.yaml` of the bags that are written, in either storage.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use livebag_format::Topic;
 use livebag_format::rosbag2::{
@@ -29,12 +29,31 @@ pub fn write_bag_metadata(
         .map_err(|source| ConvertError::io("write", &path, source))
 }
 
-/// What rosbag2 must know of a container whose splits are one MCAP file each, to read it as a bag of
-/// its own.
+/// Makes a container whose splits are one MCAP file each a bag of rosbag2 as well: gives the files of
+/// later splits a second name beside the first one's, since readers look for them nowhere else,
+/// and writes `metadata.yaml`.
 ///
 /// # Errors
-/// If an index cannot be read.
-pub fn container_metadata(bag: &Bag) -> Result<BagMetadata, BagError> {
+/// If an index cannot be read, there is a `metadata.yaml` already, or the disk refuses.
+pub fn make_rosbag2(bag: &Bag, version: MetadataVersion) -> Result<(), ConvertError> {
+    let mut metadata = container_metadata(bag)?;
+    for file in &mut metadata.files {
+        let inner = PathBuf::from(&file.path);
+        let Some(name) = inner.file_name().filter(|name| *name != inner.as_os_str()) else {
+            continue;
+        };
+        let (from, to) = (bag.path().join(&inner), bag.path().join(name));
+        let linked = std::fs::hard_link(&from, &to);
+        // Some filesystems know no second names.
+        let linked = linked.or_else(|_| std::os::unix::fs::symlink(&inner, &to));
+        linked.map_err(|source| ConvertError::io("name", &to, source))?;
+        file.path = name.to_string_lossy().into_owned();
+    }
+    metadata.relative_file_paths = metadata.files.iter().map(|file| file.path.clone()).collect();
+    write_bag_metadata(bag.path(), &metadata, version)
+}
+
+fn container_metadata(bag: &Bag) -> Result<BagMetadata, BagError> {
     let files = bag.files()?;
     let start = files.iter().map(|file| file.start_nanos).min().unwrap_or(0);
     let end = files.iter().map(|file| file.end_nanos).max().unwrap_or(0);

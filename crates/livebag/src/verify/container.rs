@@ -125,7 +125,10 @@ impl<'c, 'd> Split<'c, 'd> {
         if self.depth == Depth::Whole {
             self.check_bricks(&manifest, &bricks)?;
             let names = manifest.topics.iter().flat_map(|t| t.bricks.iter().chain([&t.index]));
-            let named: BTreeSet<String> = names.cloned().collect();
+            let mut named: BTreeSet<String> = names.cloned().collect();
+            if manifest.one_file {
+                named.extend(self.second_names(&manifest)?);
+            }
             self.check_orphans(&named)?;
         }
         Ok(())
@@ -139,6 +142,21 @@ impl<'c, 'd> Split<'c, 'd> {
                 self.check.damage(&path, None, "its checksum does not fit");
             }
         }
+    }
+
+    /// Names that the files of later splits have here too, for rosbag2's readers.
+    fn second_names(&self, manifest: &Manifest) -> Result<Vec<String>, VerifyError> {
+        let mut names = Vec::new();
+        for split in &manifest.splits {
+            let directory = self.directory.join(split);
+            let files = self.check.disk.list(&directory).map_err(io_error(&directory))?;
+            names.extend(
+                files
+                    .iter()
+                    .filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned())),
+            );
+        }
+        Ok(names)
     }
 
     /// Bricks and indexes that no topic has.

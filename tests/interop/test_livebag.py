@@ -161,7 +161,8 @@ def livebag_record(command, folder, *options):
 def test_a_direct_recording_is_read_by_rosbags_as_a_bag(tmp_path):
     command = os.environ["LIVEBAG"]
     recorded = tmp_path / "recorded"
-    player = subprocess.Popen([command, "play", CONTAINERS[0], "--loop"], stdin=subprocess.DEVNULL,
+    container = next(container for container in CONTAINERS if is_ros2(container))
+    player = subprocess.Popen([command, "play", container, "--loop"], stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         livebag_record(command, recorded, "--storage", "mcap", "--max-bag-duration", "0.7")

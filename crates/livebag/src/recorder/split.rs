@@ -42,8 +42,6 @@ pub(super) struct Split {
     written_losses: Losses,
     file_names: FileNames,
     shared_brick: Option<usize>,
-    /// Topics that the one brick of all has told of in its beginning.
-    told_topics: usize,
     gathered_bricks: usize,
     reserve: Option<Arc<dyn DiskFile>>,
     lock: Option<Box<dyn Lock>>,
@@ -91,7 +89,6 @@ impl Split {
             written_losses: Losses::default(),
             file_names: FileNames::default(),
             shared_brick: None,
-            told_topics: 0,
             gathered_bricks: 0,
             reserve: Some(reserve),
             lock,
@@ -134,32 +131,21 @@ impl Split {
         Ok(brick)
     }
 
+    /// Topics are told of when they have something to write: what the data section tells of and what
+    /// the summary repeats must be the same.
     fn join_one_file(&mut self, stem: &str, topic: usize) -> io::Result<usize> {
-        match self.shared_brick {
-            Some(_) if topic >= self.told_topics => self.join_shared_brick(topic),
-            Some(brick) => Ok(brick),
-            None => {
-                let file_name = format!("{stem}_{}.mcap", self.number);
-                let brick = self.make_brick_of(file_name, Access::Direct, 0..self.topics.len())?;
-                self.shared_brick = Some(brick);
-                self.told_topics = self.topics.len();
-                Ok(brick)
-            }
+        if self.shared_brick.is_some() {
+            return self.join_shared_brick(topic);
         }
+        let brick =
+            self.make_brick(format!("{stem}_{}.mcap", self.number), Access::Direct, topic)?;
+        self.shared_brick = Some(brick);
+        Ok(brick)
     }
 
     fn make_brick(&mut self, file_name: String, access: Access, topic: usize) -> io::Result<usize> {
-        self.make_brick_of(file_name, access, topic..topic + 1)
-    }
-
-    fn make_brick_of(
-        &mut self,
-        file_name: String,
-        access: Access,
-        topics: std::ops::Range<usize>,
-    ) -> io::Result<usize> {
-        let described = self.topics[topics].iter().map(|state| (state.channel_id, &*state.topic));
-        let topics: Vec<(u16, &Topic)> = described.collect();
+        let state = &self.topics[topic];
+        let topics: [(u16, &Topic); 1] = [(state.channel_id, &state.topic)];
         let (directory, profile) = (&self.directory, &self.profile);
         let brick = Brick::create(&*self.disk, directory, file_name, access, profile, &topics)?;
         self.bricks.push(brick);

@@ -43,10 +43,7 @@ pub fn make_rosbag2(bag: &Bag, version: MetadataVersion) -> Result<(), ConvertEr
             continue;
         };
         let (from, to) = (bag.path().join(&inner), bag.path().join(name));
-        let linked = std::fs::hard_link(&from, &to);
-        // Some filesystems know no second names.
-        let linked = linked.or_else(|_| std::os::unix::fs::symlink(&inner, &to));
-        linked.map_err(|source| ConvertError::io("name", &to, source))?;
+        ForeignFile::name_again(&from, &to)?;
         file.path = name.to_string_lossy().into_owned();
     }
     metadata.relative_file_paths = metadata.files.iter().map(|file| file.path.clone()).collect();

@@ -40,6 +40,17 @@ impl ForeignFile {
         File::create_new(path).map_err(|source| ConvertError::io("create", path, source))
     }
 
+    /// Gives a file a second name; a symbolic one where the filesystem knows no other. Nothing if it
+    /// has the name already.
+    pub(super) fn name_again(from: &Path, to: &Path) -> Result<(), ConvertError> {
+        if to.exists() {
+            return Ok(());
+        }
+        std::fs::hard_link(from, to)
+            .or_else(|_| std::os::unix::fs::symlink(from.canonicalize()?, to))
+            .map_err(|source| ConvertError::io("name", to, source))
+    }
+
     /// Makes what is in the file, or the names in the directory, durable.
     pub(super) fn sync(path: &Path) -> Result<(), ConvertError> {
         #[expect(

@@ -107,8 +107,8 @@ pub struct MetadataRecord {
     pub values: BTreeMap<String, String>,
 }
 
-/// A recording, read front to back.
-pub trait MessageSource {
+/// A recording, read front to back; on any thread, one at a time.
+pub trait MessageSource: Send {
     /// The topics, also those without messages.
     fn topics(&self) -> &[Topic];
     /// `ros1`, `ros2`, or empty.

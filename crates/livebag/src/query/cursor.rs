@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::path::Path;
 
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
@@ -13,6 +14,8 @@ use crate::storage::DiskFile;
 
 /// Index entries read at once.
 const ENTRIES_AT_ONCE: usize = 512;
+/// A message from this size on is read into the caller's memory by a call of its own.
+const DIRECT_BYTES_MIN: usize = 64 << 10;
 
 /// The messages of a query, oldest first.
 pub struct Cursor<'bag> {
@@ -21,6 +24,8 @@ pub struct Cursor<'bag> {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     remaining: u64,
     damaged: u64,
+    /// Place in `topics` and entry of the message that was come to last.
+    last: Option<(usize, IndexEntry)>,
 }
 
 /// One topic's part of a query.
@@ -55,8 +60,13 @@ impl<'bag> Cursor<'bag> {
         from: u64,
         to: u64,
     ) -> Result<Self, BagError> {
-        let mut this =
-            Self { topics: Vec::new(), heap: BinaryHeap::new(), remaining: 0, damaged: 0 };
+        let mut this = Self {
+            topics: Vec::new(),
+            heap: BinaryHeap::new(),
+            remaining: 0,
+            damaged: 0,
+            last: None,
+        };
         for &number in chosen {
             for segment in &bag.topics[number].segments {
                 this.plan_segment(segment, number, from, to)?;
@@ -116,7 +126,8 @@ impl<'bag> Cursor<'bag> {
         }
         self.skip(damaged);
         self.remaining -= 1;
-        Ok(Some((at, entry)))
+        self.last = Some((at, entry));
+        Ok(self.last)
     }
 
     /// The next message's topic (its place in [`Bag::topics`]) and index entry, without reading the
@@ -126,6 +137,23 @@ impl<'bag> Cursor<'bag> {
     /// If the index cannot be read or is damaged.
     pub fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
         Ok(self.step()?.map(|(at, entry)| (self.topics[at].number, entry)))
+    }
+
+    /// Reads the message whose entry [`Cursor::next_entry`] gave last into memory of the caller's. A
+    /// large one comes straight from the file, without a stop in memory of the cursor's.
+    ///
+    /// # Errors
+    /// [`BagError::Damaged`] if this message is not what its entry promises; it counts as damaged, and
+    /// the next one is none the worse for it. Otherwise if the brick cannot be read.
+    ///
+    /// # Panics
+    /// If `room` has not the entry's `data_bytes`, or no entry was given.
+    pub fn read_into(&mut self, room: &mut [u8]) -> Result<(), BagError> {
+        let (at, entry) = self.last.expect("an entry was given");
+        assert_eq!(room.len(), entry.data_bytes as usize, "room for just this message");
+        let read = self.topics[at].read_into(&entry, room);
+        self.damaged += u64::from(matches!(read, Err(BagError::Damaged { .. })));
+        read
     }
 
     /// The next message and its topic's place in [`Bag::topics`].
@@ -218,10 +246,7 @@ impl<'bag> TopicCursor<'bag> {
         }
         let bytes = entry.data_bytes as usize;
         let window = &mut self.window;
-        if entry.brick != window.brick {
-            (window.brick, window.start, window.filled, window.asked) = (entry.brick, 0, 0, 0);
-        }
-        let end = if entry.brick == window.end.0 { window.end.1 } else { u64::MAX };
+        let end = window.turn_to(entry.brick);
         let inside = entry.offset >= window.start
             && entry.offset + bytes as u64 <= window.start + window.filled as u64;
         if !inside {
@@ -235,19 +260,48 @@ impl<'bag> TopicCursor<'bag> {
             window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
             window.start = entry.offset;
             if window.filled < bytes {
-                return Err(BagError::Damaged {
-                    path: path.clone(),
-                    offset: entry.offset,
-                    what: "the brick ends before a message that its index promises",
-                });
+                return Err(ends_early(path, entry));
             }
         }
         let start = (entry.offset - self.window.start) as usize;
         Ok(&self.window.bytes[start..start + bytes])
     }
+
+    fn read_into(&mut self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), BagError> {
+        let brick = self.segment.bricks.get(usize::from(entry.brick));
+        let (Some((path, file)), false) = (brick, entry.compressed || room.len() < DIRECT_BYTES_MIN)
+        else {
+            room.copy_from_slice(self.read(entry)?);
+            return Ok(());
+        };
+        let end = self.window.turn_to(entry.brick);
+        self.window.ask(&**file, entry.offset, end);
+        match file.read_at(room, entry.offset) {
+            Ok(count) if count == room.len() => Ok(()),
+            Ok(_) => Err(ends_early(path, entry)),
+            Err(source) => Err(BagError::Io { path: path.clone(), source }),
+        }
+    }
+}
+
+fn ends_early(path: &Path, entry: &IndexEntry) -> BagError {
+    BagError::Damaged {
+        path: path.to_owned(),
+        offset: entry.offset,
+        what: "the brick ends before a message that its index promises",
+    }
 }
 
 impl Window {
+    /// Forgets what is of another brick than this; gives the file offset up to which messages of
+    /// this one are wanted.
+    fn turn_to(&mut self, brick: u16) -> u64 {
+        if brick != self.brick {
+            (self.brick, self.start, self.filled, self.asked) = (brick, 0, 0, 0);
+        }
+        if brick == self.end.0 { self.end.1 } else { u64::MAX }
+    }
+
     /// Keeps the kernel reading ahead of a range longer than one window.
     fn ask(&mut self, file: &dyn DiskFile, from: u64, end: u64) {
         let until = end.min(from.saturating_add(READ_AHEAD_BYTES));

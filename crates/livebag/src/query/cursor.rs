@@ -269,7 +269,8 @@ impl<'bag> TopicCursor<'bag> {
 
     fn read_into(&mut self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), BagError> {
         let brick = self.segment.bricks.get(usize::from(entry.brick));
-        let (Some((path, file)), false) = (brick, entry.compressed || room.len() < DIRECT_BYTES_MIN)
+        let (Some((path, file)), false) =
+            (brick, entry.compressed || room.len() < DIRECT_BYTES_MIN)
         else {
             room.copy_from_slice(self.read(entry)?);
             return Ok(());

@@ -208,9 +208,8 @@ impl Builder<'_> {
                     let Column::Structure { fields, .. } = self.one(&field, depth)? else {
                         continue;
                     };
-                    let dotted = fields.into_iter().map(|(part, column)| {
-                        (format!("{name}.{part}"), column)
-                    });
+                    let dotted =
+                        fields.into_iter().map(|(part, column)| (format!("{name}.{part}"), column));
                     out.extend(dotted);
                 }
                 _ => out.push((name, self.field(&field, depth)?)),

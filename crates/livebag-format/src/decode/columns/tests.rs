@@ -141,13 +141,16 @@ fn columns_say_what_values_say() {
 fn names_are_dotted_and_arrays_keep_their_length() {
     let shape = ColumnDecoder::new(&bundled("sensor_msgs/msg/Imu")).unwrap().shape();
     let names: Vec<_> = shape.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names[..5], [
-        "header.stamp.sec",
-        "header.stamp.nanosec",
-        "header.frame_id",
-        "orientation.x",
-        "orientation.y"
-    ]);
+    assert_eq!(
+        names[..5],
+        [
+            "header.stamp.sec",
+            "header.stamp.nanosec",
+            "header.frame_id",
+            "orientation.x",
+            "orientation.y"
+        ]
+    );
     let (_, covariance) = &shape[names.iter().position(|n| n.ends_with("n_covariance")).unwrap()];
     assert!(matches!(covariance, Column::Array { length: 9, rows: 0, .. }));
 }

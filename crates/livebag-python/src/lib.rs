@@ -7,6 +7,7 @@
 
 mod channel;
 mod columns;
+mod convert;
 mod cycle;
 mod errors;
 mod message;
@@ -35,6 +36,7 @@ fn _livebag(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<walk::Messages>()?;
     module.add_function(wrap_pyfunction!(channel::image_prefix, module)?)?;
     module.add_function(wrap_pyfunction!(channel::points_prefix, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::convert, module)?)?;
     module.add_function(wrap_pyfunction!(stream::streams, module)?)?;
     module.add_function(wrap_pyfunction!(stream::remove_stream, module)?)?;
     Ok(())

@@ -18,7 +18,7 @@ Times are nanoseconds since 1970 where they are given out; where they are taken,
 nanoseconds, a ``float`` seconds since 1970, and a ``datetime`` does as well.
 """
 
-from ._bag import Bag, Topic, Topics, open
+from ._bag import Bag, Topic, Topics, convert, open
 from ._cycle import Cycle, cycle
 from ._errors import (
     Damaged,
@@ -60,6 +60,7 @@ __all__ = [
     "Topics",
     "Unsupported",
     "__version__",
+    "convert",
     "cycle",
     "open",
     "remove_stream",

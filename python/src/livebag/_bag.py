@@ -5,6 +5,7 @@ import datetime
 import html
 import os
 import time
+import warnings
 
 from . import _livebag
 from ._errors import DecodeError, Error
@@ -36,6 +37,18 @@ def _remote(url, scheme):
         f"reading {scheme}:// addresses is not part of this build, which reads files: {url}. Fetch it with "
         "`livebag query URL … -o part.mcap`, and open that"
     )
+
+
+def convert(source, target, *, storage="container", compression="none"):
+    """Copies any recording into a new directory ``target`` and gives the number of its messages.
+
+    ``storage``: ``container``, or a rosbag2 bag as ``mcap`` (with ``compression`` ``none``, ``lz4`` or
+    ``zstd``) or ``sqlite3``. What could not be read of the source is told as warnings.
+    """
+    count, told = _livebag.convert(source, target, storage, compression)
+    for text in told:
+        warnings.warn(text, stacklevel=2)
+    return count
 
 
 class Topic:
@@ -136,12 +149,12 @@ class Bag:
     >>> with livebag.Recorder(run) as recorder:
     ...     heights = recorder.topic("/height", "std_msgs/msg/Float64")
     ...     for k in range(3):  # CDR: four bytes of encapsulation, then the number
-    ...         heights.write(b"\\0\\1\\0\\0" + np.float64(k / 2).tobytes(), log_time=k * 10**9)
+    ...         heights.write(b"\\0\\1\\0\\0" + np.float64(k / 2).tobytes(), log_time=(k + 1) * 10**9)
     >>> bag = livebag.open(run)
     >>> len(bag), list(bag.topics), bag.topics["/height"].rate
     (3, ['/height'], 1.0)
     >>> [message.log_time for message in bag.latest(1.5)]
-    [1000000000, 2000000000]
+    [2000000000, 3000000000]
     >>> bag.to_arrow("/height")["data"].to_pylist()
     [0.0, 0.5, 1.0]
     """

@@ -163,7 +163,8 @@ class TopicWriter:
         ``log_time``: None for now; those of a topic never decrease, an earlier one is raised.
         ``publish_time``: when its source stamped it; None for the log time.
         """
-        log = 0 if log_time is None else nanos(log_time)
+        # 0 has the recorder take its own time.
+        log = 0 if log_time is None else max(nanos(log_time), 1)
         stamp = log or time.time_ns() if publish_time is None else nanos(publish_time)
         self._core.write(data if isinstance(data, bytes) else bytes(data), log, stamp, sequence)
 

@@ -64,9 +64,14 @@ def make_imu(folder, data, count):
     from rosbags.typesys import Stores, get_typestore
 
     bag, topic, rate = IMU
-    raw = next(livebag.open(data / bag).read_messages(topic)).data
-    types = get_typestore(Stores.ROS1_NOETIC)
-    message = bytearray(types.ros1_to_cdr(raw, "sensor_msgs/msg/Imu"))
+    real = next(livebag.open(data / bag).read_messages(topic)).decode()
+    types = get_typestore(Stores.ROS2_HUMBLE)
+    header = types.types["std_msgs/msg/Header"](real.header.stamp, real.header.frame_id)
+    fields = [getattr(real, field) for field in ("orientation", "orientation_covariance", "angular_velocity",
+                                                 "angular_velocity_covariance", "linear_acceleration",
+                                                 "linear_acceleration_covariance")]
+    message = types.types["sensor_msgs/msg/Imu"](header, *fields)
+    message = bytearray(types.serialize_cdr(message, "sensor_msgs/msg/Imu"))
     with livebag.Recorder(folder / "imu") as recorder:
         writer = recorder.topic(topic, "sensor_msgs/msg/Imu")
         for k in range(count):
@@ -118,7 +123,7 @@ def images_livebag_mcap(folder, name, topic, how):
 def as_array(message):
     import numpy as np
 
-    dtype, channels = {"rgb8": ("u1", 3), "32FC1": ("<f4", 1), "mono8": ("u1", 1)}[message.encoding]
+    dtype, channels = {"bgr8": ("u1", 3), "32FC1": ("<f4", 1), "mono8": ("u1", 1)}[message.encoding]
     array = np.frombuffer(message.data, dtype)
     return array.reshape((message.height, message.width, 3) if channels == 3 else (message.height, message.width))
 
@@ -261,10 +266,14 @@ def ask(*arguments):
 
 
 def warm(path):
-    for file in [path] if path.is_file() else path.rglob("*"):
+    """Reads every file into the page cache, all in the same way: what a program has just written lies
+    there in other pieces, from which copying can take three times as long."""
+    for file in path.rglob("*"):
         if file.is_file():
             with file.open("rb") as opened:
-                while opened.read(1 << 24):
+                os.fsync(opened.fileno())
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                while opened.read(1 << 20):
                     pass
 
 

@@ -14,6 +14,8 @@ BAGS = ["do.bag", "outdoor.bag", "rosbag2/mcap/talker", "rosbag2/mcap/wbag", "ro
         "rosbag2/sqlite3/wbag"]
 POINT = np.dtype({"names": ["x", "y", "z", "intensity", "ring"], "formats": ["<f4", "<f4", "<f4", "<f4", "<u2"],
                   "offsets": [0, 4, 8, 16, 20], "itemsize": 32})
+#: rosbag2's databases had none, and their messages are older than the types that readers know.
+BAGS_WITH_DEFINITIONS = [name for name in BAGS if "sqlite3" not in name]
 
 
 def pixels(k, shape, dtype):

@@ -5,7 +5,7 @@ import dataclasses
 import livebag
 import numpy as np
 import pytest
-from conftest import BAGS, shared
+from conftest import BAGS_WITH_DEFINITIONS, shared
 
 pa = pytest.importorskip("pyarrow")
 
@@ -21,7 +21,9 @@ def flat(value, name=""):
 
 
 def members(value):
-    return [field.name for field in dataclasses.fields(value) if field.name != "__msgtype__"]
+    """Fields, without the constants, which rosbags keeps beside them. (CameraInfo has fields D, K, R, P.)"""
+    names = (field.name for field in dataclasses.fields(value))
+    return [name for name in names if name != "__msgtype__" and not (len(name) > 1 and name.isupper())]
 
 
 def plain(value):
@@ -54,7 +56,7 @@ def test_every_field_of_every_message(sample, exported):
             check(bag, topic)
 
 
-@pytest.mark.parametrize("name", BAGS)
+@pytest.mark.parametrize("name", BAGS_WITH_DEFINITIONS)
 def test_every_field_of_real_recordings(name):
     bag = livebag.open(shared(name))
     for topic in bag.topics:

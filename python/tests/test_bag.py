@@ -114,8 +114,8 @@ def test_auto_gives_the_newest_first_and_stops_in_time(sample):
 
 
 def test_images_and_points_are_views_of_the_message(sample, exported):
-    for path in (sample, exported):
-        bag = livebag.open(path)
+    for path, mapped in ((sample, False), (sample, True), (exported, False), (exported, True)):
+        bag = livebag.open(path, mapped=mapped)
         for topic, _, shape, dtype in IMAGES:
             for k, message in enumerate(bag.read_messages(topic)):
                 image = message.image
@@ -130,6 +130,24 @@ def test_images_and_points_are_views_of_the_message(sample, exported):
 
 def shares_memory(array, data):
     return np.shares_memory(array, np.frombuffer(data, np.uint8)) and not array.flags.owndata
+
+
+def test_mapped_messages_are_the_same_and_outlive_the_bag(sample):
+    with livebag.open(sample) as bag, livebag.open(sample, mapped=True) as mapped:
+        pairs = list(zip(bag, mapped))
+    assert len(pairs) == 30 * (len(IMAGES) + 3)
+    kinds = set()
+    for own, other in pairs:
+        assert bytes(other) == bytes(other.data) == own.data and other.data == own.data
+        assert (other.topic, other.log_time, len(other)) == (own.topic, own.log_time, len(own))
+        kinds.add(type(other.data))
+        if other.topic == "/camera/large":
+            assert np.array_equal(other.image, own.image) and not other.image.flags.writeable
+            assert np.array_equal(other.decode().data, own.decode().data)
+    assert kinds == {bytes, memoryview}
+    image = [other for _, other in pairs if other.topic == "/camera/large"][29].image
+    del pairs, own, other, bag, mapped
+    assert np.array_equal(image, pixels(29, IMAGES[3][2], np.uint8))
 
 
 def test_pixels_and_points_are_those_that_rosbags_decodes(exported):

@@ -10,6 +10,7 @@ mod columns;
 mod convert;
 mod cycle;
 mod errors;
+mod mapping;
 mod message;
 mod recorder;
 mod recording;

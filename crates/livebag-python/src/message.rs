@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::channel::{self, Channel, ImagePlace, PointsPlace};
+use crate::mapping::{Mapped, View};
 
 /// A message of a recording.
 #[pyclass(frozen, module = "livebag")]
@@ -12,7 +13,32 @@ pub struct Message {
     pub log_time: u64,
     pub publish_time: u64,
     pub sequence: u64,
-    pub data: Py<PyBytes>,
+    pub data: Data,
+}
+
+/// The encoded message.
+pub enum Data {
+    /// Of its own.
+    Own(Py<PyBytes>),
+    /// In a mapped file.
+    Mapped(View),
+}
+
+impl Data {
+    fn as_bytes<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
+        match self {
+            Self::Own(bytes) => bytes.as_bytes(py),
+            Self::Mapped(view) => view.as_slice(),
+        }
+    }
+
+    /// As `bytes`, a copy of what is mapped.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        match self {
+            Self::Own(bytes) => bytes.bind(py).clone(),
+            Self::Mapped(view) => PyBytes::new(py, view.as_slice()),
+        }
+    }
 }
 
 #[pymethods]
@@ -53,10 +79,16 @@ impl Message {
         self.sequence
     }
 
-    /// The encoded message.
+    /// The encoded message: `bytes`, or, of a mapped file, a read-only `memoryview`.
     #[getter]
-    fn data(&self, py: Python<'_>) -> Py<PyBytes> {
-        self.data.clone_ref(py)
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.data {
+            Data::Own(bytes) => Ok(bytes.bind(py).clone().into_any()),
+            Data::Mapped(view) => {
+                let mapped = Py::new(py, Mapped(view.clone()))?;
+                py.import("livebag._views")?.call_method1("memory_of", (mapped,))
+            }
+        }
     }
 
     /// The pixels of an Image: a read-only view, `(height, width)` or `(height, width, channels)`.
@@ -75,7 +107,7 @@ impl Message {
     fn decode<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let this = slf.get();
-        Channel::decode(this.channel.bind(py), this.data.bind(py))
+        Channel::decode(this.channel.bind(py), &this.data.to_bytes(py))
     }
 
     fn _image_place(&self, py: Python<'_>) -> PyResult<ImagePlace> {
@@ -90,8 +122,8 @@ impl Message {
         self.data.as_bytes(py).len()
     }
 
-    fn __bytes__(&self, py: Python<'_>) -> Py<PyBytes> {
-        self.data.clone_ref(py)
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        self.data.to_bytes(py)
     }
 
     /// `for topic, message, t in …`, as the rosbag API has it.

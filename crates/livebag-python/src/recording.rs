@@ -43,6 +43,8 @@ enum Way {
 pub struct Recording {
     path: PathBuf,
     way: Way,
+    /// Whether large messages of finished containers are mapped instead of read.
+    is_mapped: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -177,7 +179,7 @@ fn count_on(foreign: &mut Foreign, sums: &mut [Sum]) -> Result<bool, ConvertErro
 impl Recording {
     /// Opens what is at `path`, told by its contents.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+    fn open(py: Python<'_>, path: PathBuf, is_mapped: bool) -> PyResult<Self> {
         if !path.exists() {
             return Err(errors::bag(livebag::BagError::NotFound(path)));
         }
@@ -188,7 +190,8 @@ impl Recording {
         if path.join(CONTAINER_FILE).exists() {
             let bag = Arc::new(py.detach(|| Bag::open(&path)).map_err(errors::bag)?);
             let channels = channels_of(py, &bag, &[])?;
-            return Ok(Self { path, way: Way::Container(Mutex::new((bag, channels))) });
+            let way = Way::Container(Mutex::new((bag, channels)));
+            return Ok(Self { path, way, is_mapped });
         }
         let source = py.detach(|| open_foreign(&path)).map_err(errors::convert)?;
         let channels = source.topics().iter().map(|topic| Channel::new(py, topic.clone()));
@@ -198,7 +201,7 @@ impl Recording {
             warnings: Mutex::new(source.warnings().to_vec()),
             sums: Mutex::default(),
         };
-        Ok(Self { path, way })
+        Ok(Self { path, way, is_mapped })
     }
 
     /// Where it is.
@@ -292,7 +295,9 @@ impl Recording {
         end: u64,
     ) -> PyResult<Messages> {
         let (feed, channels) = self.feed(py, topics, (start, end))?;
-        Ok(Messages::new(channels, feed))
+        // What is being written stays unmapped: its files still change their lengths.
+        let is_mapped = self.is_mapped && self.state(py)? != BagState::Live.to_string();
+        Ok(Messages::new(channels, feed, is_mapped))
     }
 
     /// The same of one topic, as columns.

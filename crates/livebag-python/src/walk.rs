@@ -12,7 +12,8 @@ use pyo3::types::PyBytes;
 use crate::channel::Channel;
 use crate::columns::Feed;
 use crate::errors;
-use crate::message::Message;
+use crate::mapping::Maps;
+use crate::message::{Data, Message};
 
 /// Messages from this size on are read straight into the memory that Python gets.
 const LARGE_BYTES_MIN: u32 = 64 << 10;
@@ -106,11 +107,14 @@ pub struct Messages {
     channels: Arc<Vec<Py<Channel>>>,
     feed: Mutex<Feed>,
     batch: Batch,
+    /// If large messages are to be mapped.
+    maps: Option<Maps>,
 }
 
 impl Messages {
-    pub fn new(channels: Arc<Vec<Py<Channel>>>, feed: Feed) -> Self {
-        Self { channels, feed: Mutex::new(feed), batch: Batch::default() }
+    pub fn new(channels: Arc<Vec<Py<Channel>>>, feed: Feed, is_mapped: bool) -> Self {
+        let maps = is_mapped.then(Maps::default);
+        Self { channels, feed: Mutex::new(feed), batch: Batch::default(), maps }
     }
 
     fn feed(&mut self) -> &mut Feed {
@@ -127,7 +131,9 @@ impl Messages {
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Message>> {
         let channels = self.channels.clone();
         match self.feed.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            Feed::Container(walk) => next_of_container(py, walk, &mut self.batch, &channels),
+            Feed::Container(walk) => {
+                next_of_container(py, walk, &mut self.batch, self.maps.as_mut(), &channels)
+            }
             Feed::Foreign(foreign) => next_of_foreign(py, foreign, &channels),
             Feed::Nothing => Ok(None),
         }
@@ -157,14 +163,22 @@ fn next_of_container(
     py: Python<'_>,
     walk: &mut Walk,
     batch: &mut Batch,
+    mut maps: Option<&mut Maps>,
     channels: &[Py<Channel>],
 ) -> PyResult<Option<Message>> {
     loop {
         if let Some((topic, entry, range)) = batch.messages.pop_front() {
             let data = PyBytes::new(py, &batch.bytes[range]);
-            return Ok(Some(message(py, &channels[topic], &entry, data)));
+            return Ok(Some(message(py, &channels[topic], &entry, Data::Own(data.unbind()))));
         }
         if let Some((topic, entry)) = batch.large.take() {
+            let view = maps.as_mut().and_then(|maps| {
+                let (file, offset) = walk.borrow_dependent().place()?;
+                maps.view(file, offset, entry.data_bytes)
+            });
+            if let Some(view) = view {
+                return Ok(Some(message(py, &channels[topic], &entry, Data::Mapped(view))));
+            }
             let mut is_damaged = false;
             let data = PyBytes::new_with(py, entry.data_bytes as usize, |room| {
                 let read = || walk.with_dependent_mut(|_, cursor| cursor.read_into(room));
@@ -177,7 +191,7 @@ fn next_of_container(
             if is_damaged {
                 continue;
             }
-            return Ok(Some(message(py, &channels[topic], &entry, data)));
+            return Ok(Some(message(py, &channels[topic], &entry, Data::Own(data.unbind()))));
         }
         py.detach(|| walk.with_dependent_mut(|_, cursor| batch.fill(cursor)))
             .map_err(errors::bag)?;
@@ -191,18 +205,13 @@ fn next_of_container(
     }
 }
 
-fn message(
-    py: Python<'_>,
-    channel: &Py<Channel>,
-    entry: &IndexEntry,
-    data: Bound<'_, PyBytes>,
-) -> Message {
+fn message(py: Python<'_>, channel: &Py<Channel>, entry: &IndexEntry, data: Data) -> Message {
     Message {
         channel: channel.clone_ref(py),
         log_time: entry.log_time_nanos,
         publish_time: entry.publish_time_nanos,
         sequence: entry.sequence,
-        data: data.unbind(),
+        data,
     }
 }
 
@@ -219,7 +228,7 @@ fn next_of_foreign(
                     log_time: message.log_time_nanos,
                     publish_time: message.publish_time_nanos,
                     sequence: message.sequence,
-                    data: PyBytes::new(py, &message.data).unbind(),
+                    data: Data::Own(PyBytes::new(py, &message.data).unbind()),
                 }));
             }
             Step::Passed => py.check_signals()?,

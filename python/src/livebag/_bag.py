@@ -16,11 +16,16 @@ _AUTO_NANOS = 1_000_000
 _AUTO_BYTES = 8 << 20
 
 
-def open(path):
+def open(path, *, mapped=False):
     """Opens a recording for reading and gives a :class:`Bag`.
 
     ``path`` is a livebag container (finished, or still being written), an MCAP file, a rosbag2
     directory or database, or a ROS 1 bag; its contents tell which.
+
+    ``mapped``: messages of 64 KiB and more of a finished, uncompressed container are not read into
+    memory of their own but mapped, so that a view of an image costs no copy at all. A program that looks
+    at a mapped file which somebody else cuts or overwrites meanwhile is killed (SIGBUS), as with
+    ``numpy.memmap``; hence it must be asked for.
 
     Raises :class:`livebag.NotFound` where there is nothing, :class:`livebag.Unsupported` where there is
     something else.
@@ -28,7 +33,7 @@ def open(path):
     scheme, mark, _ = str(os.fspath(path)).partition("://")
     if mark and scheme.isalnum():
         return Bag(_remote(path, scheme))
-    return Bag(_livebag.Recording.open(path))
+    return Bag(_livebag.Recording.open(path, mapped))
 
 
 def _remote(url, scheme):

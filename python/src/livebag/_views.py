@@ -59,6 +59,11 @@ def pixel_format(encoding, is_bigendian=False):
     return known[0], np.dtype((">" if is_bigendian else "<") + known[1])
 
 
+def memory_of(mapped):
+    """A message in a mapped file, as memory."""
+    return memoryview(np.asarray(mapped))
+
+
 def image_of(source):
     """The pixels of a message or a frame: `(height, width)`, or `(height, width, channels)`."""
     height, width, encoding, is_bigendian, step, offset, count = source._image_place()

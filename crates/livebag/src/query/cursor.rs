@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
+use std::sync::Arc;
 
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
@@ -154,6 +155,14 @@ impl<'bag> Cursor<'bag> {
         let read = self.topics[at].read_into(&entry, room);
         self.damaged += u64::from(matches!(read, Err(BagError::Damaged { .. })));
         read
+    }
+
+    /// Where the message lies whose entry [`Cursor::next_entry`] gave last: the file, and the offset of
+    /// its first byte. `None` if it is compressed, damaged, or there is none.
+    pub fn place(&self) -> Option<(&Arc<dyn DiskFile>, u64)> {
+        let (at, entry) = self.last.filter(|(_, entry)| !entry.compressed)?;
+        let (_, file) = self.topics[at].segment.bricks.get(usize::from(entry.brick))?;
+        Some((file, entry.offset))
     }
 
     /// The next message and its topic's place in [`Bag::topics`].

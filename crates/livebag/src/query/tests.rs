@@ -50,6 +50,12 @@ fn messages_read_into_the_callers_memory_are_the_same() {
             }
             let mut room = vec![0xff; entry.data_bytes as usize];
             cursor.read_into(&mut room).unwrap();
+            assert_eq!(cursor.place().is_some(), compression == Compression::None);
+            if let Some((file, offset)) = cursor.place() {
+                let mut same = vec![0; room.len()];
+                assert_eq!(file.read_at(&mut same, offset).unwrap(), room.len());
+                assert!(same == room);
+            }
             all.push((topic, entry.log_time_nanos, room));
         }
         let mut expected = every(bag.query(&Query::default()).unwrap());

@@ -100,12 +100,13 @@ def touch(image, how):
     return int(image[image.shape[0] // 2, image.shape[1] // 2].sum()) if how == "view" else float(image.sum())
 
 
-def images_livebag(folder, name, topic, how, path):
+def images_livebag(topic, how, path, **options):
     import livebag
+    import livebag._views  # noqa: F401  (imports NumPy, as the peers below have done by then)
 
     began = time.perf_counter()
     total, count = 0, 0
-    with livebag.open(path) as bag:
+    with livebag.open(path, **options) as bag:
         for message in bag.read_messages(topic):
             total += touch(message.image, how)
             count += 1
@@ -113,11 +114,15 @@ def images_livebag(folder, name, topic, how, path):
 
 
 def images_livebag_container(folder, name, topic, how):
-    return images_livebag(folder, name, topic, how, folder / name)
+    return images_livebag(topic, how, folder / name)
+
+
+def images_livebag_mapped(folder, name, topic, how):
+    return images_livebag(topic, how, folder / name, mapped=True)
 
 
 def images_livebag_mcap(folder, name, topic, how):
-    return images_livebag(folder, name, topic, how, mcap_file(folder, name))
+    return images_livebag(topic, how, mcap_file(folder, name))
 
 
 def as_array(message):
@@ -129,6 +134,7 @@ def as_array(message):
 
 
 def images_rosbags(folder, name, topic, how):
+    import numpy  # noqa: F401  (not part of anybody's time)
     from rosbags.highlevel import AnyReader
 
     began = time.perf_counter()
@@ -142,6 +148,7 @@ def images_rosbags(folder, name, topic, how):
 
 
 def images_mcap(folder, name, topic, how):
+    import numpy  # noqa: F401
     from mcap_ros2.reader import read_ros2_messages
 
     began = time.perf_counter()
@@ -234,6 +241,7 @@ def imu_mcap(folder, name, topic, how):
 READERS = {
     "images": {
         "livebag": images_livebag_container,
+        "livebag, mapped": images_livebag_mapped,
         "livebag, exported MCAP": images_livebag_mcap,
         "rosbags": images_rosbags,
         "mcap + mcap-ros2-support": images_mcap,

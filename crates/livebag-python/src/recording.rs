@@ -107,7 +107,8 @@ impl Recording {
         }
         let is_wanted = |name: &String| topics.is_none_or(|topics| topics.contains(name));
         let mut wanted: Vec<bool> = names().map(is_wanted).collect();
-        let source = py.detach(|| open_foreign(&self.path)).map_err(errors::convert)?;
+        let mut source = py.detach(|| open_foreign(&self.path)).map_err(errors::convert)?;
+        source.skip_before(span.0);
         wanted.resize(source.topics().len(), false);
         Ok(Foreign { source, wanted, span })
     }

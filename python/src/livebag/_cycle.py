@@ -1,8 +1,13 @@
 """Telling recorders when this application computes."""
 
+from __future__ import annotations
+
 import functools
+from typing import Any, Callable, TypeVar
 
 from . import _livebag
+
+T = TypeVar("T")
 
 
 class Cycle:
@@ -25,7 +30,7 @@ class Cycle:
     >>> planning.close()
     """
 
-    def __init__(self, name, *, weight=1, board=None):
+    def __init__(self, name: str, *, weight: int = 1, board: str | None = None) -> None:
         """Joins under a name that people will read.
 
         ``weight`` is the computation's share of the machine as its maker sees it; 0 means that it does
@@ -35,37 +40,37 @@ class Cycle:
         self.weight = weight
         self._core = _livebag.Cycle(name, board)
 
-    def begin(self):
+    def begin(self) -> None:
         """A computation begins: from here on recorders hold back."""
         self._core.begin(self.weight)
 
-    def end(self):
+    def end(self) -> None:
         """It has ended; nothing happens if none had begun."""
         self._core.end()
 
-    def close(self):
+    def close(self) -> None:
         """Gives the place back."""
         self._core.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Cycle:
         self.begin()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.end()
 
-    def __call__(self, function):
+    def __call__(self, function: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(function)
-        def computing(*arguments, **named):
+        def computing(*arguments: Any, **named: Any) -> T:
             with self:
                 return function(*arguments, **named)
 
         return computing
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<livebag.Cycle {self.name!r}, weight {self.weight}>"
 
 
-def cycle(name, *, weight=1, board=None):
+def cycle(name: str, *, weight: int = 1, board: str | None = None) -> Cycle:
     """Joins the user's cycle board; see :class:`Cycle`."""
     return Cycle(name, weight=weight, board=board)

@@ -1,13 +1,17 @@
 """Messages as objects, by whatever definition was stored with them. The `rosbags` package does it."""
 
+from __future__ import annotations
+
 import json
+from typing import Any, Callable
 
 from ._errors import DecodeError, Unsupported
+from ._livebag import Channel
 
 _SEPARATOR = "=" * 80
 
 
-def decoder_for(channel):
+def decoder_for(channel: Channel) -> Callable[[Any], Any]:
     """A function from a message's bytes to an object with the definition's fields."""
     if channel.message_encoding == "json":
         return lambda data: _or_error(channel, json.loads, data)
@@ -21,14 +25,14 @@ def decoder_for(channel):
     return lambda data: _or_error(channel, lambda data: read(data, name), data)
 
 
-def _or_error(channel, read, data):
+def _or_error(channel: Channel, read: Callable[[Any], Any], data: Any) -> Any:
     try:
         return read(data)
     except Exception as error:
         raise DecodeError(f"a message of {channel.name} is no {channel.type_name}: {error}") from error
 
 
-def _typestore(channel):
+def _typestore(channel: Channel) -> tuple[Any, str]:
     """A store of types that has this channel's alone: two recordings may define one name in two ways."""
     try:
         from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
@@ -68,13 +72,13 @@ def _typestore(channel):
     return store, name
 
 
-def _full_name(name):
+def _full_name(name: str) -> str:
     """`sensor_msgs/Image` as `sensor_msgs/msg/Image`."""
     package, _, rest = name.partition("/")
     return name if "/" in rest or not rest else f"{package}/msg/{rest}"
 
 
-def _with_separators(text):
+def _with_separators(text: str) -> str:
     """Separators of 80 signs, whatever the writer's were."""
     lines = (line.rstrip() for line in text.splitlines())
     return "\n".join(_SEPARATOR if len(line) >= 10 and not line.strip("=") else line for line in lines)

@@ -1,5 +1,7 @@
 """What can go wrong. Every text says what was expected, what was found, and what to do."""
 
+from __future__ import annotations
+
 
 class Error(Exception):
     """Everything that livebag raises by itself."""
@@ -8,7 +10,7 @@ class Error(Exception):
 class NotFound(Error, FileNotFoundError):
     """There is no such recording, or no such stream."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 

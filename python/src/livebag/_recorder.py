@@ -1,12 +1,17 @@
 """Recording from Python."""
 
+from __future__ import annotations
+
+import os
 import time
 import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from . import _livebag, _views
-from ._time import nanos, span_nanos
+from ._time import Moment, Span, nanos, span_nanos
 
 
 class TopicStatus(typing.NamedTuple):
@@ -41,25 +46,25 @@ class Recorder:
 
     def __init__(
         self,
-        path,
-        streams=None,
+        path: str | os.PathLike[str],
+        streams: str | Iterable[str] | None = None,
         *,
-        regex=None,
-        exclude=None,
-        overflow="block",
-        cache_bytes=None,
-        profile="ros2",
-        metadata=None,
-        split_bytes=None,
-        split_duration=None,
-        splits_max=None,
-        total_bytes_max=None,
-        start_paused=False,
-        compression="none",
-        checksum=False,
-        schedule="immediate",
-        one_file=None,
-    ):
+        regex: str | None = None,
+        exclude: str | None = None,
+        overflow: str = "block",
+        cache_bytes: int | None = None,
+        profile: str = "ros2",
+        metadata: Mapping[str, Mapping[str, str]] | None = None,
+        split_bytes: int | None = None,
+        split_duration: Span | None = None,
+        splits_max: int | None = None,
+        total_bytes_max: int | None = None,
+        start_paused: bool = False,
+        compression: str = "none",
+        checksum: bool = False,
+        schedule: str = "immediate",
+        one_file: str | None = None,
+    ) -> None:
         """Begins a recording in the new directory ``path``.
 
         ``streams``: names of streams or their topics, or ``"all"``; ``regex`` chooses by a pattern
@@ -86,17 +91,28 @@ class Recorder:
             "one_file": one_file,
         }
         self.path = path
-        self._final = None
+        self._final: Any = None
         self._core = _livebag.Recorder(path, settings)
         if streams is not None or regex is not None:
             self.follow(streams, regex=regex, exclude=exclude)
 
-    def follow(self, streams="all", *, regex=None, exclude=None):
+    def follow(
+        self, streams: str | Iterable[str] | None = "all", *, regex: str | None = None, exclude: str | None = None
+    ) -> None:
         """Records these streams as well, those of now and those to come."""
         names = None if streams in (None, "all") else [streams] if isinstance(streams, str) else list(streams)
         self._core.follow(names, regex, exclude)
 
-    def topic(self, name, type_name, *, schema=b"", encoding="cdr", schema_encoding="ros2msg", metadata=None):
+    def topic(
+        self,
+        name: str,
+        type_name: str,
+        *,
+        schema: str | bytes = b"",
+        encoding: str = "cdr",
+        schema_encoding: str = "ros2msg",
+        metadata: Mapping[str, str] | None = None,
+    ) -> TopicWriter:
         """Adds a topic that this program writes; gives a :class:`TopicWriter`.
 
         Of a common ROS 2 type the definition may be left out. For JSON: ``encoding="json"`` and
@@ -107,42 +123,43 @@ class Recorder:
         core = self._core.topic(name, type_name, encoding, schema_encoding, schema, dict(metadata or {}))
         return TopicWriter(core, name, type_name)
 
-    def pause(self):
+    def pause(self) -> None:
         """Leaves messages out from now on; they count as skipped, not as lost."""
         self._core.pause()
 
-    def resume(self):
+    def resume(self) -> None:
         """Takes messages again."""
         self._core.resume()
 
-    def split(self):
+    def split(self) -> None:
         """Begins a new split now."""
         self._core.split()
 
     @property
-    def topics(self):
+    def topics(self) -> dict[str, TopicStatus]:
         """How it goes: :class:`TopicStatus` by topic name. After closing, how it went."""
         told = self._final if self._final is not None else self._core.status()
         return {status[0]: TopicStatus(*status) for status in told[0]}
 
     @property
-    def failure(self):
+    def failure(self) -> str | None:
         """What ended the recording early, if anything."""
-        return self._final[1] if self._final is not None else self._core.status()[1]
+        failure: str | None = self._final[1] if self._final is not None else self._core.status()[1]
+        return failure
 
-    def close(self):
+    def close(self) -> None:
         """Takes what has been published until now, and closes the container. Again: nothing happens."""
         if self._final is None:
             self._final = ([], None)
             self._final = self._core.finish()
 
-    def __enter__(self):
+    def __enter__(self) -> Recorder:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         topics = self.topics.values()
         messages, lost = sum(topic.messages for topic in topics), sum(topic.lost for topic in topics)
         state = "recording" if self._final is None else "closed"
@@ -152,12 +169,19 @@ class Recorder:
 class TopicWriter:
     """The way in for one topic's messages, made by :meth:`Recorder.topic`. From any thread."""
 
-    def __init__(self, core, name, type_name):
+    def __init__(self, core: _livebag.TopicWriter, name: str, type_name: str) -> None:
         self._core = core
         self.name = name
         self.type_name = type_name
 
-    def write(self, data, *, log_time=None, publish_time=None, sequence=0):
+    def write(
+        self,
+        data: bytes | bytearray | memoryview,
+        *,
+        log_time: Moment | None = None,
+        publish_time: Moment | None = None,
+        sequence: int = 0,
+    ) -> None:
         """Records an encoded message.
 
         ``log_time``: None for now; those of a topic never decrease, an earlier one is raised.
@@ -168,7 +192,16 @@ class TopicWriter:
         stamp = log or time.time_ns() if publish_time is None else nanos(publish_time)
         self._core.write(data if isinstance(data, bytes) else bytes(data), log, stamp, sequence)
 
-    def write_image(self, image, *, encoding=None, frame_id="", stamp=None, log_time=None, sequence=0):
+    def write_image(
+        self,
+        image: np.ndarray[Any, Any],
+        *,
+        encoding: str | None = None,
+        frame_id: str = "",
+        stamp: Moment | None = None,
+        log_time: Moment | None = None,
+        sequence: int = 0,
+    ) -> None:
         """Records an array `(height, width[, channels])` as a ``sensor_msgs/msg/Image``.
 
         ``encoding``: ROS's name of the pixels; without it OpenCV's (``8UC3``). ``stamp``: the header's;
@@ -181,7 +214,16 @@ class TopicWriter:
         pixels = np.ascontiguousarray(image, image.dtype.newbyteorder("<"))
         self.write(b"".join((prefix, pixels.data)), log_time=log_time, publish_time=stamp, sequence=sequence)
 
-    def write_points(self, points, *, frame_id="", is_dense=True, stamp=None, log_time=None, sequence=0):
+    def write_points(
+        self,
+        points: np.ndarray[Any, Any],
+        *,
+        frame_id: str = "",
+        is_dense: bool = True,
+        stamp: Moment | None = None,
+        log_time: Moment | None = None,
+        sequence: int = 0,
+    ) -> None:
         """Records a structured array, `(width,)` or `(height, width)`, as a
         ``sensor_msgs/msg/PointCloud2``."""
         points = np.ascontiguousarray(points)
@@ -195,9 +237,9 @@ class TopicWriter:
         self.write(data, log_time=log_time, publish_time=stamp, sequence=sequence)
 
     @staticmethod
-    def _stamp(stamp, log_time):
+    def _stamp(stamp: Moment | None, log_time: Moment | None) -> int:
         moment = log_time if stamp is None else stamp
         return time.time_ns() if moment is None else nanos(moment)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<livebag.TopicWriter {self.name} ({self.type_name})>"

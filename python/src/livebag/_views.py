@@ -1,10 +1,19 @@
 """NumPy views of images and point clouds: of the message's own bytes, nothing is copied."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._errors import Damaged, Unsupported
+
+if TYPE_CHECKING:
+    from ._livebag import Frame, Message
+
+    Array = np.ndarray[Any, Any]
+    Field = tuple[str, int, int, int]
 
 #: Channels and their type, by `sensor_msgs/image_encodings.h`.
 _ENCODINGS = {
@@ -39,7 +48,7 @@ _POINT_NUMBERS = {name: number for number, name in _POINT_TYPES.items()}
 
 
 @functools.lru_cache(maxsize=256)
-def pixel_format(encoding, is_bigendian=False):
+def pixel_format(encoding: str, is_bigendian: bool = False) -> tuple[int, np.dtype[Any]]:
     """Channels and dtype of a pixel encoding.
 
     >>> pixel_format("bgr8")
@@ -59,12 +68,12 @@ def pixel_format(encoding, is_bigendian=False):
     return known[0], np.dtype((">" if is_bigendian else "<") + known[1])
 
 
-def memory_of(mapped):
+def memory_of(mapped: Any) -> memoryview:
     """A message in a mapped file, as memory."""
-    return memoryview(np.asarray(mapped))
+    return np.asarray(mapped).data
 
 
-def image_of(source):
+def image_of(source: Message | Frame) -> Array:
     """The pixels of a message or a frame: `(height, width)`, or `(height, width, channels)`."""
     height, width, encoding, is_bigendian, step, offset, count = source._image_place()
     channels, dtype = pixel_format(encoding, is_bigendian)
@@ -75,14 +84,17 @@ def image_of(source):
             f"it has rows of {step} and {count} bytes in all"
         )
     strides = (step, channels * dtype.itemsize, dtype.itemsize)
-    if channels == 1:
-        return np.ndarray((height, width), dtype, source.data, offset, strides[:2])
-    return np.ndarray((height, width, channels), dtype, source.data, offset, strides)
+    shape = (height, width, channels)
+    dimensions = 2 if channels == 1 else 3
+    view: Array = np.ndarray(shape[:dimensions], dtype, source.data, offset, strides[:dimensions])
+    return view
 
 
 @functools.lru_cache(maxsize=256)
-def _point_dtype(fields, is_bigendian, point_step):
-    names, formats, offsets = [], [], []
+def _point_dtype(fields: tuple[Field, ...], is_bigendian: bool, point_step: int) -> np.dtype[Any]:
+    names: list[str] = []
+    formats: list[Any] = []
+    offsets: list[int] = []
     for name, offset, datatype, count in fields:
         if datatype not in _POINT_TYPES:
             raise Unsupported(f"the point field {name!r} is of type {datatype}, expected 1 to 8")
@@ -97,11 +109,11 @@ def _point_dtype(fields, is_bigendian, point_step):
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": point_step})
 
 
-def points_of(source):
+def points_of(source: Message | Frame) -> Array:
     """The points of a message or a frame: a structured array, `(width,)`, or `(height, width)` of an
     ordered cloud."""
     height, width, fields, is_bigendian, point_step, row_step, offset, count = source._points_place()
-    dtype = _point_dtype(tuple(map(tuple, fields)), is_bigendian, point_step)
+    dtype = _point_dtype(tuple(fields), is_bigendian, point_step)
     # Some drivers leave the row step at 0 where there is one row.
     row_step = row_step if height > 1 else width * point_step
     if row_step < width * point_step or row_step * height > count:
@@ -109,18 +121,19 @@ def points_of(source):
             f"a cloud of {width}x{height} points of {point_step} bytes needs {height} rows of at least "
             f"{width * point_step} bytes; it has rows of {row_step} and {count} bytes in all"
         )
-    if height == 1:
-        return np.ndarray((width,), dtype, source.data, offset, (point_step,))
-    return np.ndarray((height, width), dtype, source.data, offset, (row_step, point_step))
+    first = 1 if height == 1 else 0
+    shape, strides = (height, width)[first:], (row_step, point_step)[first:]
+    view: Array = np.ndarray(shape, dtype, source.data, offset, strides)
+    return view
 
 
-def point_fields(dtype):
+def point_fields(dtype: np.dtype[Any]) -> list[Field]:
     """The fields of a structured dtype as PointField tuples: name, offset, datatype, count.
 
     >>> point_fields(np.dtype([("x", "<f4"), ("y", "<f4"), ("ring", "<u2")]))
     [('x', 0, 7, 1), ('y', 4, 7, 1), ('ring', 8, 4, 1)]
     """
-    if dtype.names is None:
+    if dtype.names is None or dtype.fields is None:
         raise TypeError(f"points are a structured array, e.g. of dtype [('x', 'f4'), …], not {dtype}")
     fields = []
     for name in dtype.names:
@@ -136,7 +149,7 @@ def point_fields(dtype):
     return fields
 
 
-def encoding_of(array):
+def encoding_of(array: Array) -> str:
     """A pixel encoding for an array that comes without one: OpenCV's, since NumPy knows no colours.
 
     >>> encoding_of(np.zeros((2, 3, 3), np.uint8))
@@ -148,7 +161,7 @@ def encoding_of(array):
     raise TypeError(f"there is no pixel encoding for arrays of {array.dtype}")
 
 
-def image_layout(array, encoding=None):
+def image_layout(array: Array, encoding: str | None = None) -> tuple[int, int, int, str, int]:
     """Checks an array of pixels; gives height, width, channels, encoding and bytes of a pixel."""
     if array.ndim not in (2, 3):
         raise TypeError(f"an image is an array (height, width[, channels]), this one has {array.ndim} dimensions")

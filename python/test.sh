@@ -15,6 +15,10 @@ CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build --quiet --lock
     --out "$BUILD/wheels"
 "$PACKAGE_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
     --no-index "$BUILD"/wheels/livebag-*.whl
+say "annotations and stubs"
+"$PACKAGE_VENV/bin/python" -m mypy --cache-dir "$BUILD/mypy" src/livebag
+"$PACKAGE_VENV/bin/python" -m mypy.stubtest livebag._livebag --ignore-disjoint-bases --concise \
+    --mypy-config-file pyproject.toml
 # From the tests' folder, so that what is imported is what was installed.
 cd tests
 exec "$PACKAGE_VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --rootdir "$ROOT/python" \

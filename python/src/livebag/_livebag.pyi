@@ -7,6 +7,27 @@ from typing import Any, Optional, Union, final
 import numpy as np
 from typing_extensions import Self
 
+__all__ = [
+    "Channel",
+    "ColumnReader",
+    "Cycle",
+    "Frame",
+    "Message",
+    "Messages",
+    "Publisher",
+    "Reader",
+    "Recorder",
+    "Recording",
+    "Slot",
+    "TopicWriter",
+    "__version__",
+    "convert",
+    "image_prefix",
+    "points_prefix",
+    "remove_stream",
+    "streams",
+]
+
 __version__: str
 
 @final

@@ -1,6 +1,7 @@
 """Recordings of every kind, compared with what the official readers say."""
 
 import datetime
+import pickle
 import shutil
 import subprocess
 import sys
@@ -261,6 +262,12 @@ def test_what_is_closed_or_no_time_is_said(sample):
         len(closed)
     with pytest.raises(TypeError, match="not str"):
         livebag.open(sample).read_messages(start_time="yesterday")
+
+
+def test_a_bag_goes_to_worker_processes(sample):
+    bag = pickle.loads(pickle.dumps(livebag.open(sample, mapped=True)))
+    assert [message.log_time for message in bag.latest(0, "/lidar")] == [bag.end_time]
+    assert isinstance(next(bag.read_messages("/camera/large")).data, memoryview)
 
 
 def test_damage_costs_what_it_hit(sample, tmp_path):

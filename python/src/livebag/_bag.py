@@ -47,7 +47,11 @@ def open(path: str | os.PathLike[str], *, mapped: bool = False) -> Bag:
     scheme, mark, _ = str(os.fspath(path)).partition("://")
     if mark and scheme.isalnum():
         return Bag(_remote(path, scheme))
-    return Bag(_livebag.Recording.open(path, mapped))
+    return Bag(_livebag.Recording.open(path, mapped), mapped)
+
+
+def _open_again(path: Any, mapped: bool) -> Bag:
+    return open(path, mapped=mapped)
 
 
 def _remote(url: Any, scheme: str) -> _livebag.Recording:
@@ -186,8 +190,9 @@ class Bag:
     [0.0, 0.5, 1.0]
     """
 
-    def __init__(self, core: _livebag.Recording) -> None:
+    def __init__(self, core: _livebag.Recording, mapped: bool = False) -> None:
         self._opened: _livebag.Recording | None = core
+        self._mapped = mapped
         self._counted: list[Row] | None = None
 
     @property
@@ -429,6 +434,10 @@ class Bag:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Worker processes (multiprocessing, data loaders) open it for themselves.
+        return _open_again, (self.path, self._mapped)
 
     def _table(self) -> list[list[str]]:
         """Rows of name, type, messages, size, rate, lost; without counts where they are not known and

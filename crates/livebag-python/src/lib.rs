@@ -2,8 +2,8 @@
 //!
 //! A [`recording`] of any kind is opened, its messages are [`walk`]ed over and become [`message`]s or
 //! [`columns`]; [`stream`], [`cycle`] and [`recorder`] stand beside it. Whatever waits for a disk or
-//! another process does so without holding Python's lock. Views of shared memory
-//! are handed to NumPy as addresses, with an object beside them that keeps the memory mapped.
+//! another process does so without holding Python's lock. Views of shared memory and of mapped files
+//! ([`mapping`]) are handed to NumPy as addresses, with an object beside them that keeps the memory.
 
 mod channel;
 mod columns;

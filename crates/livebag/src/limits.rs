@@ -102,6 +102,20 @@ pub const TOPICS_MAX: usize = u16::MAX as usize - 1;
 
 /// What a cursor reads at once from a brick of small messages.
 pub const READ_WINDOW_BYTES: usize = 1 << 20;
+/// Messages from this size on are read straight to where they are wanted, without a window between.
+pub const READ_STRAIGHT_BYTES_MIN: usize = 64 << 10;
+/// A chunk of an answer is closed at this size …
+pub const ANSWER_CHUNK_BYTES: u64 = 256 << 10;
+/// … which doubles after so many chunks, so that the summary of a long answer stays small …
+pub const ANSWER_CHUNKS_BEFORE_DOUBLING: usize = 1 << 16;
+/// … up to this one.
+pub const ANSWER_CHUNK_BYTES_MAX: u64 = 16 << 20;
+/// A chunk of a virtual file ends at this size, and where its messages span this time …
+pub const VIRTUAL_CHUNK_BYTES: u64 = 1 << 20;
+/// … so that a viewer that jumps reads little that it does not show.
+pub const VIRTUAL_CHUNK_SPAN: Duration = Duration::from_secs(1);
+/// Chunks of a virtual file: its summary has some 100 bytes for each, which a viewer reads at once.
+pub const VIRTUAL_CHUNKS_MAX: usize = 1 << 20;
 /// How far ahead of a sequential reader the kernel is asked to read.
 pub const READ_AHEAD_BYTES: u64 = 16 << 20;
 

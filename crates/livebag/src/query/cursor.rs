@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 
-use super::unpack::{UnpackError, Unpacked};
-use super::{Bag, BagError, Segment};
-use crate::limits::{READ_AHEAD_BYTES, READ_WINDOW_BYTES};
+use super::unpack::Unpacked;
+use super::{Bag, BagError, Buffer, Segment, brick_ends};
+use crate::limits::{READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES};
 use crate::storage::DiskFile;
 
 /// Index entries read at once.
@@ -21,6 +21,8 @@ pub struct Cursor<'bag> {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     remaining: u64,
     damaged: u64,
+    /// What [`Cursor::next_entry`] gave last: place in `topics`, entry.
+    last: Option<(usize, IndexEntry)>,
 }
 
 /// One topic's part of a query.
@@ -55,8 +57,13 @@ impl<'bag> Cursor<'bag> {
         from: u64,
         to: u64,
     ) -> Result<Self, BagError> {
-        let mut this =
-            Self { topics: Vec::new(), heap: BinaryHeap::new(), remaining: 0, damaged: 0 };
+        let mut this = Self {
+            topics: Vec::new(),
+            heap: BinaryHeap::new(),
+            remaining: 0,
+            damaged: 0,
+            last: None,
+        };
         for &number in chosen {
             for segment in &bag.topics[number].segments {
                 this.plan_segment(segment, number, from, to)?;
@@ -72,15 +79,10 @@ impl<'bag> Cursor<'bag> {
         from: u64,
         to: u64,
     ) -> Result<(), BagError> {
-        let count = segment.index.count()?;
-        let first = segment.index.lower_bound(count, from)?;
-        let end = match to.checked_add(1) {
-            Some(after) => segment.index.lower_bound(count, after)?.max(first),
-            None => count,
-        };
-        if first < end {
-            self.remaining += end - first;
-            let mut cursor = TopicCursor::new(segment, number, first..end)?;
+        let range = segment.between(from, to)?;
+        if !range.is_empty() {
+            self.remaining += range.end - range.start;
+            let mut cursor = TopicCursor::new(segment, number, range)?;
             self.skip(cursor.feed()?);
             if let Some(first) = cursor.entries.first() {
                 self.heap.push(Reverse((first.log_time_nanos, self.topics.len())));
@@ -125,7 +127,27 @@ impl<'bag> Cursor<'bag> {
     /// # Errors
     /// If the index cannot be read or is damaged.
     pub fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
-        Ok(self.step()?.map(|(at, entry)| (self.topics[at].number, entry)))
+        self.last = self.step()?;
+        Ok(self.last.map(|(at, entry)| (self.topics[at].number, entry)))
+    }
+
+    /// Appends the message whose entry [`Cursor::next_entry`] gave last; whether it could be. One
+    /// that is damaged is not, and counts as such; `out` stays as it was.
+    ///
+    /// # Errors
+    /// If the brick cannot be read.
+    pub fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+        let Some((at, entry)) = self.last else { return Ok(false) };
+        let filled = out.len();
+        match self.topics[at].read_into(&entry, out) {
+            Ok(()) => Ok(true),
+            Err(BagError::Damaged { .. }) => {
+                out.truncate(filled);
+                self.damaged += 1;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The next message and its topic's place in [`Bag::topics`].
@@ -199,22 +221,25 @@ impl<'bag> TopicCursor<'bag> {
         Ok(damaged)
     }
 
+    /// Reads a large message straight to where it is wanted.
+    fn read_into(&mut self, entry: &IndexEntry, out: &mut Buffer) -> Result<(), BagError> {
+        if entry.compressed || (entry.data_bytes as usize) < READ_STRAIGHT_BYTES_MIN {
+            out.put(self.read(entry)?);
+            return Ok(());
+        }
+        let end = if entry.brick == self.window.end.0 { self.window.end.1 } else { u64::MAX };
+        if entry.brick != self.window.brick {
+            (self.window.brick, self.window.filled, self.window.asked) = (entry.brick, 0, 0);
+        }
+        let (_, file) = self.segment.brick(entry)?;
+        self.window.ask(&**file, entry.offset, end);
+        self.segment.read_at(entry, 0, out.room(entry.data_bytes as usize))
+    }
+
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
-        let Some((path, file)) = self.segment.bricks.get(usize::from(entry.brick)) else {
-            return Err(BagError::Damaged {
-                path: self.segment.index.path().to_owned(),
-                offset: entry.offset,
-                what: "the time index names a brick that the container does not have",
-            });
-        };
+        let (path, file) = self.segment.brick(entry)?;
         if entry.compressed {
-            let read = self.unpacked.message(&**file, entry);
-            return read.map(|(_, data)| data).map_err(|error| match error {
-                UnpackError::Io(source) => BagError::Io { path: path.clone(), source },
-                UnpackError::Damaged(what) => {
-                    BagError::Damaged { path: path.clone(), offset: entry.offset, what }
-                }
-            });
+            return self.segment.unpack(entry, &mut self.unpacked);
         }
         let bytes = entry.data_bytes as usize;
         let window = &mut self.window;
@@ -235,11 +260,7 @@ impl<'bag> TopicCursor<'bag> {
             window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
             window.start = entry.offset;
             if window.filled < bytes {
-                return Err(BagError::Damaged {
-                    path: path.clone(),
-                    offset: entry.offset,
-                    what: "the brick ends before a message that its index promises",
-                });
+                return Err(brick_ends(path, entry));
             }
         }
         let start = (entry.offset - self.window.start) as usize;

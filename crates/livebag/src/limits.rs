@@ -18,6 +18,11 @@ pub const CHUNK_BYTES_MIN: usize = 16 << 10;
 /// … or at this age, which bounds how old the newest readable message is.
 pub const CHUNK_AGE_MAX: Duration = Duration::from_millis(50);
 
+/// The same while somebody reads what is being recorded …
+pub const CHUNK_AGE_MAX_READ: Duration = Duration::from_millis(5);
+/// … and has asked for something in so much time.
+pub const READ_INTEREST: Duration = Duration::from_secs(5);
+
 /// Topics with gathered chunks that have a brick of their own; those after them share one, so that
 /// hundreds of small topics do not become hundreds of files being appended to.
 pub const OWN_GATHERED_BRICKS_MAX: usize = 64;

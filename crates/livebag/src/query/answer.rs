@@ -15,6 +15,17 @@ use crate::limits::{
 /// What an answer's file says of who wrote it.
 pub(super) const LIBRARY: &str = concat!("livebag ", env!("CARGO_PKG_VERSION"));
 
+/// What is to become of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in the answer.
+    Take,
+    /// It is not.
+    Skip,
+    /// It is not, and neither is what would come after it.
+    End,
+}
+
 /// Where messages come from, in whatever order.
 trait Messages {
     fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError>;
@@ -108,11 +119,11 @@ impl<'bag> McapAnswer<'bag> {
         let doublings = self.chunks.len() / ANSWER_CHUNKS_BEFORE_DOUBLING;
         let wanted = ANSWER_CHUNK_BYTES.checked_shl(doublings as u32);
         let wanted = wanted.unwrap_or(u64::MAX).min(ANSWER_CHUNK_BYTES_MAX);
-        self.chunk_of(cursor, out, wanted, &mut |_, _| true)
+        self.chunk_of(cursor, out, wanted, &mut |_, _| Verdict::Take)
     }
 
-    /// The same from the newest message on. `may_go` is asked before each message, with the bytes that
-    /// are in `out` and the message's length; false ends the answer.
+    /// The same from the newest message on, in chunks of `chunk_bytes`. `judge` is asked of each message
+    /// in turn, with its topic's place and its entry.
     ///
     /// # Errors
     /// If index or brick cannot be read.
@@ -121,9 +132,9 @@ impl<'bag> McapAnswer<'bag> {
         messages: &mut NewestFirst<'_>,
         out: &mut Buffer,
         chunk_bytes: u64,
-        may_go: &mut dyn FnMut(usize, &IndexEntry) -> bool,
+        judge: &mut dyn FnMut(usize, &IndexEntry) -> Verdict,
     ) -> Result<bool, BagError> {
-        self.chunk_of(messages, out, chunk_bytes, may_go)
+        self.chunk_of(messages, out, chunk_bytes, judge)
     }
 
     fn chunk_of(
@@ -131,7 +142,7 @@ impl<'bag> McapAnswer<'bag> {
         messages: &mut dyn Messages,
         out: &mut Buffer,
         wanted_bytes: u64,
-        may_go: &mut dyn FnMut(usize, &IndexEntry) -> bool,
+        judge: &mut dyn FnMut(usize, &IndexEntry) -> Verdict,
     ) -> Result<bool, BagError> {
         let begin = out.len();
         // Channels come in front of the chunk, and which it needs is known at its end.
@@ -142,8 +153,10 @@ impl<'bag> McapAnswer<'bag> {
         let (mut start_nanos, mut end_nanos) = (u64::MAX, 0);
         self.laid_out.clear();
         while let Some((topic, entry)) = messages.next_entry()? {
-            if !may_go(topic, &entry) {
-                break;
+            match judge(topic, &entry) {
+                Verdict::Take => {}
+                Verdict::Skip => continue,
+                Verdict::End => break,
             }
             let inner = out.len() - records;
             let channel_id = topic as u16 + 1;

@@ -50,6 +50,9 @@ pub enum CliError {
     /// Nothing can be served.
     #[error(transparent)]
     Catalog(#[from] livebag_net::CatalogError),
+    /// A server did not answer as was asked.
+    #[error(transparent)]
+    Remote(#[from] livebag_net::remote::RemoteError),
     /// There is no server.
     #[error(transparent)]
     Serve(#[from] livebag_net::ServeError),

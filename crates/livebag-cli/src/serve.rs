@@ -102,7 +102,11 @@ impl Access {
     }
 }
 
-fn read_token(path: &Path) -> Result<String, CliError> {
+/// The text of a file with a token.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read_token(path: &Path) -> Result<String, CliError> {
     let failed = |source| CliError::file("reading", path, source);
     let mode = path.metadata().map_err(failed)?.permissions().mode();
     if mode & 0o077 != 0 {

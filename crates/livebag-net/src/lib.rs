@@ -13,6 +13,7 @@ mod link;
 pub mod moment;
 mod picture;
 mod pool;
+pub mod remote;
 pub mod tell;
 
 pub use catalog::{Catalog, CatalogError, KeepFresh};

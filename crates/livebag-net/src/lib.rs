@@ -15,6 +15,8 @@ mod picture;
 mod pool;
 pub mod remote;
 pub mod tell;
+#[cfg(feature = "zenoh")]
+pub mod zenoh;
 
 pub use catalog::{Catalog, CatalogError, KeepFresh};
 pub use http::{AnswerTiming, OPENAPI, Secrets, ServeError, Server, ServerOptions, TlsFiles};

@@ -85,6 +85,17 @@ pub const GOODPUT_MEMORY: Duration = Duration::from_secs(30);
 /// … and of how many addresses.
 pub const GOODPUT_ADDRESSES_MAX: usize = 1024;
 
+/// Threads that answer questions that come by Zenoh.
+pub const ZENOH_THREADS: usize = 4;
+/// Questions that wait for one of them.
+pub const ZENOH_QUESTIONS_MAX: usize = 64;
+/// Bytes that an asker takes at once from each recording …
+pub const ZENOH_PAGE_BYTES: u64 = 8 << 20;
+/// … and messages.
+pub const ZENOH_PAGE_MESSAGES: usize = 4096;
+/// How long announcements are waited for.
+pub const ZENOH_LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// A question to a server waits so long for its connection, and for the answer to begin.
 pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest error text that an asker reads.

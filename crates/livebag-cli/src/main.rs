@@ -16,6 +16,7 @@ mod play;
 mod query;
 mod record;
 mod recover;
+mod robots;
 mod serve;
 mod streams;
 mod verify;
@@ -52,6 +53,7 @@ enum Verb {
     Info(info::Args),
     Query(query::Args),
     Serve(serve::Args),
+    Robots(robots::Args),
     Convert(convert::Args),
     Verify(verify::Args),
     Recover(recover::Args),
@@ -75,6 +77,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Info(args) => info::run(&args),
         Verb::Query(args) => query::run(&args),
         Verb::Serve(args) => serve::run(&args),
+        Verb::Robots(args) => robots::run(&args),
         Verb::Convert(args) => convert::run(&args),
         Verb::Verify(args) => verify::run(&args),
         Verb::Recover(args) => recover::run(&args),

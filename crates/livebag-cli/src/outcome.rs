@@ -53,6 +53,9 @@ pub enum CliError {
     /// A server did not answer as was asked.
     #[error(transparent)]
     Remote(#[from] livebag_net::remote::RemoteError),
+    /// Zenoh does not serve or answer.
+    #[error(transparent)]
+    Zenoh(#[from] livebag_net::zenoh::ZenohError),
     /// There is no server.
     #[error(transparent)]
     Serve(#[from] livebag_net::ServeError),

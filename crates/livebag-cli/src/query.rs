@@ -8,16 +8,19 @@ use clap::Subcommand;
 use livebag::{Bag, Clock, Query, Span};
 use livebag_net::ask::full_names;
 use livebag_net::remote::{Address, RemoteOptions};
+use livebag_net::zenoh::ZenohAddress;
 
 use crate::outcome::{CliError, Outcome};
 use crate::parse::{self, Moment};
-use crate::{serve, text};
+use crate::serve::{self, ZenohArgs};
+use crate::text;
 use answer::Answer;
 
 mod answer;
 mod export;
 mod lines;
 mod remote;
+mod robots;
 mod summary;
 
 /// Read any moment of a recording, also while it is being written.
@@ -28,13 +31,16 @@ mod summary;
     livebag query run1 history --from +10s --to +12.5s --json\n  \
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
     livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count\n  \
-    livebag query http://robot:7447/run1 auto --within 1s -t /camera_front -o now.mcap")]
+    livebag query http://robot:7447/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
+    livebag query 'zenoh/*/*' latest --last 1s --json")]
 pub struct Args {
-    /// The recording: a container, finished or still being written; or its address on a server
-    /// (http://HOST:PORT/NAME, https://…).
+    /// The recording: a container, finished or still being written; its address on a server
+    /// (http://HOST:PORT/NAME, https://…); or on Zenoh (zenoh/ROBOT/NAME, with * for any).
     bag: String,
     #[command(flatten)]
     server: Trust,
+    #[command(flatten)]
+    zenoh: ZenohArgs,
     #[command(subcommand)]
     question: Question,
 }
@@ -148,8 +154,13 @@ impl Question {
 /// Answers.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
-    match Address::is_one(&args.bag) {
-        true => remote::run(args, &clock),
+    if Address::is_one(&args.bag) {
+        return remote::run(args, &clock);
+    }
+    // A folder of that name is meant where there is one.
+    let is_here = std::path::Path::new(&args.bag).exists();
+    match ZenohAddress::is_one(&args.bag) && !is_here {
+        true => robots::run(args, &clock),
         false => local(args, &clock),
     }
 }

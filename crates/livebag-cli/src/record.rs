@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let storage = announce(&recorder, &directory);
     let socket = control_socket(&directory);
     let server = match server_options {
-        Some(options) => Some(serve::beside(&recorder, &directory, options)?),
+        Some(options) => Some(serve::beside(&recorder, &directory, options, &settings.zenoh())?),
         None => None,
     };
     for selector in selectors {

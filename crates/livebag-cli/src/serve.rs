@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use livebag::{Clock, ReaderNotice, Recorder};
 use livebag_net::limits::PORT_DEFAULT;
+use livebag_net::zenoh::{ZenohOptions, ZenohServer, robot_name};
 use livebag_net::{Catalog, KeepFresh, Secrets, Server, ServerOptions, TlsFiles};
 
 use crate::interrupt::Interrupt;
@@ -29,6 +30,7 @@ const NOTICES_MAX: usize = 64;
     livebag serve run1\n  \
     livebag serve /data/runs --listen 127.0.0.1:8080\n  \
     livebag serve /data/runs --listen 0.0.0.0:7447 --tls-cert cert.pem --tls-key key.pem --token-file token\n  \
+    livebag serve /data/runs --zenoh --robot r2\n  \
     livebag query http://127.0.0.1:7447/run1 latest --last 1s\n  \
     curl 'http://127.0.0.1:7447/v1/bags/run1/message?topic=/camera&format=jpeg' > now.jpg\n  \
     open in Foxglove or PlotJuggler: http://127.0.0.1:7447/bags/run1.mcap\n\n\
@@ -42,9 +44,70 @@ pub struct Args {
     listen: Vec<SocketAddr>,
     #[command(flatten)]
     access: Access,
+    #[command(flatten)]
+    zenoh: ZenohServe,
     /// Print the addresses as one JSON object on standard output.
     #[arg(long)]
     json: bool,
+}
+
+/// Taking part in Zenoh.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct ZenohArgs {
+    /// Zenoh's own configuration (JSON5): TLS, access control, routers [default: a peer of this
+    /// machine alone]
+    #[arg(long, value_name = "FILE")]
+    pub zenoh_config: Option<PathBuf>,
+    /// Zenoh endpoint to listen at: tcp/127.0.0.1:7448, tls/0.0.0.0:7448.
+    #[arg(long, value_name = "ENDPOINT")]
+    pub zenoh_listen: Vec<String>,
+    /// Zenoh endpoint to connect to.
+    #[arg(long, value_name = "ENDPOINT")]
+    pub zenoh_connect: Vec<String>,
+}
+
+impl ZenohArgs {
+    /// For a session.
+    pub fn options(&self) -> ZenohOptions {
+        ZenohOptions {
+            config: self.zenoh_config.clone(),
+            listen: self.zenoh_listen.clone(),
+            connect: self.zenoh_connect.clone(),
+        }
+    }
+}
+
+/// Answering by Zenoh too.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct ZenohServe {
+    /// Answer by Zenoh too, as livebag/ROBOT/NAME/TOPIC.
+    #[arg(long)]
+    pub zenoh: bool,
+    /// What this robot is called there [default: the machine's name]
+    #[arg(long, value_name = "NAME")]
+    pub robot: Option<String>,
+    #[command(flatten)]
+    pub session: ZenohArgs,
+}
+
+impl ZenohServe {
+    /// Answers by Zenoh, if that is wanted.
+    ///
+    /// # Errors
+    /// If Zenoh refuses.
+    pub fn start(&self, catalog: &Arc<Catalog>) -> Result<Option<ZenohServer>, CliError> {
+        if !self.zenoh {
+            return Ok(None);
+        }
+        let robot = self.robot.clone().unwrap_or_else(robot_name);
+        let options = self.session.options();
+        let server = ZenohServer::start(catalog.clone(), &robot, &options, Clock::system())?;
+        eprintln!(
+            "livebag: answering by Zenoh as {} (livebag query zenoh/{0}/NAME …)",
+            server.robot()
+        );
+        Ok(Some(server))
+    }
 }
 
 /// Who may ask, and how it is kept secret.
@@ -132,7 +195,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let fresh = Arc::new(Messenger::start(options.clock.clone())?);
     let catalog = Catalog::new(&args.directories, options.clock.clone(), Some(fresh))?;
     let count = catalog.bags().len();
-    let server = Server::start(Arc::new(catalog), options)?;
+    let catalog = Arc::new(catalog);
+    let _zenoh = args.zenoh.start(&catalog)?;
+    let server = Server::start(catalog, options)?;
     let urls = server.urls();
     if args.json {
         let mut out = std::io::stdout().lock();
@@ -154,7 +219,8 @@ pub fn beside(
     recorder: &Recorder,
     directory: &Path,
     options: ServerOptions,
-) -> Result<Server, CliError> {
+    zenoh: &ZenohServe,
+) -> Result<(Server, Option<ZenohServer>), CliError> {
     struct Beside(ReaderNotice);
     impl KeepFresh for Beside {
         fn is_read(&self, _container: &Path) {
@@ -164,13 +230,15 @@ pub fn beside(
     let fresh: Arc<dyn KeepFresh> = Arc::new(Beside(recorder.reader_notice()));
     let catalog = Catalog::new(&[directory.to_owned()], options.clock.clone(), Some(fresh))?;
     let name = catalog.bags().first().map_or_else(String::new, |bag| bag.name().to_owned());
-    let server = Server::start(Arc::new(catalog), options)?;
+    let catalog = Arc::new(catalog);
+    let zenoh = zenoh.start(&catalog)?;
+    let server = Server::start(catalog, options)?;
     for url in server.urls() {
         eprintln!(
             "livebag: answering queries at {url}/{name} ({url}/bags/{name}.mcap as one file)"
         );
     }
-    Ok(server)
+    Ok((server, zenoh))
 }
 
 /// Tells the recorders of other processes that they are read, on a thread of its own: a recorder that

@@ -52,7 +52,8 @@ fn seconds(duration: std::time::Duration) -> String {
     format!("{}.{:09}", duration.as_secs(), duration.subsec_nanos())
 }
 
-fn written(moment: Moment) -> String {
+/// A moment as servers and robots read it.
+pub fn written(moment: Moment) -> String {
     match moment {
         Moment::At(nanos) => nanos.to_string(),
         Moment::After(after) => format!("+{}", seconds(after)),

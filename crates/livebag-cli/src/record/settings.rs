@@ -138,6 +138,21 @@ pub struct Settings {
     /// With --serve: a file with the token that every request has to carry.
     #[arg(long, value_name = "FILE", requires = "serve")]
     pub token_file: Option<String>,
+    /// With --serve: answer by Zenoh too, as livebag/ROBOT/NAME/TOPIC.
+    #[arg(long, requires = "serve")]
+    pub zenoh: bool,
+    /// What this robot is called there [default: the machine's name]
+    #[arg(long, value_name = "NAME", requires = "zenoh")]
+    pub robot: Option<String>,
+    /// Zenoh's own configuration (JSON5) [default: a peer of this machine alone]
+    #[arg(long, value_name = "FILE", requires = "zenoh")]
+    pub zenoh_config: Option<String>,
+    /// Zenoh endpoint to listen at.
+    #[arg(long, value_name = "ENDPOINT", requires = "zenoh")]
+    pub zenoh_listen: Vec<String>,
+    /// Zenoh endpoint to connect to.
+    #[arg(long, value_name = "ENDPOINT", requires = "zenoh")]
+    pub zenoh_connect: Vec<String>,
     /// Do not listen to the keyboard.
     #[arg(long)]
     pub disable_keyboard_controls: bool,
@@ -298,6 +313,19 @@ impl Settings {
             allow_origin: Vec::new(),
         };
         access.options(vec![address]).map(Some)
+    }
+
+    /// Whether and how Zenoh is answered too.
+    pub fn zenoh(&self) -> serve::ZenohServe {
+        serve::ZenohServe {
+            zenoh: self.zenoh,
+            robot: self.robot.clone(),
+            session: serve::ZenohArgs {
+                zenoh_config: self.zenoh_config.as_ref().map(std::path::PathBuf::from),
+                zenoh_listen: self.zenoh_listen.clone(),
+                zenoh_connect: self.zenoh_connect.clone(),
+            },
+        }
     }
 
     /// Adds what the profile says and the command line does not.

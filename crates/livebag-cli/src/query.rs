@@ -97,10 +97,10 @@ Example:\n  livebag query http://robot:7447/run1 auto --within 1s --decimate /ca
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Trust {
     /// A file with the server's token [default: the token in LIVEBAG_TOKEN]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
     /// Certificates that are trusted, PEM [default: those of this machine]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     ca_cert: Option<PathBuf>,
 }
 

@@ -56,13 +56,13 @@ pub struct Args {
 pub struct ZenohArgs {
     /// Zenoh's own configuration (JSON5): TLS, access control, routers [default: a peer of this
     /// machine alone]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     pub zenoh_config: Option<PathBuf>,
     /// Zenoh endpoint to listen at: tcp/127.0.0.1:7448, tls/0.0.0.0:7448.
-    #[arg(long, value_name = "ENDPOINT")]
+    #[arg(long, value_name = "ENDPOINT", global = true)]
     pub zenoh_listen: Vec<String>,
     /// Zenoh endpoint to connect to.
-    #[arg(long, value_name = "ENDPOINT")]
+    #[arg(long, value_name = "ENDPOINT", global = true)]
     pub zenoh_connect: Vec<String>,
 }
 

@@ -93,8 +93,12 @@ pub const ZENOH_QUESTIONS_MAX: usize = 64;
 pub const ZENOH_PAGE_BYTES: u64 = 8 << 20;
 /// … and messages.
 pub const ZENOH_PAGE_MESSAGES: usize = 4096;
-/// How long announcements are waited for.
+/// How long the first announcement is waited for …
 pub const ZENOH_LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+/// … and how long after the last one no further is expected.
+pub const ZENOH_QUIET: Duration = Duration::from_millis(700);
+/// Announced recordings that an asker lists.
+pub const FOUND_MAX: usize = 65_536;
 
 /// A question to a server waits so long for its connection, and for the answer to begin.
 pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);

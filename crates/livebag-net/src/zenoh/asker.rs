@@ -1,15 +1,18 @@
 //! Asking robots.
 
+use std::collections::BTreeSet;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use livebag::Clock;
 use zenoh::Wait;
 use zenoh::handlers::FifoChannel;
+use zenoh::sample::SampleKind;
 
 use super::key::{INFO, LIVE, PREFIX};
 use super::messages::ZenohMessages;
 use super::{ZenohAddress, ZenohError, ZenohOptions, failed};
-use crate::limits::{ASK_TIMEOUT, ZENOH_LOOK_TIMEOUT};
+use crate::limits::{ASK_TIMEOUT, FOUND_MAX, ZENOH_LOOK_TIMEOUT, ZENOH_QUIET};
 use crate::tell::BagInfo;
 
 /// A recording that somebody announces.
@@ -47,25 +50,43 @@ impl ZenohAsker {
         Ok(Self { session: options.open()?, clock })
     }
 
-    /// The recordings that are announced now.
+    /// The recordings that are announced now. A session that was opened just now learns of the others
+    /// within a second: it is waited for until no new ones come.
     ///
     /// # Errors
     /// If Zenoh refuses.
     pub fn find(&self, address: &ZenohAddress) -> Result<Vec<Found>, ZenohError> {
         let key = format!("{PREFIX}/{}/{}/{LIVE}", address.robot, address.bag);
-        let tokens = self.session.liveliness().get(key).timeout(ZENOH_LOOK_TIMEOUT).wait();
-        let tokens = tokens.map_err(failed("asking who is there"))?;
-        let mut found = Vec::new();
-        while let Ok(reply) = tokens.recv() {
-            let Ok(sample) = reply.into_result() else { continue };
-            let key = sample.key_expr().as_str();
+        let (sender, tokens) = sync_channel(FOUND_MAX);
+        let subscriber = self
+            .session
+            .liveliness()
+            .declare_subscriber(key)
+            .history(true)
+            .callback(move |sample| {
+                // Those beyond the bound are not listed.
+                let _ = sender.try_send((sample.kind(), sample.key_expr().as_str().to_owned()));
+            })
+            .wait()
+            .map_err(failed("asking who is there"))?;
+        let is_one = !address.robot.contains('*') && !address.bag.contains('*');
+        let mut found = BTreeSet::new();
+        loop {
+            let patience = if found.is_empty() { ZENOH_LOOK_TIMEOUT } else { ZENOH_QUIET };
+            let Ok((kind, key)) = tokens.recv_timeout(patience) else { break };
             if let [_, robot, bag, _] = key.split('/').collect::<Vec<_>>()[..] {
-                found.push(Found { robot: robot.to_owned(), bag: bag.to_owned() });
+                let one = Found { robot: robot.to_owned(), bag: bag.to_owned() };
+                match kind {
+                    SampleKind::Put => found.insert(one),
+                    SampleKind::Delete => found.remove(&one),
+                };
+            }
+            if is_one && !found.is_empty() {
+                break;
             }
         }
-        found.sort();
-        found.dedup();
-        Ok(found)
+        subscriber.undeclare().wait().map_err(failed("asking who is there"))?;
+        Ok(found.into_iter().collect())
     }
 
     /// What a recording holds; `None` if nobody answers any more.
@@ -102,5 +123,12 @@ impl ZenohAsker {
             return Err(ZenohError::Nobody(address.to_string()));
         }
         ZenohMessages::ask(self.session.clone(), self.clock.clone(), found, topics, plan)
+    }
+}
+
+impl Drop for ZenohAsker {
+    fn drop(&mut self) {
+        // Zenoh's threads must not outlive the process's own end.
+        let _ = self.session.close().wait();
     }
 }

@@ -291,7 +291,9 @@ impl ZenohMessages {
             return;
         };
         if let Some(described) = described {
-            let name = format!("{}{}", self.sources[at].prefix, described.name);
+            let prefix = &self.sources[at].prefix;
+            let is_apart = !prefix.is_empty() && !described.name.starts_with('/');
+            let name = format!("{prefix}{}{}", if is_apart { "/" } else { "" }, described.name);
             let known = self.topics.iter().position(|t| {
                 t.name == name && t.type_name == described.type_name && t.schema == described.schema
             });

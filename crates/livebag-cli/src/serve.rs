@@ -58,7 +58,8 @@ pub struct ZenohArgs {
     /// machine alone]
     #[arg(long, value_name = "FILE", global = true)]
     pub zenoh_config: Option<PathBuf>,
-    /// Zenoh endpoint to listen at: tcp/127.0.0.1:7448, tls/0.0.0.0:7448.
+    /// Zenoh endpoint to listen at: tcp/127.0.0.1:7448, tls/0.0.0.0:7448. With endpoints given, peers are
+    /// not looked for by multicast.
     #[arg(long, value_name = "ENDPOINT", global = true)]
     pub zenoh_listen: Vec<String>,
     /// Zenoh endpoint to connect to.

@@ -9,7 +9,7 @@ use zenoh::config::Config;
 use super::{ZenohError, failed};
 
 /// How to take part. By default a peer of this machine alone, found by multicast on the loopback
-/// interface.
+/// interface; with endpoints, only by those.
 #[derive(Clone, Debug, Default)]
 pub struct ZenohOptions {
     /// Zenoh's own configuration (JSON5), for TLS, access control and routers.
@@ -59,8 +59,8 @@ impl ZenohOptions {
                 set.map_err(|error| wrong(key, error.to_string()))?;
             }
         }
-        if self.config.is_none() && !self.connect.is_empty() {
-            // Who says where to connect to means nobody else.
+        if self.config.is_none() && !(self.listen.is_empty() && self.connect.is_empty()) {
+            // Who says where means nobody else.
             let set = config.insert_json5("scouting/multicast/enabled", "false");
             set.map_err(|error| wrong("scouting/multicast/enabled", error.to_string()))?;
         }

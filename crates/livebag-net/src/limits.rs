@@ -70,7 +70,7 @@ pub const PIXELS_MAX: u64 = 1 << 27;
 
 /// Bytes of a chunk of an `auto` answer: what is newer must not wait for what is older.
 pub const AUTO_CHUNK_BYTES: u64 = 16 << 10;
-/// Bytes that `auto` sends before it knows anything of the link: what TCP sends at once.
+/// What `auto` keeps on its way at least, however slow the link: what TCP sends at once.
 pub const AUTO_BLIND_BYTES: u64 = 16 << 10;
 /// What `auto` keeps on its way to the asker, as a time at the link's speed.
 pub const AUTO_AHEAD: Duration = Duration::from_millis(60);

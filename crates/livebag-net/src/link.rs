@@ -15,7 +15,8 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::limits::{
-    GOODPUT_ADDRESSES_MAX, GOODPUT_MEMORY, GOODPUT_WINDOW, PROGRESS_BYTES_MIN, PROGRESS_TIMEOUT,
+    GOODPUT_ADDRESSES_MAX, GOODPUT_INTERVAL, GOODPUT_MEMORY, GOODPUT_WINDOW, PROGRESS_BYTES_MIN,
+    PROGRESS_TIMEOUT,
 };
 
 /// One end of a TCP connection, as seen by who lays out answers for it.
@@ -181,17 +182,19 @@ impl AsyncWrite for MeteredStream {
 pub struct Goodput {
     /// Time in nanoseconds, bytes that the peer has got by then.
     samples: VecDeque<(u64, u64)>,
-    /// What was known before there were any.
+    /// When the link was last given something to do, and what the peer had got by then.
+    burst: Option<(u64, u64)>,
+    /// What was known before.
     prior: Option<f64>,
 }
 
 impl Goodput {
     /// Begins with what is known of the link, in bytes a second.
     pub fn new(prior: Option<f64>) -> Self {
-        Self { samples: VecDeque::new(), prior }
+        Self { prior, ..Self::default() }
     }
 
-    /// Takes what the link says now; it has to have something to do since the last time.
+    /// Takes what the link says now; it has had something to do since the last time.
     pub fn sample(&mut self, now_nanos: u64, acked_bytes: u64) {
         let window = GOODPUT_WINDOW.as_nanos() as u64;
         while self.samples.len() > 2
@@ -200,26 +203,43 @@ impl Goodput {
             self.samples.pop_front();
         }
         self.samples.push_back((now_nanos, acked_bytes));
+        self.burst.get_or_insert((now_nanos, acked_bytes));
     }
 
-    /// The link had nothing to do: time without work says nothing of its speed.
-    pub fn pause(&mut self) {
-        self.prior = self.bytes_per_second();
+    /// Everything has arrived: from now on the link has nothing to do, which says nothing of its speed.
+    /// A burst that was too short to be measured was at least this fast.
+    pub fn pause(&mut self, now_nanos: u64, acked_bytes: u64) {
+        if let Some(measured) = self.measured() {
+            self.prior = Some(measured);
+        }
+        if let Some((since, before)) = self.burst.take() {
+            let bytes = acked_bytes.saturating_sub(before);
+            let nanos = now_nanos.saturating_sub(since).max(GOODPUT_INTERVAL.as_nanos() as u64);
+            let at_least = bytes as f64 * 1e9 / nanos as f64;
+            if bytes >= TELLING_BYTES {
+                self.prior = Some(self.prior.map_or(at_least, |prior| prior.max(at_least)));
+            }
+        }
         self.samples.clear();
+    }
+
+    fn measured(&self) -> Option<f64> {
+        let (first, last) = self.samples.front().zip(self.samples.back())?;
+        let (nanos, bytes) = (last.0 - first.0, last.1 - first.1);
+        // A shorter time tells how the kernel batches.
+        (nanos >= TELLING_NANOS && bytes > 0).then(|| bytes as f64 * 1e9 / nanos as f64)
     }
 
     /// Bytes a second that arrive; `None` if nothing is known.
     pub fn bytes_per_second(&self) -> Option<f64> {
-        let measured = self.samples.front().zip(self.samples.back()).and_then(|(first, last)| {
-            let nanos = last.0 - first.0;
-            let bytes = last.1 - first.1;
-            // A shorter time tells how the kernel batches, a smaller count how TCP begins.
-            let is_telling = nanos >= 20_000_000 && bytes > 0;
-            is_telling.then(|| bytes as f64 * 1e9 / nanos as f64)
-        });
-        measured.or(self.prior)
+        self.measured().or(self.prior)
     }
 }
+
+/// Time over which a speed can be told.
+const TELLING_NANOS: u64 = 20_000_000;
+/// Bytes of a burst that tells one: fewer tell how TCP begins.
+const TELLING_BYTES: u64 = 32 << 10;
 
 /// The speed of the links to addresses asked from lately.
 #[derive(Default)]
@@ -264,9 +284,20 @@ mod tests {
             goodput.sample(1_000_000_000 + step * 10_000_000, 1_000_000 + step * 100_000);
         }
         assert!((goodput.bytes_per_second().unwrap() - 1e7).abs() < 1e5);
-        goodput.pause();
-        goodput.sample(9_000_000_000, 2_000_000);
+        goodput.pause(2_000_000_000, 11_000_000);
+        goodput.sample(9_000_000_000, 11_000_000);
         assert!((goodput.bytes_per_second().unwrap() - 1e7).abs() < 1e5, "time off does not count");
+    }
+
+    #[test]
+    fn a_link_that_is_never_busy_for_long_is_known_by_its_bursts() {
+        let mut goodput = Goodput::new(None);
+        goodput.sample(0, 0);
+        goodput.pause(5_000_000, 1000);
+        assert_eq!(goodput.bytes_per_second(), None, "a kilobyte tells nothing");
+        goodput.sample(10_000_000, 1000);
+        goodput.pause(20_000_000, 301_000);
+        assert_eq!(goodput.bytes_per_second(), Some(3e7));
     }
 
     #[test]

@@ -65,7 +65,9 @@ pub struct Auto<'a> {
     clock: &'a Clock,
     link: &'a dyn AutoLink,
     goodput: Goodput,
-    /// By when the asker shall have everything, on the clock's monotonic time.
+    /// When the request came, on the clock's monotonic time.
+    asked_nanos: u64,
+    /// By when the asker shall have everything, on the same.
     deadline_nanos: u64,
     /// Bytes handed to the outlet.
     given_bytes: u64,
@@ -87,6 +89,7 @@ impl<'a> Auto<'a> {
             clock,
             link,
             goodput: Goodput::new(known),
+            asked_nanos,
             deadline_nanos: asked_nanos.saturating_add(within.as_nanos() as u64),
             given_bytes: 0,
             start_bytes: unacked + acked,
@@ -98,10 +101,10 @@ impl<'a> Auto<'a> {
     fn outstanding(&mut self) -> (u64, Duration) {
         let (_, acked, round_trip) = self.link.state();
         let outstanding = (self.start_bytes + self.given_bytes).saturating_sub(acked);
-        if outstanding > 0 {
-            self.goodput.sample(self.clock.monotonic_nanos(), acked);
-        } else {
-            self.goodput.pause();
+        let now = self.clock.monotonic_nanos();
+        match outstanding {
+            0 => self.goodput.pause(now, acked),
+            _ => self.goodput.sample(now, acked),
         }
         (outstanding, round_trip)
     }
@@ -121,10 +124,8 @@ impl<'a> Auto<'a> {
                 return false;
             }
             let (is_room, is_in_time) = match self.goodput.bytes_per_second() {
-                // Nothing is known: TCP begins carefully, and so do we.
-                None => {
-                    (outstanding < AUTO_BLIND_BYTES, outstanding + bytes <= 4 * AUTO_BLIND_BYTES)
-                }
+                // Nothing is known: one message at a time, in the first half of the time.
+                None => (outstanding == 0, now < end - (end - self.asked_nanos) / 2),
                 Some(speed) => {
                     let flight = round_trip.max(AUTO_AHEAD).as_secs_f64() * speed;
                     let arrival = (outstanding + bytes) as f64 / speed * 1e9;
@@ -134,8 +135,8 @@ impl<'a> Auto<'a> {
             };
             match (is_room, is_in_time) {
                 (true, true) => return true,
-                // The speed is known: what does not fit now will not fit later.
-                (true, false) if self.goodput.bytes_per_second().is_some() => return false,
+                // What does not fit now will not fit later.
+                (true, false) => return false,
                 _ => self.clock.sleep(GOODPUT_INTERVAL),
             }
         }

@@ -62,8 +62,11 @@ impl ZenohAddress {
     /// If it is not one.
     pub fn parse(text: &str) -> Result<Self, ZenohError> {
         let wrong = || ZenohError::Address(text.to_owned());
-        let rest = text.strip_prefix("zenoh").ok_or_else(wrong)?;
-        let chunks: Vec<&str> = rest.trim_matches('/').split('/').collect();
+        if !Self::is_one(text) {
+            return Err(wrong());
+        }
+        let rest = text["zenoh".len()..].trim_matches('/');
+        let chunks: Vec<&str> = rest.split('/').collect();
         let is_plain = |chunk: &&str| {
             let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
             *chunk == "*" || (!chunk.is_empty() && chunk.chars().all(allowed))

@@ -70,7 +70,9 @@ impl ZenohOptions {
 
 /// Every endpoint is on this machine or encrypted.
 fn check_endpoints(config: &Config) -> Result<(), ZenohError> {
-    let mode = config.get_json("mode").unwrap_or_default();
+    // Zenoh's own default.
+    let mode = config.get_json("mode").ok().filter(|mode| mode != "null");
+    let mode = mode.unwrap_or_else(|| "\"peer\"".to_owned());
     for key in ["listen/endpoints", "connect/endpoints"] {
         let Ok(json) = config.get_json(key) else { continue };
         let Ok(value) = serde_json::from_str::<serde_json::Value>(&json) else { continue };

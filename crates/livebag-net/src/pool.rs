@@ -6,7 +6,7 @@ use bytes::Bytes;
 use livebag::Buffer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::limits::{ANSWER_BYTES_MAX, SPARE_PIECE_BYTES_MAX, SPARE_PIECES_MAX};
+use crate::limits::{SPARE_PIECE_BYTES_MAX, SPARE_PIECES_MAX};
 
 /// What a permit of the semaphore stands for.
 const PERMIT_BYTES: usize = 1 << 10;
@@ -16,15 +16,7 @@ const PERMIT_BYTES: usize = 1 << 10;
 pub struct Pool {
     spare: Arc<Mutex<Vec<Buffer>>>,
     bytes: Arc<Semaphore>,
-}
-
-impl Default for Pool {
-    fn default() -> Self {
-        Self {
-            spare: Arc::default(),
-            bytes: Arc::new(Semaphore::new(ANSWER_BYTES_MAX / PERMIT_BYTES)),
-        }
-    }
+    bytes_max: usize,
 }
 
 /// A piece of an answer; its memory goes back once the network has it.
@@ -35,9 +27,15 @@ pub struct Piece {
 }
 
 impl Pool {
+    /// Memory of all answers together: about `bytes_max`.
+    pub fn new(bytes_max: usize) -> Self {
+        let permits = bytes_max.div_ceil(PERMIT_BYTES);
+        Self { spare: Arc::default(), bytes: Arc::new(Semaphore::new(permits)), bytes_max }
+    }
+
     /// Memory for a piece of about `bytes`. Waits while all answers together have as much as they may.
     pub async fn take(&self, bytes: usize) -> Piece {
-        let permits = bytes.clamp(1, ANSWER_BYTES_MAX).div_ceil(PERMIT_BYTES) as u32;
+        let permits = bytes.clamp(1, self.bytes_max).div_ceil(PERMIT_BYTES) as u32;
         let permit = self.bytes.clone().acquire_many_owned(permits).await;
         let permit = permit.expect("the semaphore is never closed");
         let buffer = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -4,6 +4,8 @@
 //! has laid out waits in a channel of [`PIECES_WAITING_MAX`] pieces. Nobody else waits for it, and the
 //! memory of all answers has one bound ([`Pool`]).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use livebag::{Bag, BagError, Buffer, Clock, Cursor, McapAnswer, Query};
 use livebag_format::decode::{DecodeOptions, Decoder};
@@ -11,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::ask::Form;
-use crate::limits::{PIECE_BYTES, PIECES_WAITING_MAX, PROGRESS_TIMEOUT};
+use crate::limits::{PIECE_BYTES, PIECES_WAITING_MAX};
 use crate::pool::{Piece, Pool};
 use crate::tell::MessageLine;
 
@@ -30,6 +32,7 @@ pub struct Outlet {
     pool: Pool,
     runtime: Handle,
     clock: Clock,
+    progress_timeout: Duration,
     bytes: u64,
     began_nanos: u64,
     waited_nanos: u64,
@@ -37,13 +40,20 @@ pub struct Outlet {
 
 impl Outlet {
     /// An outlet, and what comes out of it. Must be used outside of the runtime's own threads.
-    pub fn new(pool: &Pool, clock: &Clock, runtime: &Handle) -> (Self, Pieces) {
+    /// An asker who takes no piece for `progress_timeout` has gone.
+    pub fn new(
+        pool: &Pool,
+        clock: &Clock,
+        runtime: &Handle,
+        progress_timeout: Duration,
+    ) -> (Self, Pieces) {
         let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
         let this = Self {
             sender,
             pool: pool.clone(),
             runtime: runtime.clone(),
             clock: clock.clone(),
+            progress_timeout,
             bytes: 0,
             began_nanos: clock.monotonic_nanos(),
             waited_nanos: 0,
@@ -74,8 +84,8 @@ impl Outlet {
     fn give(&mut self, piece: Result<Bytes, AnswerError>) -> Result<(), AnswerError> {
         let began = self.clock.monotonic_nanos();
         let sending = self.sender.send(piece);
-        let sent =
-            self.runtime.block_on(async { tokio::time::timeout(PROGRESS_TIMEOUT, sending).await });
+        let patience = self.progress_timeout;
+        let sent = self.runtime.block_on(async { tokio::time::timeout(patience, sending).await });
         self.waited_nanos += self.clock.monotonic_nanos() - began;
         match sent {
             Ok(Ok(())) => Ok(()),

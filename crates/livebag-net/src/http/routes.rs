@@ -199,8 +199,9 @@ async fn index(RawQuery(query): RawQuery) -> Result<Response, HttpError> {
     Ok(Json(links).into_response())
 }
 
-async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+async fn openapi(RawQuery(query): RawQuery) -> Result<Response, HttpError> {
+    no_parameters(query)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response())
 }
 
 async fn status(

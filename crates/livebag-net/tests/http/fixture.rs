@@ -130,6 +130,7 @@ pub fn write_all(recording: &mut Recording, count: u64) {
 }
 
 pub fn record_all(path: &Path, count: u64) -> Known {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut recording = Recording::new(path, RecorderOptions::default());
     recording.add(text_topic("/text"));
     recording.add(camera_topic("/camera"));

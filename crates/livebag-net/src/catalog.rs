@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use livebag::{Bag, BagError, BagState, Buffer, Clock, Query, VirtualFile, VirtualFileError};
+use livebag::storage::KernelDisk;
 use livebag_format::container::CONTAINER_FILE;
 
 use crate::limits::{
@@ -257,7 +258,8 @@ impl ServedBag {
                 return Ok(open.bag.clone());
             }
         }
-        let opened = Bag::peek(&self.path);
+        // What a folder links to has not been given to be served.
+        let opened = Bag::peek_on(&KernelDisk::for_serving(), &self.path);
         let bag = match (opened, &*open) {
             (Ok(bag), _) => Arc::new(bag),
             // Retention may be removing a split just now: the next look succeeds.

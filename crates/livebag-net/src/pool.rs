@@ -23,7 +23,7 @@ pub struct Pool {
 pub struct Piece {
     buffer: Buffer,
     pool: Pool,
-    _permit: OwnedSemaphorePermit,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Pool {
@@ -35,11 +35,15 @@ impl Pool {
 
     /// Memory for a piece of about `bytes`. Waits while all answers together have as much as they may.
     pub async fn take(&self, bytes: usize) -> Piece {
+        let permit = Some(self.permit(bytes).await);
+        let buffer = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Piece { buffer: buffer.unwrap_or_default(), pool: self.clone(), permit }
+    }
+
+    async fn permit(&self, bytes: usize) -> OwnedSemaphorePermit {
         let permits = bytes.clamp(1, self.bytes_max).div_ceil(PERMIT_BYTES) as u32;
         let permit = self.bytes.clone().acquire_many_owned(permits).await;
-        let permit = permit.expect("the semaphore is never closed");
-        let buffer = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Piece { buffer: buffer.unwrap_or_default(), pool: self.clone(), _permit: permit }
+        permit.expect("the semaphore is never closed")
     }
 }
 
@@ -47,6 +51,17 @@ impl Piece {
     /// What it holds.
     pub fn buffer(&mut self) -> &mut Buffer {
         &mut self.buffer
+    }
+
+    /// Waits until there is room for what it has come to hold, where that is more than was taken: a
+    /// message may be larger than a piece.
+    pub async fn settle(&mut self) {
+        let held = self.permit.as_ref().map_or(0, |permit| permit.num_permits() * PERMIT_BYTES);
+        if self.buffer.len() > held {
+            // Given back first: who holds some and waits for more could wait for ever.
+            self.permit = None;
+            self.permit = Some(self.pool.permit(self.buffer.len()).await);
+        }
     }
 
     /// The same for the network, without a copy.

@@ -33,6 +33,8 @@ pub struct Outlet {
     runtime: Handle,
     clock: Clock,
     progress_timeout: Duration,
+    /// Bytes of the largest piece so far: the next one may be like it.
+    piece_bytes: usize,
     bytes: u64,
     began_nanos: u64,
     waited_nanos: u64,
@@ -54,6 +56,7 @@ impl Outlet {
             runtime: runtime.clone(),
             clock: clock.clone(),
             progress_timeout,
+            piece_bytes: 0,
             bytes: 0,
             began_nanos: clock.monotonic_nanos(),
             waited_nanos: 0,
@@ -64,7 +67,7 @@ impl Outlet {
     /// Memory for the next piece.
     pub fn piece(&mut self, bytes: usize) -> Piece {
         let began = self.clock.monotonic_nanos();
-        let piece = self.runtime.block_on(self.pool.take(bytes));
+        let piece = self.runtime.block_on(self.pool.take(bytes.max(self.piece_bytes)));
         self.waited_nanos += self.clock.monotonic_nanos() - began;
         piece
     }
@@ -77,7 +80,12 @@ impl Outlet {
         if piece.buffer().is_empty() {
             return Ok(());
         }
-        self.bytes += piece.buffer().len() as u64;
+        let bytes = piece.buffer().len();
+        self.bytes += bytes as u64;
+        self.piece_bytes = self.piece_bytes.max(bytes);
+        let began = self.clock.monotonic_nanos();
+        self.runtime.block_on(piece.settle());
+        self.waited_nanos += self.clock.monotonic_nanos() - began;
         self.give(Ok(piece.into_bytes()))
     }
 

@@ -142,10 +142,15 @@ impl<S: Read + Write> Client<S> {
 
     /// The next response. One that is cut off is an error.
     pub fn response(&mut self, is_head: bool) -> io::Result<Response> {
-        let mut response = self.head()?;
-        if is_head || matches!(response.status, 204 | 304) {
-            return Ok(response);
+        let head = self.head()?;
+        if is_head || matches!(head.status, 100 | 204 | 304) {
+            return Ok(head);
         }
+        self.body(head)
+    }
+
+    /// The body that belongs to a head.
+    fn body(&mut self, mut response: Response) -> io::Result<Response> {
         if let Some(count) = response.header("content-length") {
             let count = count.parse().map_err(io::Error::other)?;
             response.body = self.take(count)?;
@@ -161,6 +166,19 @@ impl<S: Read + Write> Client<S> {
                 return Ok(response);
             }
         }
+    }
+
+    /// Passes over the body of a response to who knows what: one to HEAD has none, and what comes
+    /// after it is a status line.
+    pub fn skip_body(&mut self, head: &Response) -> io::Result<()> {
+        while self.buffer.len() < 5 {
+            self.fill()?;
+        }
+        if matches!(head.status, 100 | 204 | 304) || self.buffer.starts_with(b"HTTP/") {
+            return Ok(());
+        }
+        let headers = head.headers.clone();
+        self.body(Response { status: head.status, headers, body: Vec::new() }).map(drop)
     }
 
     /// Whether the server has closed the connection, or does so.

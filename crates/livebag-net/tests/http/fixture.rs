@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use livebag::{Bag, Clock, Message, Recorder, RecorderOptions, Topic, TopicWriter};
 use livebag_format::cdr::{ImageHeader, image_prefix};
@@ -138,6 +139,36 @@ pub fn record_all(path: &Path, count: u64) -> Known {
     recording.finish()
 }
 
+/// Panics on a server's threads, in all tests of this process.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread of the server that panics takes one connection with it, which no asker could tell from
+/// an answer that was cut off.
+pub fn watch_for_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if std::thread::current().name().is_some_and(|name| name.starts_with("livebag-serve")) {
+                PANICS.fetch_add(1, Ordering::Relaxed);
+            }
+            before(info);
+        }));
+    });
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            no_panics();
+        }
+    }
+}
+
+pub fn no_panics() {
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a thread of the server has panicked");
+}
+
 /// A server on this machine. Its catalog's time stands until it is moved.
 pub struct Site {
     pub folder: tempfile::TempDir,
@@ -147,6 +178,7 @@ pub struct Site {
 
 impl Site {
     pub fn over(folder: tempfile::TempDir, options: ServerOptions) -> Self {
+        watch_for_panics();
         let clock = Clock::simulated(1);
         let roots = [folder.path().to_owned()];
         let catalog = Arc::new(Catalog::new(&roots, clock.clone(), None).unwrap());

@@ -11,5 +11,6 @@ mod fixture;
 mod formats;
 mod fuzz;
 mod idle;
+mod process;
 mod routes;
 mod traversal;

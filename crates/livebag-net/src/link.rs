@@ -14,9 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::limits::{
-    GOODPUT_ADDRESSES_MAX, GOODPUT_MEMORY, GOODPUT_WINDOW, PROGRESS_BYTES_MIN,
-};
+use crate::limits::{GOODPUT_ADDRESSES_MAX, GOODPUT_MEMORY, GOODPUT_WINDOW, PROGRESS_BYTES_MIN};
 
 /// One end of a TCP connection, as seen by who lays out answers for it.
 pub struct Link {

@@ -101,6 +101,16 @@ impl Outlet {
         }
     }
 
+    /// How long an asker may take nothing.
+    pub fn progress_timeout(&self) -> Duration {
+        self.progress_timeout
+    }
+
+    /// Whether nobody takes what is sent any more.
+    pub fn is_gone(&self) -> bool {
+        self.sender.is_closed()
+    }
+
     /// Time since it was made, without that spent waiting for memory and for the asker.
     pub fn busy_nanos(&self) -> u64 {
         (self.clock.monotonic_nanos() - self.began_nanos).saturating_sub(self.waited_nanos)

@@ -354,7 +354,8 @@ fn lay_out(
     work: impl FnOnce(&App, &mut Outlet) -> Result<(), AnswerError> + Send + 'static,
 ) -> Pieces {
     let runtime = tokio::runtime::Handle::current();
-    let (mut outlet, pieces) = Outlet::new(&turn.app.pool, &turn.app.clock, &runtime, turn.app.limits.progress_timeout);
+    let (mut outlet, pieces) =
+        Outlet::new(&turn.app.pool, &turn.app.clock, &runtime, turn.app.limits.progress_timeout);
     tokio::task::spawn_blocking(move || {
         let app = &turn.app;
         let result = work(app, &mut outlet);

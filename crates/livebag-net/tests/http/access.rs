@@ -40,12 +40,14 @@ fn without_a_token_only_this_machine_is_answered() {
     let (site, _) = Site::new();
     let address = site.address().to_string();
     for target in TARGETS {
-        for host in ["localhost", "localhost:7447", "LocalHost", "127.0.0.1", "[::1]:80", &address] {
+        for host in ["localhost", "localhost:7447", "LocalHost", "127.0.0.1", "[::1]:80", &address]
+        {
             let status = ask(site.address(), "GET", target, &[("Host", host)]).status;
             assert!(matches!(status, 200 | 404), "{target} {host}: {status}");
         }
         // A page that names this machine evil.example by DNS sends its own name.
-        for host in ["evil.example", "evil.example:7447", "localhost.evil.example", "10.1.2.3", ""] {
+        for host in ["evil.example", "evil.example:7447", "localhost.evil.example", "10.1.2.3", ""]
+        {
             let refused = ask(site.address(), "GET", target, &[("Host", host)]).must(421);
             refused.error();
         }

@@ -4,7 +4,9 @@ use livebag::RecorderOptions;
 use serde_json::Value;
 
 use super::client::get;
-use super::fixture::{Recording, Site, messages, record_all, text, text_topic, write_all, camera_topic};
+use super::fixture::{
+    Recording, Site, camera_topic, messages, record_all, text, text_topic, write_all,
+};
 
 fn names(site: &Site) -> Vec<String> {
     let bags = get(site.address(), "/v1/bags").must(200).json();
@@ -56,7 +58,11 @@ fn a_recording_that_is_made_anew_is_read_anew() {
     assert_eq!(messages(&answer.body), known);
     let again = get(site.address(), "/bags/run1.mcap").must(200);
     assert_ne!(again.header("etag"), file.header("etag"));
-    assert_eq!(messages(&again.body), known, "the old virtual file is not that of the new recording");
+    assert_eq!(
+        messages(&again.body),
+        known,
+        "the old virtual file is not that of the new recording"
+    );
 }
 
 #[test]
@@ -93,7 +99,10 @@ fn names_are_plain_and_no_two_are_alike() {
     for name in &names {
         assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b)), "{name}");
         assert!(!name.starts_with('.'), "{name}");
-        assert_eq!(get(site.address(), &format!("/v1/bags/{name}")).must(200).json()["name"], **name);
+        assert_eq!(
+            get(site.address(), &format!("/v1/bags/{name}")).must(200).json()["name"],
+            **name
+        );
         get(site.address(), &format!("/bags/{name}.mcap")).must(200);
     }
 }
@@ -102,7 +111,9 @@ fn names_are_plain_and_no_two_are_alike() {
 fn a_damaged_recording_does_not_hide_the_others() {
     let (site, known) = Site::new();
     let root = site.folder.path();
-    for (name, manifest) in [("broken", "livebag_container: [1"), ("newer", "livebag_container: 99")] {
+    for (name, manifest) in
+        [("broken", "livebag_container: [1"), ("newer", "livebag_container: 99")]
+    {
         std::fs::create_dir(root.join(name)).unwrap();
         std::fs::write(root.join(name).join("container.yaml"), manifest).unwrap();
     }

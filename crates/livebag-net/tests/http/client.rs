@@ -134,7 +134,9 @@ impl<S: Read + Write> Client<S> {
             let line = self.line()?;
             match line.split_once(':') {
                 Some((name, value)) => headers.push((name.to_owned(), value.trim().to_owned())),
-                None if line.is_empty() => return Ok(Response { status, headers, body: Vec::new() }),
+                None if line.is_empty() => {
+                    return Ok(Response { status, headers, body: Vec::new() });
+                }
                 None => return Err(io::Error::other(format!("no header: {line}"))),
             }
         }
@@ -194,12 +196,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-pub fn ask(
-    address: SocketAddr,
-    method: &str,
-    target: &str,
-    headers: &[(&str, &str)],
-) -> Response {
+pub fn ask(address: SocketAddr, method: &str, target: &str, headers: &[(&str, &str)]) -> Response {
     Client::connect(address).ask(method, target, headers)
 }
 

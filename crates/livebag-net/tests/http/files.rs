@@ -54,9 +54,8 @@ fn the_whole_file_is_the_recording() {
 #[test]
 fn topics_and_times_are_chosen_in_the_address() {
     let (site, known) = Site::new();
-    let file = |query: &str| {
-        messages(&get(site.address(), &format!("{FILE}?{query}")).must(200).body)
-    };
+    let file =
+        |query: &str| messages(&get(site.address(), &format!("{FILE}?{query}")).must(200).body);
     assert_eq!(file("topic=/text"), of_topic(&known, "/text"));
     let (from, to) = (START_NANOS + 10 * STEP_NANOS, START_NANOS + 19 * STEP_NANOS);
     assert_eq!(sorted(&file(&format!("from={from}&to={to}"))), sorted(&known[10..20].to_vec()));
@@ -89,14 +88,16 @@ fn ranges_as_the_rfc_has_them() {
         let head = ask(site.address(), "HEAD", FILE, &[("Range", &asked)]).must(206);
         assert_eq!(head.header("content-length"), Some(&*(end - first + 1).to_string()));
     }
-    for asked in [format!("bytes={bytes}-"), "bytes=-0".to_owned(), format!("bytes={bytes}-{bytes}")]
+    for asked in
+        [format!("bytes={bytes}-"), "bytes=-0".to_owned(), format!("bytes={bytes}-{bytes}")]
     {
         let refused = range(site.address(), FILE, &asked).must(416);
         assert_eq!(refused.header("content-range"), Some(&*format!("bytes */{bytes}")));
         refused.error();
     }
     // What is no range of bytes, or several, is passed over.
-    for asked in ["bytes=5-2", "bytes=a-b", "bytes=0-1,5-6", "lines=0-1", "bytes=", "x", "bytes=--1"]
+    for asked in
+        ["bytes=5-2", "bytes=a-b", "bytes=0-1,5-6", "lines=0-1", "bytes=", "x", "bytes=--1"]
     {
         assert_eq!(range(site.address(), FILE, asked).must(200).body.len(), bytes, "{asked}");
     }

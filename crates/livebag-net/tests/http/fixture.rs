@@ -86,8 +86,12 @@ impl Recording {
         let log_time_nanos = START_NANOS + self.known.len() as u64 * STEP_NANOS;
         let sequence = self.known.iter().filter(|(known, ..)| known == topic).count() as u64;
         let (_, writer) = self.writers.iter().find(|(name, _)| name == topic).unwrap();
-        let message =
-            Message { log_time_nanos, publish_time_nanos: log_time_nanos - 5, sequence, data: &data };
+        let message = Message {
+            log_time_nanos,
+            publish_time_nanos: log_time_nanos - 5,
+            sequence,
+            data: &data,
+        };
         writer.write_message(&message).unwrap();
         self.known.push((topic.to_owned(), log_time_nanos, data));
     }

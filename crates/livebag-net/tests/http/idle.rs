@@ -53,7 +53,9 @@ fn ten_thousand_idle_connections() {
     wait_for("room for others", || {
         let client = Client::try_connect(server.address);
         client.is_ok_and(|mut client| {
-            let sent = client.stream.write_all(b"GET /v1/bags/live/latest HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let sent = client
+                .stream
+                .write_all(b"GET /v1/bags/live/latest HTTP/1.1\r\nHost: localhost\r\n\r\n");
             sent.is_ok() && client.response(false).is_ok_and(|response| response.status == 200)
         })
     });
@@ -104,7 +106,8 @@ fn readers_who_take_nothing_take_bounded_memory() {
     let memory = server.memory();
     let mut readers = Vec::new();
     for number in 0..64 {
-        let target = ["/v1/bags/run1/latest?last=1000s", "/bags/run1.mcap", "/v1/bags/run1/auto?within=60s"];
+        let target =
+            ["/v1/bags/run1/latest?last=1000s", "/bags/run1.mcap", "/v1/bags/run1/auto?within=60s"];
         let mut client = Client::connect(server.address);
         client.send("GET", target[number % 3], &[]);
         readers.push(client);

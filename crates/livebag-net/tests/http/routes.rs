@@ -37,7 +37,10 @@ fn recordings_are_listed_and_described() {
     let topics = info["topics"].as_array().unwrap();
     assert_eq!((&topics[0]["name"], &topics[1]["name"]), (&json!("/text"), &json!("/camera")));
     assert_eq!(topics[1]["type"], "sensor_msgs/msg/Image");
-    assert_eq!((&topics[0]["message_count"], &topics[1]["message_count"]), (&json!(50), &json!(50)));
+    assert_eq!(
+        (&topics[0]["message_count"], &topics[1]["message_count"]),
+        (&json!(50), &json!(50))
+    );
     assert!((topics[0]["rate_hz"].as_f64().unwrap() - 50.0).abs() < 1e-6);
 }
 

@@ -27,11 +27,44 @@ fn ways(outside: &Path) -> Vec<String> {
     let file = outside.join("secret.txt").to_str().unwrap().to_owned();
     let escaped: String = path.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let mut ways: Vec<String> = [
-        "..", "../", ".", "./run1", "%2e", "%2e%2e", "%2e%2e%2f", "..%2f", "%2e%2e/", "..%5c", "..\\",
-        "%252e%252e%252f", "..%c0%af", "%c0%ae%c0%ae%c0%af", "..%ef%bc%8f", "....//", "..;/", "run1/..",
-        "run1%2f..", "run1%2f..%2f..", "run1%00", "run1%00.mcap", "%00", "run1%0d%0a", "run1%20", "run1.",
-        "run1%2f", "~", "~root", "$HOME", "file:%2f%2f%2f", "CON", "run1::$DATA", "run1%2fcontainer.yaml",
-        "run1%2ftext.mcap", "*", "run%3f", "%2a",
+        "..",
+        "../",
+        ".",
+        "./run1",
+        "%2e",
+        "%2e%2e",
+        "%2e%2e%2f",
+        "..%2f",
+        "%2e%2e/",
+        "..%5c",
+        "..\\",
+        "%252e%252e%252f",
+        "..%c0%af",
+        "%c0%ae%c0%ae%c0%af",
+        "..%ef%bc%8f",
+        "....//",
+        "..;/",
+        "run1/..",
+        "run1%2f..",
+        "run1%2f..%2f..",
+        "run1%00",
+        "run1%00.mcap",
+        "%00",
+        "run1%0d%0a",
+        "run1%20",
+        "run1.",
+        "run1%2f",
+        "~",
+        "~root",
+        "$HOME",
+        "file:%2f%2f%2f",
+        "CON",
+        "run1::$DATA",
+        "run1%2fcontainer.yaml",
+        "run1%2ftext.mcap",
+        "*",
+        "run%3f",
+        "%2a",
     ]
     .map(str::to_owned)
     .into();
@@ -52,7 +85,8 @@ fn ways(outside: &Path) -> Vec<String> {
 fn must_be_innocent(target: &str, response: &Response) {
     let allowed = [200, 206, 400, 404, 414, 416, 422];
     assert!(allowed.contains(&response.status), "{target}: {}", response.status);
-    let is_there = |word: &str| response.body.windows(word.len()).any(|part| part == word.as_bytes());
+    let is_there =
+        |word: &str| response.body.windows(word.len()).any(|part| part == word.as_bytes());
     assert!(!is_there("root:x:"), "{target} reads /etc/passwd");
     // A refusal may repeat what was sent.
     assert!(response.status != 200 || !is_there(SECRET), "{target} reads what lies outside");
@@ -63,11 +97,16 @@ fn no_parameter_leads_out() {
     let (site, outside) = site();
     let mut client = Client::connect(site.address());
     for way in ways(outside.path()) {
-        let mut targets = vec![format!("/{way}"), format!("/v1/{way}"), format!("/v1/bags/run1/{way}")];
+        let mut targets =
+            vec![format!("/{way}"), format!("/v1/{way}"), format!("/v1/bags/run1/{way}")];
         for end in ["", "/latest", "/history", "/auto", "/message?topic=/text"] {
             targets.push(format!("/v1/bags/{way}{end}"));
         }
-        targets.extend([format!("/bags/{way}"), format!("/bags/{way}.mcap"), format!("/bags/run1.mcap/{way}")]);
+        targets.extend([
+            format!("/bags/{way}"),
+            format!("/bags/{way}.mcap"),
+            format!("/bags/run1.mcap/{way}"),
+        ]);
         let query = way.replace('#', "%23");
         for (of, names) in [
             ("/v1/bags/run1/latest", &["topic", "last", "format", "decode", "array_items"][..]),
@@ -160,7 +199,8 @@ fn links_inside_a_container_are_not_followed() {
             let end = manifest.find("# crc32c").unwrap();
             std::fs::write(inside.join("container.yaml"), &manifest[..end]).unwrap();
         } else {
-            let files: Vec<_> = inside.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+            let files: Vec<_> =
+                inside.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
             let suffix = linked.trim_start_matches("text");
             let file = files.iter().find(|path| {
                 let name = path.file_name().unwrap().to_str().unwrap();
@@ -220,7 +260,8 @@ fn manifests_that_name_files_elsewhere_are_refused() {
             "splits" => lines.push(format!("splits: ['{value}']")),
             "index" => {
                 let line = lines.iter_mut().find(|line| line.trim().starts_with("index:")).unwrap();
-                *line = format!("{}index: '{value}'", " ".repeat(line.len() - line.trim_start().len()));
+                *line =
+                    format!("{}index: '{value}'", " ".repeat(line.len() - line.trim_start().len()));
             }
             _ => {
                 let at = lines.iter().position(|line| line.trim() == "bricks:").unwrap();

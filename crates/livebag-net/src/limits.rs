@@ -109,17 +109,22 @@ pub struct ServerLimits {
     pub progress_timeout: Duration,
 }
 
+impl ServerLimits {
+    /// Those of this module.
+    pub const DEFAULT: Self = Self {
+        connections_max: CONNECTIONS_MAX,
+        answers_max: ANSWERS_MAX,
+        answer_bytes_max: ANSWER_BYTES_MAX,
+        handshake_timeout: HANDSHAKE_TIMEOUT,
+        head_timeout: HEAD_TIMEOUT,
+        turn_timeout: TURN_TIMEOUT,
+        progress_timeout: PROGRESS_TIMEOUT,
+    };
+}
+
 impl Default for ServerLimits {
     fn default() -> Self {
-        Self {
-            connections_max: CONNECTIONS_MAX,
-            answers_max: ANSWERS_MAX,
-            answer_bytes_max: ANSWER_BYTES_MAX,
-            handshake_timeout: HANDSHAKE_TIMEOUT,
-            head_timeout: HEAD_TIMEOUT,
-            turn_timeout: TURN_TIMEOUT,
-            progress_timeout: PROGRESS_TIMEOUT,
-        }
+        Self::DEFAULT
     }
 }
 

@@ -303,7 +303,11 @@ async fn converse(
     }
 }
 
-async fn serve<S>(
+/// Answers what comes over `stream`.
+///
+/// # Errors
+/// If the connection broke, or what came was no HTTP.
+pub async fn serve<S>(
     stream: S,
     service: Router,
     link: Arc<Link>,

@@ -162,7 +162,7 @@ impl Access {
                 return Err(CliError::usage("--tls-cert and --tls-key belong together: give both"));
             }
         };
-        Ok(ServerOptions { listen, tls, secrets, clock: Clock::system() })
+        Ok(ServerOptions { listen, tls, secrets, ..ServerOptions::default() })
     }
 }
 

@@ -237,7 +237,7 @@ impl Parameters {
 }
 
 /// For error texts: what came from outside is not repeated at length.
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(60).filter(|c| !c.is_control()).collect();
     if text.chars().nth(60).is_some() {
         short.push('…');

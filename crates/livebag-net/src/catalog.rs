@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use livebag::storage::KernelDisk;
 use livebag::{Bag, BagError, BagState, Buffer, Clock, Query, VirtualFile, VirtualFileError};
 use livebag_format::container::CONTAINER_FILE;
 
@@ -79,6 +80,8 @@ pub struct ServedFile {
     in_use: Mutex<FileUse>,
     /// When it was made: tells it from others of the same query.
     made_nanos: u64,
+    /// When its recording began: tells it from another under the same name.
+    started_nanos: u64,
 }
 
 struct FileUse {
@@ -255,7 +258,8 @@ impl ServedBag {
                 return Ok(open.bag.clone());
             }
         }
-        let opened = Bag::peek(&self.path);
+        // What a folder links to has not been given to be served.
+        let opened = Bag::peek_on(&KernelDisk::for_serving(), &self.path);
         let bag = match (opened, &*open) {
             (Ok(bag), _) => Arc::new(bag),
             // Retention may be removing a split just now: the next look succeeds.
@@ -268,6 +272,10 @@ impl ServedBag {
         };
         if bag.state() == BagState::Live {
             self.is_read();
+        }
+        // Made anew under the same name: files of the one before are not its files.
+        if open.as_ref().is_some_and(|known| known.bag.started_nanos() != bag.started_nanos()) {
+            lock(&self.files).clear();
         }
         // Taken after opening, a change in between would be missed until the next second.
         let stamps = self.stamps(&bag);
@@ -314,6 +322,7 @@ impl ServedBag {
             file: RwLock::new(VirtualFile::new(&bag, query)?),
             in_use: Mutex::new(FileUse { grown_nanos: now, used_nanos: now, is_live }),
             made_nanos: self.clock.wall_nanos(),
+            started_nanos: bag.started_nanos(),
         });
         let mut files = lock(&self.files);
         files.push(file.clone());
@@ -355,7 +364,10 @@ impl ServedFile {
     pub fn tag(&self, bytes: u64) -> String {
         match self.is_live() {
             true => format!("\"live-{:x}-{bytes:x}\"", self.made_nanos),
-            false => format!("\"{bytes:x}-{:x}\"", self.look(VirtualFile::messages)),
+            false => {
+                let messages = self.look(VirtualFile::messages);
+                format!("\"{:x}-{bytes:x}-{messages:x}\"", self.started_nanos)
+            }
         }
     }
 

@@ -105,6 +105,44 @@ pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest error text that an asker reads.
 pub const ERROR_BYTES_MAX: u64 = 64 << 10;
 
+/// Those bounds that a server may be given others for; the rest are the same everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// [`CONNECTIONS_MAX`].
+    pub connections_max: usize,
+    /// [`ANSWERS_MAX`].
+    pub answers_max: usize,
+    /// [`ANSWER_BYTES_MAX`].
+    pub answer_bytes_max: usize,
+    /// [`HANDSHAKE_TIMEOUT`].
+    pub handshake_timeout: Duration,
+    /// [`HEAD_TIMEOUT`].
+    pub head_timeout: Duration,
+    /// [`TURN_TIMEOUT`].
+    pub turn_timeout: Duration,
+    /// [`PROGRESS_TIMEOUT`].
+    pub progress_timeout: Duration,
+}
+
+impl ServerLimits {
+    /// Those of this module.
+    pub const DEFAULT: Self = Self {
+        connections_max: CONNECTIONS_MAX,
+        answers_max: ANSWERS_MAX,
+        answer_bytes_max: ANSWER_BYTES_MAX,
+        handshake_timeout: HANDSHAKE_TIMEOUT,
+        head_timeout: HEAD_TIMEOUT,
+        turn_timeout: TURN_TIMEOUT,
+        progress_timeout: PROGRESS_TIMEOUT,
+    };
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 const _: () = assert!(PIECE_BYTES <= SPARE_PIECE_BYTES_MAX);
 const _: () = assert!(ANSWERS_MAX * (PIECES_WAITING_MAX + 2) * PIECE_BYTES <= ANSWER_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES_MAX >= 8192, "hyper's least");

@@ -16,7 +16,6 @@ use tokio::time::Sleep;
 
 use crate::limits::{
     GOODPUT_ADDRESSES_MAX, GOODPUT_INTERVAL, GOODPUT_MEMORY, GOODPUT_WINDOW, PROGRESS_BYTES_MIN,
-    PROGRESS_TIMEOUT,
 };
 
 /// One end of a TCP connection, as seen by who lays out answers for it.
@@ -102,12 +101,13 @@ pub struct MeteredStream {
     deadline: Option<Pin<Box<Sleep>>>,
     /// `written` when the deadline was set.
     mark: u64,
+    progress_timeout: Duration,
 }
 
 impl MeteredStream {
-    /// Meters a connection.
-    pub fn new(stream: TcpStream, link: Arc<Link>) -> Self {
-        Self { stream, link, deadline: None, mark: 0 }
+    /// Meters a connection, whose peer is given up after `progress_timeout` next to nothing.
+    pub fn new(stream: TcpStream, link: Arc<Link>, progress_timeout: Duration) -> Self {
+        Self { stream, link, deadline: None, mark: 0, progress_timeout }
     }
 
     fn note(
@@ -125,10 +125,10 @@ impl MeteredStream {
             }
             return Poll::Ready(result);
         }
-        let link = &self.link;
+        let (link, patience) = (&self.link, self.progress_timeout);
         let deadline = self.deadline.get_or_insert_with(|| {
             self.mark = link.written.load(Ordering::Relaxed);
-            Box::pin(tokio::time::sleep(PROGRESS_TIMEOUT))
+            Box::pin(tokio::time::sleep(patience))
         });
         ready!(deadline.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the reader takes nothing")))
@@ -169,6 +169,8 @@ impl AsyncWrite for MeteredStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The kernel has all of it. The next answer may come long after and begins anew.
+        self.deadline = None;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::ask::shortened;
+
 /// `1s`, `500ms`, `2m30s`, `1.5` (seconds).
 ///
 /// # Errors
@@ -11,7 +13,8 @@ use jiff::{SignedDuration, Timestamp};
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!(
-            "`{text}` is not a duration: expected something like 1s, 500ms, 2m30s or 1.5 (seconds)"
+            "`{}` is not a duration: expected something like 1s, 500ms, 2m30s or 1.5 (seconds)",
+            shortened(text)
         )
     };
     let bare = text.trim();
@@ -54,9 +57,10 @@ pub fn moment(text: &str) -> Result<Moment, String> {
     let bare = text.trim();
     let wrong = || {
         format!(
-            "`{text}` is not a time: expected nanoseconds since 1970 (a whole number), seconds \
+            "`{}` is not a time: expected nanoseconds since 1970 (a whole number), seconds \
              since 1970 with a decimal point, RFC 3339 with a zone (2023-11-14T22:13:20Z), or a \
-             time after the recording's start (+1.5s, 90s)"
+             time after the recording's start (+1.5s, 90s)",
+            shortened(text)
         )
     };
     if let Some(after) = bare.strip_prefix('+') {

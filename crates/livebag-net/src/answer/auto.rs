@@ -73,6 +73,8 @@ pub struct Auto<'a> {
     given_bytes: u64,
     /// Bytes that the link had taken when the answer began.
     start_bytes: u64,
+    /// Bytes that had arrived when they last grew, and when that was.
+    progress: (u64, u64),
 }
 
 impl<'a> Auto<'a> {
@@ -93,6 +95,7 @@ impl<'a> Auto<'a> {
             deadline_nanos: asked_nanos.saturating_add(within.as_nanos() as u64),
             given_bytes: 0,
             start_bytes: unacked + acked,
+            progress: (acked, asked_nanos),
         }
     }
 
@@ -100,6 +103,9 @@ impl<'a> Auto<'a> {
     /// holds.
     fn outstanding(&mut self) -> (u64, Duration) {
         let (_, acked, round_trip) = self.link.state();
+        if acked != self.progress.0 {
+            self.progress = (acked, self.clock.monotonic_nanos());
+        }
         let outstanding = (self.start_bytes + self.given_bytes).saturating_sub(acked);
         let now = self.clock.monotonic_nanos();
         match outstanding {
@@ -110,17 +116,24 @@ impl<'a> Auto<'a> {
     }
 
     /// Whether `bytes` more would arrive in time; waits until little is on its way.
-    fn may_go(&mut self, bytes: u64) -> bool {
+    fn may_go(&mut self, bytes: u64, outlet: &Outlet) -> bool {
         loop {
             if self.given_bytes == 0 {
                 // An asker who needs one frame now gets one frame now.
                 return true;
             }
+            // One who has gone, or was let go, holds no turn until his time is over.
+            if outlet.is_gone() {
+                return false;
+            }
             let now = self.clock.monotonic_nanos();
             let (outstanding, round_trip) = self.outstanding();
             let kept = round_trip.as_nanos() as u64 / 2 + AUTO_MARGIN.as_nanos() as u64;
             let end = self.deadline_nanos.saturating_sub(kept);
-            if now >= end {
+            let stuck_nanos = now.saturating_sub(self.progress.1);
+            let is_stuck =
+                outstanding > 0 && stuck_nanos > outlet.progress_timeout().as_nanos() as u64;
+            if now >= end || is_stuck {
                 return false;
             }
             let (is_room, is_in_time) = match self.goodput.bytes_per_second() {
@@ -165,7 +178,7 @@ impl<'a> Auto<'a> {
                         return Verdict::Skip;
                     }
                     let bytes = u64::from(entry.data_bytes) + OVERHEAD_BYTES;
-                    if !self.may_go(in_chunk + bytes) {
+                    if !self.may_go(in_chunk + bytes, outlet) {
                         is_over = true;
                         return Verdict::End;
                     }

@@ -4,6 +4,8 @@
 //! has laid out waits in a channel of [`PIECES_WAITING_MAX`] pieces. Nobody else waits for it, and the
 //! memory of all answers has one bound ([`Pool`]).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use livebag::{Bag, BagError, Buffer, Clock, Cursor, McapAnswer, Query};
 use livebag_format::decode::{DecodeOptions, Decoder};
@@ -11,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::ask::Form;
-use crate::limits::{PIECE_BYTES, PIECES_WAITING_MAX, PROGRESS_TIMEOUT};
+use crate::limits::{PIECE_BYTES, PIECES_WAITING_MAX};
 use crate::pool::{Piece, Pool};
 use crate::tell::MessageLine;
 
@@ -30,6 +32,9 @@ pub struct Outlet {
     pool: Pool,
     runtime: Handle,
     clock: Clock,
+    progress_timeout: Duration,
+    /// Bytes of the largest piece so far: the next one may be like it.
+    piece_bytes: usize,
     bytes: u64,
     began_nanos: u64,
     waited_nanos: u64,
@@ -37,13 +42,21 @@ pub struct Outlet {
 
 impl Outlet {
     /// An outlet, and what comes out of it. Must be used outside of the runtime's own threads.
-    pub fn new(pool: &Pool, clock: &Clock, runtime: &Handle) -> (Self, Pieces) {
+    /// An asker who takes no piece for `progress_timeout` has gone.
+    pub fn new(
+        pool: &Pool,
+        clock: &Clock,
+        runtime: &Handle,
+        progress_timeout: Duration,
+    ) -> (Self, Pieces) {
         let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
         let this = Self {
             sender,
             pool: pool.clone(),
             runtime: runtime.clone(),
             clock: clock.clone(),
+            progress_timeout,
+            piece_bytes: 0,
             bytes: 0,
             began_nanos: clock.monotonic_nanos(),
             waited_nanos: 0,
@@ -54,7 +67,7 @@ impl Outlet {
     /// Memory for the next piece.
     pub fn piece(&mut self, bytes: usize) -> Piece {
         let began = self.clock.monotonic_nanos();
-        let piece = self.runtime.block_on(self.pool.take(bytes));
+        let piece = self.runtime.block_on(self.pool.take(bytes.max(self.piece_bytes)));
         self.waited_nanos += self.clock.monotonic_nanos() - began;
         piece
     }
@@ -67,20 +80,35 @@ impl Outlet {
         if piece.buffer().is_empty() {
             return Ok(());
         }
-        self.bytes += piece.buffer().len() as u64;
+        let bytes = piece.buffer().len();
+        self.bytes += bytes as u64;
+        self.piece_bytes = self.piece_bytes.max(bytes);
+        let began = self.clock.monotonic_nanos();
+        self.runtime.block_on(piece.settle());
+        self.waited_nanos += self.clock.monotonic_nanos() - began;
         self.give(Ok(piece.into_bytes()))
     }
 
     fn give(&mut self, piece: Result<Bytes, AnswerError>) -> Result<(), AnswerError> {
         let began = self.clock.monotonic_nanos();
         let sending = self.sender.send(piece);
-        let sent =
-            self.runtime.block_on(async { tokio::time::timeout(PROGRESS_TIMEOUT, sending).await });
+        let patience = self.progress_timeout;
+        let sent = self.runtime.block_on(async { tokio::time::timeout(patience, sending).await });
         self.waited_nanos += self.clock.monotonic_nanos() - began;
         match sent {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(AnswerError::Gone),
         }
+    }
+
+    /// How long an asker may take nothing.
+    pub fn progress_timeout(&self) -> Duration {
+        self.progress_timeout
+    }
+
+    /// Whether nobody takes what is sent any more.
+    pub fn is_gone(&self) -> bool {
+        self.sender.is_closed()
     }
 
     /// Time since it was made, without that spent waiting for memory and for the asker.

@@ -109,6 +109,10 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     };
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // No page of another site gets an answer as a picture or a script, whose size would tell it
+    // something. Pages that may ask ask by CORS, which this leaves alone.
+    let policy = HeaderName::from_static("cross-origin-resource-policy");
+    headers.insert(policy, HeaderValue::from_static("same-site"));
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
     if let Some(origin) = allowed {
         allow(origin, is_preflight, headers);
@@ -131,10 +135,9 @@ fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
     if !secrets.has_token() {
         // Without a token, a web page that gives its own name this machine's address (DNS
         // rebinding) could read everything: names other than this machine's are refused.
-        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-        return match host.or(request.uri().authority().map(|a| a.as_str())) {
-            Some(host) if is_this_machine(host_of(host)) => Ok(()),
-            _ => refuse(
+        return match names_this_machine(request) {
+            true => Ok(()),
+            false => refuse(
                 StatusCode::MISDIRECTED_REQUEST,
                 "without a token this server answers to localhost only",
             ),
@@ -151,6 +154,18 @@ fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
             Err(Box::new(response))
         }
     }
+}
+
+/// Whether the request names a host, and every host that it names is this machine.
+fn names_this_machine(request: &Request) -> bool {
+    let named = request.headers().get_all(header::HOST).iter().map(|host| host.to_str().ok());
+    let named = named.chain(request.uri().authority().map(|authority| Some(authority.as_str())));
+    let mut is_named = false;
+    let all = named.into_iter().all(|host| {
+        is_named = true;
+        host.is_some_and(|host| is_this_machine(host_of(host)))
+    });
+    all && is_named
 }
 
 /// The token is in a header; viewers that open a file by its address cannot set one, so for files it

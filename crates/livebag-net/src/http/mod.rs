@@ -7,6 +7,14 @@ mod range;
 mod routes;
 mod serve;
 
+/// For the fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(crate) mod internals {
+    pub use super::range::{Wanted, wanted};
+    pub use super::routes::{App, router};
+    pub use super::serve::serve;
+}
+
 pub use guard::Secrets;
 pub use routes::OPENAPI;
 pub use serve::{AnswerTiming, ServeError, Server, ServerOptions, TlsFiles};

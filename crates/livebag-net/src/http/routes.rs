@@ -26,7 +26,7 @@ use crate::answer::{
 use crate::ask::{AskError, Form, MessageForm, Parameters, between, full_names};
 use crate::catalog::{Catalog, ServedBag, ServedFile};
 use crate::limits::{
-    ANSWERS_MAX, ANSWERS_PER_ADDRESS_MAX, BODY_BYTES_MAX, NAME_BYTES_MAX, PIECE_BYTES, TURN_TIMEOUT,
+    ANSWERS_PER_ADDRESS_MAX, BODY_BYTES_MAX, NAME_BYTES_MAX, PIECE_BYTES, ServerLimits,
 };
 use crate::link::{KnownLinks, Link};
 use crate::moment::Moment;
@@ -46,6 +46,7 @@ pub struct App {
     pub catalog: Arc<Catalog>,
     pub secrets: Secrets,
     pub clock: Clock,
+    pub limits: ServerLimits,
     pub pool: Pool,
     pub links: KnownLinks,
     turns: Arc<Semaphore>,
@@ -60,14 +61,20 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(catalog: Arc<Catalog>, secrets: Secrets, clock: Clock) -> Self {
+    pub fn new(
+        catalog: Arc<Catalog>,
+        secrets: Secrets,
+        clock: Clock,
+        limits: ServerLimits,
+    ) -> Self {
         Self {
             catalog,
             secrets,
             clock,
-            pool: Pool::default(),
+            limits,
+            pool: Pool::new(limits.answer_bytes_max),
             links: KnownLinks::default(),
-            turns: Arc::new(Semaphore::new(ANSWERS_MAX)),
+            turns: Arc::new(Semaphore::new(limits.answers_max)),
             by_address: Mutex::default(),
             connections: AtomicUsize::new(0),
             answers: AtomicUsize::new(0),
@@ -114,7 +121,7 @@ impl App {
         }
         let mut turn = Turn { app: self.clone(), peer, permit: None };
         let waiting = self.turns.clone().acquire_owned();
-        match tokio::time::timeout(TURN_TIMEOUT, waiting).await {
+        match tokio::time::timeout(self.limits.turn_timeout, waiting).await {
             Ok(Ok(permit)) => {
                 turn.permit = Some(permit);
                 self.answers.fetch_add(1, Ordering::Relaxed);
@@ -192,8 +199,9 @@ async fn index(RawQuery(query): RawQuery) -> Result<Response, HttpError> {
     Ok(Json(links).into_response())
 }
 
-async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+async fn openapi(RawQuery(query): RawQuery) -> Result<Response, HttpError> {
+    no_parameters(query)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response())
 }
 
 async fn status(
@@ -346,7 +354,8 @@ fn lay_out(
     work: impl FnOnce(&App, &mut Outlet) -> Result<(), AnswerError> + Send + 'static,
 ) -> Pieces {
     let runtime = tokio::runtime::Handle::current();
-    let (mut outlet, pieces) = Outlet::new(&turn.app.pool, &turn.app.clock, &runtime);
+    let (mut outlet, pieces) =
+        Outlet::new(&turn.app.pool, &turn.app.clock, &runtime, turn.app.limits.progress_timeout);
     tokio::task::spawn_blocking(move || {
         let app = &turn.app;
         let result = work(app, &mut outlet);

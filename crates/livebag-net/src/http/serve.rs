@@ -22,10 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use super::guard::Secrets;
 use super::routes::{App, router};
 use crate::catalog::Catalog;
-use crate::limits::{
-    ANSWERS_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX,
-    HEAD_TIMEOUT, HEADERS_MAX,
-};
+use crate::limits::{CONNECTIONS_PER_ADDRESS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, ServerLimits};
 use crate::link::{Link, MeteredStream};
 use crate::tell::ServerStatus;
 
@@ -49,6 +46,8 @@ pub struct ServerOptions {
     pub secrets: Secrets,
     /// Where time comes from.
     pub clock: Clock,
+    /// How much and how long.
+    pub limits: ServerLimits,
 }
 
 /// Why there is no server.
@@ -128,13 +127,13 @@ impl Server {
         let acceptor = options.tls.as_ref().map(tls_acceptor).transpose()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(ANSWERS_MAX + 4)
+            .max_blocking_threads(options.limits.answers_max + 4)
             .thread_name("livebag-serve")
             .on_thread_start(livebag::storage::lower_priority)
             .enable_all()
             .build()
             .map_err(ServeError::Threads)?;
-        let app = Arc::new(App::new(catalog, options.secrets, options.clock));
+        let app = Arc::new(App::new(catalog, options.secrets, options.clock, options.limits));
         let service = router(app.clone());
         let gate = Arc::new(ConnectionGate { app: app.clone(), by_address: Mutex::default() });
         let mut addresses = Vec::new();
@@ -236,7 +235,8 @@ impl ConnectionGate {
         let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
         let total = self.app.connections.load(Ordering::Relaxed);
         let of_peer = by_address.get(&peer).copied().unwrap_or(0);
-        if total >= CONNECTIONS_MAX || of_peer >= CONNECTIONS_PER_ADDRESS_MAX && !peer.is_loopback()
+        if total >= self.app.limits.connections_max
+            || of_peer >= CONNECTIONS_PER_ADDRESS_MAX && !peer.is_loopback()
         {
             return None;
         }
@@ -291,25 +291,35 @@ async fn converse(
     admitted: &Admitted,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let limits = &admitted.gate.app.limits;
     let link = Arc::new(Link::new(&stream, admitted.peer)?);
-    let metered = MeteredStream::new(stream, link.clone());
+    let metered = MeteredStream::new(stream, link.clone(), limits.progress_timeout);
     match acceptor {
-        None => serve(metered, service, link).await,
+        None => serve(metered, service, link, limits).await,
         Some(acceptor) => {
-            let shaking = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(metered));
-            serve(shaking.await??, service, link).await
+            let shaking = tokio::time::timeout(limits.handshake_timeout, acceptor.accept(metered));
+            serve(shaking.await??, service, link, limits).await
         }
     }
 }
 
-async fn serve<S>(stream: S, service: Router, link: Arc<Link>) -> io::Result<()>
+/// Answers what comes over `stream`.
+///
+/// # Errors
+/// If the connection broke, or what came was no HTTP.
+pub async fn serve<S>(
+    stream: S,
+    service: Router,
+    link: Arc<Link>,
+    limits: &ServerLimits,
+) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service.layer(axum::Extension(link));
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(limits.head_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))

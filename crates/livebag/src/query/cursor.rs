@@ -231,6 +231,7 @@ impl<'bag> TopicCursor<'bag> {
         if entry.brick != self.window.brick {
             (self.window.brick, self.window.filled, self.window.asked) = (entry.brick, 0, 0);
         }
+        self.segment.holds(entry)?;
         let (_, file) = self.segment.brick(entry)?;
         self.window.ask(&**file, entry.offset, end);
         self.segment.read_at(entry, 0, out.room(entry.data_bytes as usize))
@@ -250,6 +251,7 @@ impl<'bag> TopicCursor<'bag> {
         let inside = entry.offset >= window.start
             && entry.offset + bytes as u64 <= window.start + window.filled as u64;
         if !inside {
+            self.segment.holds(entry)?;
             window.ask(&**file, entry.offset, end);
             let wanted =
                 READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);

@@ -134,6 +134,10 @@ pub enum Span {
     History(u64, u64),
 }
 
+/// An index that was tampered with may promise messages of 4 GiB: from this length on its brick is
+/// asked first, which costs a system call.
+const LARGE_MESSAGE_BYTES: usize = 1 << 20;
+
 /// A topic's part of one split.
 struct Segment {
     index: IndexReader,
@@ -169,6 +173,20 @@ impl Segment {
             offset: entry.offset,
             what: "the time index names a brick that the container does not have",
         })
+    }
+
+    /// Before memory is taken for a large message: whether its brick is that long.
+    fn holds(&self, entry: &IndexEntry) -> Result<(), BagError> {
+        if (entry.data_bytes as usize) < LARGE_MESSAGE_BYTES {
+            return Ok(());
+        }
+        let (path, file) = self.brick(entry)?;
+        let length = file.length();
+        let length = length.map_err(|source| BagError::Io { path: path.clone(), source })?;
+        if length < entry.offset + u64::from(entry.data_bytes) {
+            return Err(brick_ends(path, entry));
+        }
+        Ok(())
     }
 
     /// Fills `out` with a message that is not compressed, from its byte `skip` on.

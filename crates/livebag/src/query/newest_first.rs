@@ -148,6 +148,7 @@ impl TopicBackward<'_> {
             out.put(segment.unpack(entry, &mut self.unpacked)?);
             return Ok(());
         }
+        segment.holds(entry)?;
         segment.read_at(entry, 0, out.room(entry.data_bytes as usize))
     }
 }

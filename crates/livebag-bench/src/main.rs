@@ -13,6 +13,7 @@ mod files;
 mod frame;
 mod kernel_cpu;
 mod machine;
+mod online;
 mod query;
 mod record;
 mod recover;
@@ -108,6 +109,13 @@ enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Querying what is being recorded (ROSfs, Figures 13 to 16)
+    Online {
+        #[command(flatten)]
+        args: online::OnlineArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Every benchmark with its defaults (but soak)
     All {
         #[command(flatten)]
@@ -159,6 +167,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Submit { args, output } => submit(&args, &output),
         Verb::Cycle { args, output } => cycle(&args, &output),
         Verb::Soak { args, output } => soak(&args, &output),
+        Verb::Online { args, output } => online(&args, &output),
         Verb::All { output } => all(&output),
         Verb::StreamWriter { orders } => stream::run::write(&orders),
         Verb::StreamReader { orders } => stream::run::read(&orders),
@@ -234,6 +243,16 @@ fn publish_recorded(
     publish(Report { bench, machine, rows, runs, failures }, output, columns)
 }
 
+fn online(args: &online::OnlineArgs, output: &OutputArgs) -> Result<()> {
+    let online::Outcome { rows, runs } = online::measure(args)?;
+    let machine = Machine::describe(&args.directory());
+    publish(
+        Report { bench: "online", machine, rows, runs, failures: Vec::new() },
+        output,
+        online::COLUMNS,
+    )
+}
+
 fn query(args: &query::matrix::QueryArgs, output: &OutputArgs) -> Result<()> {
     let query::matrix::Outcome { rows, runs } = query::matrix::measure(args)?;
     let machine = Machine::describe(&args.dir);
@@ -276,6 +295,7 @@ fn all(output: &OutputArgs) -> Result<()> {
         cameras(&defaults(&[]), output),
         submit(&defaults(&[]), output),
         cycle(&defaults(&[]), output),
+        online(&defaults(&[]), output),
     ];
     steps.into_iter().collect()
 }

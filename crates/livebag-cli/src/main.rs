@@ -16,6 +16,8 @@ mod play;
 mod query;
 mod record;
 mod recover;
+mod robots;
+mod serve;
 mod streams;
 mod verify;
 
@@ -50,6 +52,8 @@ enum Verb {
     Ls(ls::Args),
     Info(info::Args),
     Query(query::Args),
+    Serve(serve::Args),
+    Robots(robots::Args),
     Convert(convert::Args),
     Verify(verify::Args),
     Recover(recover::Args),
@@ -72,6 +76,8 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Ls(args) => ls::run(&args),
         Verb::Info(args) => info::run(&args),
         Verb::Query(args) => query::run(&args),
+        Verb::Serve(args) => serve::run(&args),
+        Verb::Robots(args) => robots::run(&args),
         Verb::Convert(args) => convert::run(&args),
         Verb::Verify(args) => verify::run(&args),
         Verb::Recover(args) => recover::run(&args),

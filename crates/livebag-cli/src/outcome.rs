@@ -47,6 +47,18 @@ pub enum CliError {
     /// A recording of another make could not be read, or written.
     #[error("{0}{hint}", hint = convert_hint(.0))]
     Convert(#[from] livebag::convert::ConvertError),
+    /// Nothing can be served.
+    #[error(transparent)]
+    Catalog(#[from] livebag_net::CatalogError),
+    /// A server did not answer as was asked.
+    #[error(transparent)]
+    Remote(#[from] livebag_net::remote::RemoteError),
+    /// Zenoh does not serve or answer.
+    #[error(transparent)]
+    Zenoh(#[from] livebag_net::zenoh::ZenohError),
+    /// There is no server.
+    #[error(transparent)]
+    Serve(#[from] livebag_net::ServeError),
     /// A stream could not be listed.
     #[error(transparent)]
     Streams(#[from] livebag_shm::ListError),

@@ -6,13 +6,21 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use livebag::{Bag, Clock, Query, Span};
+use livebag_net::ask::full_names;
+use livebag_net::remote::{Address, RemoteOptions};
+use livebag_net::zenoh::ZenohAddress;
 
 use crate::outcome::{CliError, Outcome};
 use crate::parse::{self, Moment};
+use crate::serve::{self, ZenohArgs};
 use crate::text;
+use answer::Answer;
 
+mod answer;
 mod export;
 mod lines;
+mod remote;
+mod robots;
 mod summary;
 
 /// Read any moment of a recording, also while it is being written.
@@ -22,10 +30,17 @@ mod summary;
     livebag query run1 latest --last 5s -t /camera_front /imu -o last.mcap\n  \
     livebag query run1 history --from +10s --to +12.5s --json\n  \
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
-    livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count")]
+    livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count\n  \
+    livebag query http://robot:7447/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
+    livebag query 'zenoh/*/*' latest --last 1s --json")]
 pub struct Args {
-    /// The recording: a container, finished or still being written.
-    bag: PathBuf,
+    /// The recording: a container, finished or still being written; its address on a server
+    /// (http://HOST:PORT/NAME, https://…); or on Zenoh (zenoh/ROBOT/NAME, with * for any).
+    bag: String,
+    #[command(flatten)]
+    server: Trust,
+    #[command(flatten)]
+    zenoh: ZenohArgs,
     #[command(subcommand)]
     question: Question,
 }
@@ -39,7 +54,7 @@ enum Question {
         #[arg(long, value_name = "D", default_value = "1s", value_parser = parse::duration)]
         last: Duration,
         #[command(flatten)]
-        answer: Answer,
+        wanted: Wanted,
     },
     /// The messages between two times, both included.
     #[command(
@@ -55,12 +70,56 @@ Example:\n  livebag query run1 history --from +10s --to +12s -t /camera_front -o
         #[arg(long, value_name = "T", value_parser = parse::moment)]
         to: Option<Moment>,
         #[command(flatten)]
-        answer: Answer,
+        wanted: Wanted,
+    },
+    /// As much of the newest as arrives within a time, newest first.
+    #[command(
+        after_help = "The server watches how fast this connection takes what it is sent, and stops in \
+time; the newest message always comes.\n\n\
+Example:\n  livebag query http://robot:7447/run1 auto --within 1s --decimate /camera_front:5"
+    )]
+    Auto {
+        /// Time in which the answer is to be here.
+        #[arg(long, value_name = "D", default_value = "1s", value_parser = parse::duration_above_zero)]
+        within: Duration,
+        /// Go back no further than this from the newest message.
+        #[arg(long, value_name = "D", value_parser = parse::duration)]
+        last: Option<Duration>,
+        /// At most so many messages a second of that topic.
+        #[arg(long, value_name = "TOPIC:HZ")]
+        decimate: Vec<String>,
+        #[command(flatten)]
+        wanted: Wanted,
     },
 }
 
+/// What a server wants to know.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Trust {
+    /// A file with the server's token [default: the token in LIVEBAG_TOKEN]
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+    /// Certificates that are trusted, PEM [default: those of this machine]
+    #[arg(long, value_name = "FILE", global = true)]
+    ca_cert: Option<PathBuf>,
+}
+
+impl Trust {
+    /// For a server.
+    ///
+    /// # Errors
+    /// If the token cannot be read.
+    pub fn options(&self) -> Result<RemoteOptions, CliError> {
+        let token = match &self.token_file {
+            Some(path) => Some(serve::read_token(path)?.trim().to_owned()),
+            None => std::env::var("LIVEBAG_TOKEN").ok(),
+        };
+        Ok(RemoteOptions { token, ca_certificates: self.ca_cert.clone() })
+    }
+}
+
 #[derive(clap::Args)]
-struct Answer {
+struct Wanted {
     /// Only these topics.
     #[arg(short, long, value_name = "TOPIC", num_args = 1..)]
     topics: Vec<String>,
@@ -82,74 +141,129 @@ struct Answer {
     count: bool,
 }
 
+impl Question {
+    fn wanted(&self) -> &Wanted {
+        match self {
+            Self::Latest { wanted, .. }
+            | Self::History { wanted, .. }
+            | Self::Auto { wanted, .. } => wanted,
+        }
+    }
+}
+
 /// Answers.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
-    let bag = Bag::open(&args.bag)?;
-    let (span, answer) = match &args.question {
-        Question::Latest { last, answer } => (Span::Latest(*last), answer),
-        Question::History { from, to, answer } => (history(&bag, *from, *to)?, answer),
+    if Address::is_one(&args.bag) {
+        return remote::run(args, &clock);
+    }
+    // A folder of that name is meant where there is one.
+    let is_here = std::path::Path::new(&args.bag).exists();
+    match ZenohAddress::is_one(&args.bag) && !is_here {
+        true => robots::run(args, &clock),
+        false => local(args, &clock),
+    }
+}
+
+fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
+    let bag = Bag::open(args.bag.as_ref())?;
+    let wanted = args.question.wanted();
+    let topics = full_names(&bag, &wanted.topics);
+    let start_nanos = bag.time_range()?.map_or(0, |(start, _)| start);
+    let span = match &args.question {
+        Question::Latest { last, .. } => Span::Latest(*last),
+        Question::History { from, to, .. } => history(&bag, *from, *to)?,
+        Question::Auto { within, last, decimate, .. } => {
+            let span = last.map_or(Span::All, Span::Latest);
+            let query = Query { topics, span };
+            return auto(&bag, &query, *within, decimate, wanted, clock);
+        }
     };
-    let query = Query { topics: full_names(&bag, &answer.topics), span };
-    let mut cursor = bag.query(&query)?;
+    let cursor = bag.query(&Query { topics, span })?;
     let planned_nanos = clock.monotonic_nanos();
     if cursor.remaining() == 0 {
         explain_nothing(&bag, span)?;
     }
-    if let Some(path) = &answer.output {
-        let answer = export::write(&bag, &mut cursor, path)?;
+    if wanted.count && !wanted.json {
+        writeln!(std::io::stdout().lock(), "{}", cursor.remaining())?;
+        return Ok(outcome(cursor.damaged(), &args.bag));
+    }
+    let mut answer = answer::Local::new(&bag, cursor);
+    give(&mut answer, wanted, clock, planned_nanos, start_nanos)?;
+    Ok(outcome(answer.damaged(), &args.bag))
+}
+
+/// The newest of a container on this machine, as much as can be given in a time.
+fn auto(
+    bag: &Bag,
+    query: &Query,
+    within: Duration,
+    decimate: &[String],
+    wanted: &Wanted,
+    clock: &Clock,
+) -> Result<Outcome, CliError> {
+    if !decimate.is_empty() {
+        return Err(CliError::usage("--decimate is for recordings on a server"));
+    }
+    let end_nanos = within.as_nanos() as u64;
+    let mut is_first = true;
+    let may_go_on = || std::mem::take(&mut is_first) || clock.monotonic_nanos() < end_nanos;
+    let mut answer = answer::LocalNewest::new(bag, bag.newest_first(query)?, may_go_on);
+    let start_nanos = bag.time_range()?.map_or(0, |(start, _)| start);
+    let planned_nanos = clock.monotonic_nanos();
+    give(&mut answer, wanted, clock, planned_nanos, start_nanos)?;
+    Ok(outcome(answer.damaged(), &bag.path().display().to_string()))
+}
+
+/// Gives an answer in the form that is wanted.
+fn give(
+    answer: &mut dyn Answer,
+    wanted: &Wanted,
+    clock: &Clock,
+    planned_nanos: u64,
+    start_nanos: u64,
+) -> Result<(), CliError> {
+    if let Some(path) = &wanted.output {
+        let exported = export::write(answer, path)?;
         let mut out = std::io::stdout().lock();
         writeln!(
             out,
             "{}: {} messages, {} in {}",
             path.display(),
-            text::count(answer.messages),
-            text::bytes(answer.bytes as f64),
+            text::count(exported.messages),
+            text::bytes(exported.bytes as f64),
             text::duration(clock.monotonic_nanos()),
         )?;
-        return Ok(outcome(&bag, cursor.damaged()));
+        return Ok(());
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
-    match (answer.count, answer.json) {
-        (true, false) => writeln!(out, "{}", cursor.remaining())?,
-        (false, true) if answer.decode => {
-            lines::write_decoded(&bag, &mut cursor, answer.array_items, &mut out)?;
-        }
-        (false, true) => lines::write(&bag, &mut cursor, &mut out)?,
-        (count, _) => {
-            let summary = summary::of(&bag, &mut cursor, &clock, planned_nanos)?;
-            if count {
-                writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
-            } else {
-                write!(out, "{}", summary.render())?;
-            }
+    if wanted.json && wanted.decode {
+        lines::write_decoded(answer, wanted.array_items, &mut out)?;
+    } else if wanted.json && !wanted.count {
+        lines::write(answer, &mut out)?;
+    } else {
+        let summary = summary::of(answer, clock, planned_nanos, start_nanos)?;
+        match (wanted.count, wanted.json) {
+            (true, true) => writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?,
+            (true, false) => writeln!(out, "{}", summary.message_count())?,
+            _ => write!(out, "{}", summary.render())?,
         }
     }
     out.flush()?;
-    Ok(outcome(&bag, cursor.damaged()))
+    Ok(())
 }
 
-/// Says how many messages are not in the answer because their index entries are damaged.
-fn outcome(bag: &Bag, damaged: u64) -> Outcome {
+/// Says how many messages are not in the answer because they are damaged.
+fn outcome(damaged: u64, bag: &str) -> Outcome {
     if damaged == 0 {
         return Outcome::Done;
     }
     eprintln!(
-        "livebag: {} left out that are damaged, or whose index entries are: `livebag verify {}` names them",
+        "livebag: {} left out that are damaged, or whose index entries are: `livebag verify {bag}` \
+         names them",
         text::plural(damaged as usize, "message"),
-        bag.path().display(),
     );
     Outcome::Loss
-}
-
-/// `imu` stands for `/imu` where there is no `imu`.
-fn full_names(bag: &Bag, names: &[String]) -> Vec<String> {
-    let is_topic = |name: &str| bag.topics().iter().any(|topic| topic.topic().name == name);
-    let full = |name: &String| match format!("/{name}") {
-        slashed if !is_topic(name) && is_topic(&slashed) => slashed,
-        _ => name.clone(),
-    };
-    names.iter().map(full).collect()
 }
 
 fn history(bag: &Bag, from: Option<Moment>, to: Option<Moment>) -> Result<Span, CliError> {

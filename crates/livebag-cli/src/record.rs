@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::interrupt::{Interrupt, SignalOrders};
 use crate::outcome::{CliError, Outcome};
 use crate::report::{self, Lost, TopicReport};
-use crate::{parse, text};
+use crate::{parse, serve, text};
 
 pub mod control;
 mod names;
@@ -114,9 +114,14 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let interrupt = Interrupt::watch()?;
     let orders = SignalOrders::watch()?;
     let is_ring = options.snapshot.is_some();
+    let server_options = settings.server_options()?;
     let recorder = Recorder::create(&directory, options)?;
     let storage = announce(&recorder, &directory);
     let socket = control_socket(&directory);
+    let server = match server_options {
+        Some(options) => Some(serve::beside(&recorder, &directory, options, &settings.zenoh())?),
+        None => None,
+    };
     for selector in selectors {
         recorder.follow(selector)?;
     }
@@ -144,7 +149,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         clock: clock.clone(),
     };
     watch.until(stop_after, Progress::begin(clock.clone(), &directory), &mut wanted)?;
-    drop((socket, keyboard));
+    drop((socket, keyboard, server));
     let elapsed_s = (clock.monotonic_nanos() - began) as f64 / 1e9;
     wanted.look(&recorder.status());
     let failure = match recorder.finish() {

@@ -64,6 +64,10 @@ impl IndexEntry {
         if flags & !FLAG_COMPRESSED != 0 {
             return None;
         }
+        // Files end before 2^63: so that a place and a length can be added anywhere below.
+        if u64_at(24).checked_add(u64::from(u32_at(32))).is_none_or(|end| end > i64::MAX as u64) {
+            return None;
+        }
         Some(Self {
             log_time_nanos: u64_at(0),
             publish_time_nanos: u64_at(8),

@@ -23,11 +23,14 @@ pub use livebag_format::{Message, Topic};
 pub use play::{
     PlayError, PlayOptions, PlayStatus, Player, Stamp, TopicPublisher, TopicSurvey, survey,
 };
-pub use query::{Bag, BagError, BagFile, BagState, BagTopic, Cursor, IndexEntry, Query, Span};
+pub use query::{
+    Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, IndexEntry, McapAnswer,
+    NewestFirst, Query, Span, Verdict, VirtualFile, VirtualFileError,
+};
 pub use recorder::{
-    ChunkCompression, LowSpace, Overflow, Priority, RecordError, Recorder, RecorderOptions,
-    Retention, SnapshotRing, SplitRules, Status, TopicRule, TopicRules, TopicSettings, TopicStatus,
-    TopicWriter, WriteError,
+    ChunkCompression, LowSpace, Overflow, Priority, ReaderNotice, RecordError, Recorder,
+    RecorderOptions, Retention, SnapshotRing, SplitRules, Status, TopicRule, TopicRules,
+    TopicSettings, TopicStatus, TopicWriter, WriteError,
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, pattern, stream_topic};

@@ -18,6 +18,11 @@ pub const CHUNK_BYTES_MIN: usize = 16 << 10;
 /// … or at this age, which bounds how old the newest readable message is.
 pub const CHUNK_AGE_MAX: Duration = Duration::from_millis(50);
 
+/// The same while somebody reads what is being recorded …
+pub const CHUNK_AGE_MAX_READ: Duration = Duration::from_millis(5);
+/// … and has asked for something in so much time.
+pub const READ_INTEREST: Duration = Duration::from_secs(5);
+
 /// Topics with gathered chunks that have a brick of their own; those after them share one, so that
 /// hundreds of small topics do not become hundreds of files being appended to.
 pub const OWN_GATHERED_BRICKS_MAX: usize = 64;
@@ -102,6 +107,20 @@ pub const TOPICS_MAX: usize = u16::MAX as usize - 1;
 
 /// What a cursor reads at once from a brick of small messages.
 pub const READ_WINDOW_BYTES: usize = 1 << 20;
+/// Messages from this size on are read straight to where they are wanted, without a window between.
+pub const READ_STRAIGHT_BYTES_MIN: usize = 64 << 10;
+/// A chunk of an answer is closed at this size …
+pub const ANSWER_CHUNK_BYTES: u64 = 256 << 10;
+/// … which doubles after so many chunks, so that the summary of a long answer stays small …
+pub const ANSWER_CHUNKS_BEFORE_DOUBLING: usize = 1 << 16;
+/// … up to this one.
+pub const ANSWER_CHUNK_BYTES_MAX: u64 = 16 << 20;
+/// A chunk of a virtual file ends at this size, and where its messages span this time …
+pub const VIRTUAL_CHUNK_BYTES: u64 = 1 << 20;
+/// … so that a viewer that jumps reads little that it does not show.
+pub const VIRTUAL_CHUNK_SPAN: Duration = Duration::from_secs(1);
+/// Chunks of a virtual file: its summary has some 100 bytes for each, which a viewer reads at once.
+pub const VIRTUAL_CHUNKS_MAX: usize = 1 << 20;
 /// How far ahead of a sequential reader the kernel is asked to read.
 pub const READ_AHEAD_BYTES: u64 = 16 << 20;
 

@@ -3,10 +3,11 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use livebag::{Bag, Cursor, Message, Topic};
+use livebag::Topic;
 use mcap::records::MessageHeader;
 use mcap::{McapError, WriteOptions, Writer};
 
+use super::answer::{Answer, Entry};
 use crate::files::NewFile;
 use crate::interrupt::Interrupt;
 use crate::outcome::CliError;
@@ -25,21 +26,22 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// Writes the rest of `cursor` into the new file `path`. Nothing is left behind if that fails.
-pub fn write(bag: &Bag, cursor: &mut Cursor<'_>, path: &Path) -> Result<Exported, CliError> {
+/// Writes what is left of an answer into the new file `path`. Nothing is left behind if that fails.
+pub fn write(answer: &mut dyn Answer, path: &Path) -> Result<Exported, CliError> {
     let interrupt = Interrupt::watch()?;
     let new = NewFile::create(path)?;
     let refused = |error| refused(path, error);
+    let first = answer.next()?;
     // Without messages a chunk would be empty, which older readers refuse.
     let options = WriteOptions::new()
-        .profile(bag.profile())
+        .profile(answer.profile())
         .library(concat!("livebag ", env!("CARGO_PKG_VERSION")))
         .compression(None)
-        .use_chunks(cursor.remaining() > 0)
+        .use_chunks(first.is_some())
         .chunk_size(Some(CHUNK_BYTES));
     let buffer = BufWriter::with_capacity(BUFFER_BYTES, new.file());
     let mut writer = options.create(buffer).map_err(refused)?;
-    let copied = copy(bag, cursor, &mut writer, &interrupt).and_then(|exported| {
+    let copied = copy(answer, first, &mut writer, &interrupt).and_then(|exported| {
         writer.finish().map_err(Failure::Mcap)?;
         Ok(exported)
     });
@@ -75,36 +77,45 @@ impl From<McapError> for Failure {
 type FileWriter<'a> = Writer<BufWriter<&'a std::fs::File>>;
 
 fn copy(
-    bag: &Bag,
-    cursor: &mut Cursor<'_>,
+    answer: &mut dyn Answer,
+    first: Option<Entry>,
     writer: &mut FileWriter<'_>,
     interrupt: &Interrupt,
 ) -> Result<Exported, Failure> {
-    let mut channels: Vec<Option<u16>> = vec![None; bag.topics().len()];
+    let mut channels: Vec<Option<u16>> = Vec::new();
     let mut exported = Exported::default();
-    loop {
+    let mut next = first;
+    while let Some(entry) = next {
         if interrupt.has_come() {
             return Err(Failure::Cli(CliError::failed("interrupted: nothing was written")));
         }
-        let next = cursor.next().map_err(|error| Failure::Cli(error.into()))?;
-        let Some((topic, message)) = next else { return Ok(exported) };
-        let channel_id = match channels[topic] {
+        if channels.len() <= entry.topic {
+            channels.resize(entry.topic + 1, None);
+        }
+        let channel_id = match channels[entry.topic] {
             Some(id) => id,
-            None => *channels[topic].insert(add_channel(writer, bag.topics()[topic].topic())?),
+            None => {
+                let id = add_channel(writer, answer.topic(entry.topic))?;
+                *channels[entry.topic].insert(id)
+            }
         };
-        writer.write_to_known_channel(&header(channel_id, &message), message.data)?;
-        exported.messages += 1;
-        exported.bytes += message.data.len() as u64;
+        if let Some(data) = answer.data().map_err(Failure::Cli)? {
+            writer.write_to_known_channel(&header(channel_id, &entry), data)?;
+            exported.messages += 1;
+            exported.bytes += data.len() as u64;
+        }
+        next = answer.next().map_err(Failure::Cli)?;
     }
+    Ok(exported)
 }
 
-fn header(channel_id: u16, message: &Message<'_>) -> MessageHeader {
+fn header(channel_id: u16, entry: &Entry) -> MessageHeader {
     MessageHeader {
         channel_id,
         // MCAP counts in 32 bits.
-        sequence: message.sequence as u32,
-        log_time: message.log_time_nanos,
-        publish_time: message.publish_time_nanos,
+        sequence: entry.sequence as u32,
+        log_time: entry.log_time_nanos,
+        publish_time: entry.publish_time_nanos,
     }
 }
 

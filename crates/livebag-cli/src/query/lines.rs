@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use livebag::{Bag, Cursor};
 use livebag_format::decode::{DecodeOptions, Decoder};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::answer::{Answer, Entry};
 use crate::outcome::CliError;
 
 /// A line. Times are nanoseconds since the Unix epoch.
@@ -24,59 +24,58 @@ struct Line<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Decoded<'a> {
-    Value(Value),
+    Value(&'a Value),
     /// Why there is no value.
     Error(&'a str),
 }
 
-/// Writes the rest of `cursor`, straight from the time index: no message is read.
-pub fn write(bag: &Bag, cursor: &mut Cursor<'_>, out: &mut impl Write) -> Result<(), CliError> {
-    while let Some((topic, entry)) = cursor.next_entry()? {
-        let line = Line {
-            topic: &bag.topics()[topic].topic().name,
-            log_time: entry.log_time_nanos,
-            publish_time: entry.publish_time_nanos,
-            sequence: entry.sequence,
-            bytes: entry.data_bytes as usize,
-            decoded: None,
-        };
-        put(&line, out)?;
+/// Writes what is left of an answer; no message is read.
+pub fn write(answer: &mut dyn Answer, out: &mut impl Write) -> Result<(), CliError> {
+    while let Some(entry) = answer.next()? {
+        put(&line(answer, &entry, None), out)?;
     }
     Ok(())
 }
 
+fn line<'a>(answer: &'a dyn Answer, entry: &Entry, decoded: Option<Decoded<'a>>) -> Line<'a> {
+    Line {
+        topic: &answer.topic(entry.topic).name,
+        log_time: entry.log_time_nanos,
+        publish_time: entry.publish_time_nanos,
+        sequence: entry.sequence,
+        bytes: entry.bytes as usize,
+        decoded,
+    }
+}
+
 /// The same with the values of the messages; of long arrays the first `array_items_max` items.
 pub fn write_decoded(
-    bag: &Bag,
-    cursor: &mut Cursor<'_>,
+    answer: &mut dyn Answer,
     array_items_max: usize,
     out: &mut impl Write,
 ) -> Result<(), CliError> {
     let options = DecodeOptions { array_items_max };
-    let decoder =
-        |topic: &livebag::BagTopic| Decoder::new(topic.topic()).map_err(|error| error.to_string());
-    let decoders: Vec<Result<Decoder, String>> = bag.topics().iter().map(decoder).collect();
-    while let Some((topic, message)) = cursor.next()? {
-        let failed;
-        let decoded = match &decoders[topic] {
+    let mut decoders: Vec<Option<Result<Decoder, String>>> = Vec::new();
+    while let Some(entry) = answer.next()? {
+        if decoders.len() <= entry.topic {
+            decoders.resize_with(entry.topic + 1, || None);
+        }
+        let decoder = decoders[entry.topic].get_or_insert_with(|| {
+            Decoder::new(answer.topic(entry.topic)).map_err(|error| error.to_string())
+        });
+        let decoded = match (&*decoder, answer.data()?) {
+            // It is counted as damaged.
+            (_, None) => continue,
+            (Err(error), _) => Err(error.clone()),
+            (Ok(decoder), Some(data)) => {
+                decoder.decode(data, &options).map_err(|error| error.to_string())
+            }
+        };
+        let decoded = match &decoded {
+            Ok(value) => Decoded::Value(value),
             Err(error) => Decoded::Error(error),
-            Ok(decoder) => match decoder.decode(message.data, &options) {
-                Ok(value) => Decoded::Value(value),
-                Err(error) => {
-                    failed = error.to_string();
-                    Decoded::Error(&failed)
-                }
-            },
         };
-        let line = Line {
-            topic: &bag.topics()[topic].topic().name,
-            log_time: message.log_time_nanos,
-            publish_time: message.publish_time_nanos,
-            sequence: message.sequence,
-            bytes: message.data.len(),
-            decoded: Some(decoded),
-        };
-        put(&line, out)?;
+        put(&line(answer, &entry, Some(decoded)), out)?;
     }
     Ok(())
 }

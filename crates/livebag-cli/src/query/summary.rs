@@ -1,8 +1,9 @@
 //! What an answer holds, told from the time index alone.
 
-use livebag::{Bag, Clock, Cursor};
+use livebag::Clock;
 use serde::Serialize;
 
+use super::answer::Answer;
 use crate::outcome::CliError;
 use crate::text;
 
@@ -35,28 +36,31 @@ struct TopicSummary {
     end_nanos: u64,
 }
 
-/// Reads the rest of `cursor`. `clock` was made when the command began.
+/// Goes through what is left of an answer. `clock` was made when the command began.
 pub fn of(
-    bag: &Bag,
-    cursor: &mut Cursor<'_>,
+    answer: &mut dyn Answer,
     clock: &Clock,
     plan_nanos: u64,
+    recording_start_nanos: u64,
 ) -> Result<Summary, CliError> {
-    let blank = |topic: &livebag::BagTopic| TopicSummary {
-        name: topic.topic().name.clone(),
-        type_name: topic.topic().type_name.clone(),
-        message_count: 0,
-        bytes: 0,
-        start_nanos: u64::MAX,
-        end_nanos: 0,
-    };
-    let mut topics: Vec<_> = bag.topics().iter().map(blank).collect();
-    while let Some((topic, entry)) = cursor.next_entry()? {
-        let topic = &mut topics[topic];
+    let mut topics: Vec<TopicSummary> = Vec::new();
+    while let Some(entry) = answer.next()? {
+        while topics.len() <= entry.topic {
+            let topic = answer.topic(topics.len());
+            topics.push(TopicSummary {
+                name: topic.name.clone(),
+                type_name: topic.type_name.clone(),
+                message_count: 0,
+                bytes: 0,
+                start_nanos: u64::MAX,
+                end_nanos: 0,
+            });
+        }
+        let topic = &mut topics[entry.topic];
         topic.message_count += 1;
-        topic.bytes += u64::from(entry.data_bytes);
+        topic.bytes += entry.bytes;
         topic.start_nanos = topic.start_nanos.min(entry.log_time_nanos);
-        topic.end_nanos = entry.log_time_nanos;
+        topic.end_nanos = topic.end_nanos.max(entry.log_time_nanos);
     }
     topics.retain(|topic| topic.message_count > 0);
     let end_nanos = topics.iter().map(|topic| topic.end_nanos).max();
@@ -69,11 +73,16 @@ pub fn of(
         plan_nanos,
         total_nanos: clock.monotonic_nanos(),
         topics,
-        recording_start_nanos: bag.time_range()?.map_or(0, |(start, _)| start),
+        recording_start_nanos,
     })
 }
 
 impl Summary {
+    /// Messages in the answer.
+    pub fn message_count(&self) -> u64 {
+        self.message_count
+    }
+
     /// For people. Times of topics are after the recording's start, as `--from` and `--to` take
     /// them.
     pub fn render(&self) -> String {

@@ -40,6 +40,9 @@ pub enum Order {
     Stop,
     /// Tell how it goes
     Status,
+    /// Somebody reads: commit sooner what is gathered. Servers say this.
+    #[value(skip)]
+    Read,
 }
 
 impl Order {
@@ -51,12 +54,20 @@ impl Order {
             Self::Snapshot => "snapshot",
             Self::Stop => "stop",
             Self::Status => "status",
+            Self::Read => "read",
         }
     }
 
     fn parse(word: &str) -> Option<Self> {
-        let all =
-            [Self::Pause, Self::Resume, Self::Split, Self::Snapshot, Self::Stop, Self::Status];
+        let all = [
+            Self::Pause,
+            Self::Resume,
+            Self::Split,
+            Self::Snapshot,
+            Self::Stop,
+            Self::Status,
+            Self::Read,
+        ];
         all.into_iter().find(|order| order.word() == word)
     }
 }
@@ -114,6 +125,7 @@ pub fn follow(recorder: &Recorder, order: Order, is_ring: bool) -> (Answer, bool
             error = recorder.snapshot().err().map(|error| error.to_string());
         }
         Order::Snapshot => error = Some("the recording has no ring: --snapshot-mode".into()),
+        Order::Read => recorder.reader_notice().is_read(),
         Order::Stop | Order::Status => {}
     }
     (Answer::new(&recorder.status(), error), order == Order::Stop)
@@ -209,6 +221,19 @@ pub fn order(directory: &Path, order: Order) -> Result<Answer, CliError> {
     BufReader::new(stream).read_line(&mut line).map_err(failed)?;
     serde_json::from_str(&line)
         .map_err(|error| CliError::failed(format!("the recorder's answer makes no sense: {error}")))
+}
+
+/// Says to the recorder of a container, if there is one and it belongs to this user, that somebody
+/// reads. Its answer is not waited for.
+pub fn notify_read(directory: &Path) {
+    let say = || -> std::io::Result<()> {
+        let (_opened, short) = short_path(directory)?;
+        let mut stream = UnixStream::connect(short)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("{}\n", Order::Read.word()).as_bytes())
+    };
+    // Without it what is read is some 50 ms older.
+    let _ = say();
 }
 
 /// The keyboard of a terminal, key by key; the terminal is given back as it was.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::outcome::CliError;
-use crate::parse;
+use crate::{parse, serve};
 
 /// Every setting of a recording. In a profile each has its flag's long name as key.
 #[derive(clap::Args, Clone, Debug, Default, Serialize, Deserialize)]
@@ -126,6 +126,33 @@ pub struct Settings {
     /// Names and values that the recording carries along.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub custom_data: Vec<String>,
+    /// Answer queries over HTTP while recording, at this address [default: 127.0.0.1:7447]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:7447")]
+    pub serve: Option<String>,
+    /// With --serve: certificate chain, PEM.
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    pub tls_cert: Option<String>,
+    /// With --serve: the certificate's key, PEM.
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    pub tls_key: Option<String>,
+    /// With --serve: a file with the token that every request has to carry.
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    pub token_file: Option<String>,
+    /// With --serve: answer by Zenoh too, as livebag/ROBOT/NAME/TOPIC.
+    #[arg(long, requires = "serve")]
+    pub zenoh: bool,
+    /// What this robot is called there [default: the machine's name]
+    #[arg(long, value_name = "NAME", requires = "zenoh")]
+    pub robot: Option<String>,
+    /// Zenoh's own configuration (JSON5) [default: a peer of this machine alone]
+    #[arg(long, value_name = "FILE", requires = "zenoh")]
+    pub zenoh_config: Option<String>,
+    /// Zenoh endpoint to listen at.
+    #[arg(long, value_name = "ENDPOINT", requires = "zenoh")]
+    pub zenoh_listen: Vec<String>,
+    /// Zenoh endpoint to connect to.
+    #[arg(long, value_name = "ENDPOINT", requires = "zenoh")]
+    pub zenoh_connect: Vec<String>,
     /// Do not listen to the keyboard.
     #[arg(long)]
     pub disable_keyboard_controls: bool,
@@ -274,6 +301,33 @@ fn pair<'a>(key: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
 }
 
 impl Settings {
+    /// How queries are answered meanwhile; `None` if they are not.
+    pub fn server_options(&self) -> Result<Option<livebag_net::ServerOptions>, CliError> {
+        let Some(address) = &self.serve else { return Ok(None) };
+        let address = serve::address(address).map_err(|why| wrong("--serve", why))?;
+        let path = |file: &Option<String>| file.as_ref().map(std::path::PathBuf::from);
+        let access = serve::Access {
+            tls_cert: path(&self.tls_cert),
+            tls_key: path(&self.tls_key),
+            token_file: path(&self.token_file),
+            allow_origin: Vec::new(),
+        };
+        access.options(vec![address]).map(Some)
+    }
+
+    /// Whether and how Zenoh is answered too.
+    pub fn zenoh(&self) -> serve::ZenohServe {
+        serve::ZenohServe {
+            zenoh: self.zenoh,
+            robot: self.robot.clone(),
+            session: serve::ZenohArgs {
+                zenoh_config: self.zenoh_config.as_ref().map(std::path::PathBuf::from),
+                zenoh_listen: self.zenoh_listen.clone(),
+                zenoh_connect: self.zenoh_connect.clone(),
+            },
+        }
+    }
+
     /// Adds what the profile says and the command line does not.
     ///
     /// # Errors

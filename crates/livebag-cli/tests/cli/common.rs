@@ -117,6 +117,11 @@ impl Recording {
         this
     }
 
+    /// What it has said on standard error until it recorded.
+    pub fn said(&self) -> &str {
+        &self.said
+    }
+
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id() as i32).expect("a process id");
         kill_process(pid, signal).expect("the recorder is there");

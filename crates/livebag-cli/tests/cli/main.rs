@@ -13,3 +13,5 @@ mod disk_gone;
 mod full_disk;
 mod play;
 mod record;
+mod remote;
+mod robots;

@@ -2,21 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::path::Path;
 use std::sync::Arc;
 
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 
-use super::unpack::{UnpackError, Unpacked};
-use super::{Bag, BagError, Segment};
-use crate::limits::{READ_AHEAD_BYTES, READ_WINDOW_BYTES};
+use super::unpack::Unpacked;
+use super::{Bag, BagError, Buffer, Segment, brick_ends};
+use crate::limits::{READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES};
 use crate::storage::DiskFile;
 
 /// Index entries read at once.
 const ENTRIES_AT_ONCE: usize = 512;
-/// A message from this size on is read into the caller's memory by a call of its own.
-const DIRECT_BYTES_MIN: usize = 64 << 10;
 
 /// The messages of a query, oldest first.
 pub struct Cursor<'bag> {
@@ -25,7 +22,7 @@ pub struct Cursor<'bag> {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     remaining: u64,
     damaged: u64,
-    /// Place in `topics` and entry of the message that was come to last.
+    /// What [`Cursor::next_entry`] gave last: place in `topics`, entry.
     last: Option<(usize, IndexEntry)>,
 }
 
@@ -83,15 +80,10 @@ impl<'bag> Cursor<'bag> {
         from: u64,
         to: u64,
     ) -> Result<(), BagError> {
-        let count = segment.index.count()?;
-        let first = segment.index.lower_bound(count, from)?;
-        let end = match to.checked_add(1) {
-            Some(after) => segment.index.lower_bound(count, after)?.max(first),
-            None => count,
-        };
-        if first < end {
-            self.remaining += end - first;
-            let mut cursor = TopicCursor::new(segment, number, first..end)?;
+        let range = segment.between(from, to)?;
+        if !range.is_empty() {
+            self.remaining += range.end - range.start;
+            let mut cursor = TopicCursor::new(segment, number, range)?;
             self.skip(cursor.feed()?);
             if let Some(first) = cursor.entries.first() {
                 self.heap.push(Reverse((first.log_time_nanos, self.topics.len())));
@@ -127,8 +119,7 @@ impl<'bag> Cursor<'bag> {
         }
         self.skip(damaged);
         self.remaining -= 1;
-        self.last = Some((at, entry));
-        Ok(self.last)
+        Ok(Some((at, entry)))
     }
 
     /// The next message's topic (its place in [`Bag::topics`]) and index entry, without reading the
@@ -137,32 +128,58 @@ impl<'bag> Cursor<'bag> {
     /// # Errors
     /// If the index cannot be read or is damaged.
     pub fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
-        Ok(self.step()?.map(|(at, entry)| (self.topics[at].number, entry)))
-    }
-
-    /// Reads the message whose entry [`Cursor::next_entry`] gave last into memory of the caller's. A
-    /// large one comes straight from the file, without a stop in memory of the cursor's.
-    ///
-    /// # Errors
-    /// [`BagError::Damaged`] if this message is not what its entry promises; it counts as damaged, and
-    /// the next one is none the worse for it. Otherwise if the brick cannot be read.
-    ///
-    /// # Panics
-    /// If `room` has not the entry's `data_bytes`, or no entry was given.
-    pub fn read_into(&mut self, room: &mut [u8]) -> Result<(), BagError> {
-        let (at, entry) = self.last.expect("an entry was given");
-        assert_eq!(room.len(), entry.data_bytes as usize, "room for just this message");
-        let read = self.topics[at].read_into(&entry, room);
-        self.damaged += u64::from(matches!(read, Err(BagError::Damaged { .. })));
-        read
+        self.last = self.step()?;
+        Ok(self.last.map(|(at, entry)| (self.topics[at].number, entry)))
     }
 
     /// Where the message lies whose entry [`Cursor::next_entry`] gave last: the file, and the offset of
     /// its first byte. `None` if it is compressed, damaged, or there is none.
     pub fn place(&self) -> Option<(&Arc<dyn DiskFile>, u64)> {
         let (at, entry) = self.last.filter(|(_, entry)| !entry.compressed)?;
-        let (_, file) = self.topics[at].segment.bricks.get(usize::from(entry.brick))?;
+        let (_, file) = self.topics[at].segment.brick(&entry).ok()?;
         Some((file, entry.offset))
+    }
+
+    /// Reads the message whose entry [`Cursor::next_entry`] gave last into memory of the caller's, as
+    /// long as the entry says; whether it could be. One that is damaged is not, and counts as such.
+    ///
+    /// # Errors
+    /// If the brick cannot be read.
+    ///
+    /// # Panics
+    /// If `room` has another length.
+    pub fn read_to(&mut self, room: &mut [u8]) -> Result<bool, BagError> {
+        let Some((at, entry)) = self.last else { return Ok(false) };
+        assert_eq!(room.len(), entry.data_bytes as usize, "room for just this message");
+        let read = self.topics[at].read_to(&entry, room);
+        self.told(read)
+    }
+
+    /// Appends the message whose entry [`Cursor::next_entry`] gave last; whether it could be. One
+    /// that is damaged is not, and counts as such; `out` stays as it was.
+    ///
+    /// # Errors
+    /// If the brick cannot be read.
+    pub fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+        let Some((at, entry)) = self.last else { return Ok(false) };
+        let filled = out.len();
+        let read = self.topics[at].read_to(&entry, out.room(entry.data_bytes as usize));
+        if read.is_err() {
+            out.truncate(filled);
+        }
+        self.told(read)
+    }
+
+    /// Whether a message could be read; counts it as damaged if that was why not.
+    fn told(&mut self, read: Result<(), BagError>) -> Result<bool, BagError> {
+        match read {
+            Ok(()) => Ok(true),
+            Err(BagError::Damaged { .. }) => {
+                self.damaged += 1;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The next message and its topic's place in [`Bag::topics`].
@@ -236,29 +253,37 @@ impl<'bag> TopicCursor<'bag> {
         Ok(damaged)
     }
 
+    /// Reads a large message straight to where it is wanted.
+    fn read_to(&mut self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), BagError> {
+        if entry.compressed || room.len() < READ_STRAIGHT_BYTES_MIN {
+            room.copy_from_slice(self.read(entry)?);
+            return Ok(());
+        }
+        let end = if entry.brick == self.window.end.0 { self.window.end.1 } else { u64::MAX };
+        if entry.brick != self.window.brick {
+            (self.window.brick, self.window.filled, self.window.asked) = (entry.brick, 0, 0);
+        }
+        self.segment.holds(entry)?;
+        let (_, file) = self.segment.brick(entry)?;
+        self.window.ask(&**file, entry.offset, end);
+        self.segment.read_at(entry, 0, room)
+    }
+
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
-        let Some((path, file)) = self.segment.bricks.get(usize::from(entry.brick)) else {
-            return Err(BagError::Damaged {
-                path: self.segment.index.path().to_owned(),
-                offset: entry.offset,
-                what: "the time index names a brick that the container does not have",
-            });
-        };
+        let (path, file) = self.segment.brick(entry)?;
         if entry.compressed {
-            let read = self.unpacked.message(&**file, entry);
-            return read.map(|(_, data)| data).map_err(|error| match error {
-                UnpackError::Io(source) => BagError::Io { path: path.clone(), source },
-                UnpackError::Damaged(what) => {
-                    BagError::Damaged { path: path.clone(), offset: entry.offset, what }
-                }
-            });
+            return self.segment.unpack(entry, &mut self.unpacked);
         }
         let bytes = entry.data_bytes as usize;
         let window = &mut self.window;
-        let end = window.turn_to(entry.brick);
+        if entry.brick != window.brick {
+            (window.brick, window.start, window.filled, window.asked) = (entry.brick, 0, 0, 0);
+        }
+        let end = if entry.brick == window.end.0 { window.end.1 } else { u64::MAX };
         let inside = entry.offset >= window.start
             && entry.offset + bytes as u64 <= window.start + window.filled as u64;
         if !inside {
+            self.segment.holds(entry)?;
             window.ask(&**file, entry.offset, end);
             let wanted =
                 READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
@@ -269,49 +294,15 @@ impl<'bag> TopicCursor<'bag> {
             window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
             window.start = entry.offset;
             if window.filled < bytes {
-                return Err(ends_early(path, entry));
+                return Err(brick_ends(path, entry));
             }
         }
         let start = (entry.offset - self.window.start) as usize;
         Ok(&self.window.bytes[start..start + bytes])
     }
-
-    fn read_into(&mut self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), BagError> {
-        let brick = self.segment.bricks.get(usize::from(entry.brick));
-        let (Some((path, file)), false) =
-            (brick, entry.compressed || room.len() < DIRECT_BYTES_MIN)
-        else {
-            room.copy_from_slice(self.read(entry)?);
-            return Ok(());
-        };
-        let end = self.window.turn_to(entry.brick);
-        self.window.ask(&**file, entry.offset, end);
-        match file.read_at(room, entry.offset) {
-            Ok(count) if count == room.len() => Ok(()),
-            Ok(_) => Err(ends_early(path, entry)),
-            Err(source) => Err(BagError::Io { path: path.clone(), source }),
-        }
-    }
-}
-
-fn ends_early(path: &Path, entry: &IndexEntry) -> BagError {
-    BagError::Damaged {
-        path: path.to_owned(),
-        offset: entry.offset,
-        what: "the brick ends before a message that its index promises",
-    }
 }
 
 impl Window {
-    /// Forgets what is of another brick than this; gives the file offset up to which messages of
-    /// this one are wanted.
-    fn turn_to(&mut self, brick: u16) -> u64 {
-        if brick != self.brick {
-            (self.brick, self.start, self.filled, self.asked) = (brick, 0, 0, 0);
-        }
-        if brick == self.end.0 { self.end.1 } else { u64::MAX }
-    }
-
     /// Keeps the kernel reading ahead of a range longer than one window.
     fn ask(&mut self, file: &dyn DiskFile, from: u64, end: u64) {
         let until = end.min(from.saturating_add(READ_AHEAD_BYTES));

@@ -18,18 +18,27 @@ use livebag_format::container::{
 
 use crate::storage::{Disk, DiskFile, KernelDisk};
 
+mod answer;
+mod buffer;
 mod cursor;
 mod distrust;
 mod index;
+mod newest_first;
 mod rebuild;
 mod recover;
 pub(crate) mod unpack;
+mod virtual_file;
 
+pub use answer::{McapAnswer, Verdict};
+pub use buffer::Buffer;
 pub use cursor::Cursor;
 pub(crate) use distrust::says_the_same;
 pub use livebag_format::index::IndexEntry;
+pub use newest_first::NewestFirst;
+pub use virtual_file::{VirtualFile, VirtualFileError};
 
 use index::IndexReader;
+use unpack::{UnpackError, Unpacked};
 
 /// What a container is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +134,10 @@ pub enum Span {
     History(u64, u64),
 }
 
+/// An index that was tampered with may promise messages of 4 GiB: from this length on its brick is
+/// asked first, which costs a system call.
+const LARGE_MESSAGE_BYTES: usize = 1 << 20;
+
 /// A topic's part of one split.
 struct Segment {
     index: IndexReader,
@@ -141,13 +154,81 @@ impl Segment {
             .zip(last)
             .map(|((_, first), (_, last))| (first.log_time_nanos, last.log_time_nanos)))
     }
+
+    /// Numbers of the entries from one log time to another, both included.
+    fn between(&self, from: u64, to: u64) -> Result<std::ops::Range<u64>, BagError> {
+        let count = self.index.count()?;
+        let first = self.index.lower_bound(count, from)?;
+        let end = match to.checked_add(1) {
+            Some(after) => self.index.lower_bound(count, after)?.max(first),
+            None => count,
+        };
+        Ok(first..end)
+    }
+
+    /// Where the message of an entry is.
+    fn brick(&self, entry: &IndexEntry) -> Result<&(PathBuf, Arc<dyn DiskFile>), BagError> {
+        self.bricks.get(usize::from(entry.brick)).ok_or_else(|| BagError::Damaged {
+            path: self.index.path().to_owned(),
+            offset: entry.offset,
+            what: "the time index names a brick that the container does not have",
+        })
+    }
+
+    /// Before memory is taken for a large message: whether its brick is that long.
+    fn holds(&self, entry: &IndexEntry) -> Result<(), BagError> {
+        if (entry.data_bytes as usize) < LARGE_MESSAGE_BYTES {
+            return Ok(());
+        }
+        let (path, file) = self.brick(entry)?;
+        let length = file.length();
+        let length = length.map_err(|source| BagError::Io { path: path.clone(), source })?;
+        if length < entry.offset + u64::from(entry.data_bytes) {
+            return Err(brick_ends(path, entry));
+        }
+        Ok(())
+    }
+
+    /// Fills `out` with a message that is not compressed, from its byte `skip` on.
+    fn read_at(&self, entry: &IndexEntry, skip: u64, out: &mut [u8]) -> Result<(), BagError> {
+        let (path, file) = self.brick(entry)?;
+        match file.read_at(out, entry.offset + skip) {
+            Ok(count) if count == out.len() => Ok(()),
+            Ok(_) => Err(brick_ends(path, entry)),
+            Err(source) => Err(BagError::Io { path: path.clone(), source }),
+        }
+    }
+
+    /// A message of a compressed chunk.
+    fn unpack<'a>(
+        &self,
+        entry: &IndexEntry,
+        unpacked: &'a mut Unpacked,
+    ) -> Result<&'a [u8], BagError> {
+        let (path, file) = self.brick(entry)?;
+        let read = unpacked.message(&**file, entry);
+        read.map(|(_, data)| data).map_err(|error| match error {
+            UnpackError::Io(source) => BagError::Io { path: path.clone(), source },
+            UnpackError::Damaged(what) => {
+                BagError::Damaged { path: path.clone(), offset: entry.offset, what }
+            }
+        })
+    }
+}
+
+fn brick_ends(path: &Path, entry: &IndexEntry) -> BagError {
+    BagError::Damaged {
+        path: path.to_owned(),
+        offset: entry.offset,
+        what: "the brick ends before a message that its index promises",
+    }
 }
 
 /// One topic of a container.
 pub struct BagTopic {
     topic: Topic,
     /// In order of time. A topic without a message has none.
-    segments: Vec<Segment>,
+    segments: Vec<Arc<Segment>>,
     brick_names: Vec<String>,
     lost: Losses,
     skipped: u64,
@@ -434,6 +515,21 @@ impl Bag {
     /// # Errors
     /// If a topic is not there, or an index cannot be read.
     pub fn query(&self, query: &Query) -> Result<Cursor<'_>, BagError> {
+        let (chosen, from, to) = self.resolve(query)?;
+        Cursor::plan(self, &chosen, from, to)
+    }
+
+    /// Plans the same query from its newest message to its oldest.
+    ///
+    /// # Errors
+    /// If a topic is not there, or an index cannot be read.
+    pub fn newest_first(&self, query: &Query) -> Result<NewestFirst<'_>, BagError> {
+        let (chosen, from, to) = self.resolve(query)?;
+        NewestFirst::plan(self, &chosen, from, to)
+    }
+
+    /// Topics, first and last log time.
+    fn resolve(&self, query: &Query) -> Result<(Vec<usize>, u64, u64), BagError> {
         let chosen = self.choose(&query.topics)?;
         let (from, to) = match query.span {
             Span::All => (0, u64::MAX),
@@ -443,7 +539,7 @@ impl Bag {
                 None => (0, u64::MAX),
             },
         };
-        Cursor::plan(self, &chosen, from, to)
+        Ok((chosen, from, to))
     }
 }
 
@@ -547,11 +643,11 @@ fn add_topics(
             continue;
         }
         let (path, file) = open(&described.index)?;
-        known.segments.push(Segment {
+        known.segments.push(Arc::new(Segment {
             index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
             bricks: described.bricks.iter().map(open).collect::<Result<_, _>>()?,
             message_bytes: described.message_bytes,
-        });
+        }));
         let named = described.bricks.iter().map(|name| Path::new(split).join(name));
         known.brick_names.extend(named.map(|path| path.display().to_string()));
     }

@@ -19,8 +19,8 @@ use super::splits::History;
 use super::topic::{Cause, Latched, SplitTopic, TopicState};
 use super::{Command, Counters, RecordError, Shared};
 use crate::limits::{
-    DISCOVERY_INTERVAL, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX, MANIFEST_INTERVAL,
-    OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN,
+    CHUNK_AGE_MAX_READ, DISCOVERY_INTERVAL, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX,
+    MANIFEST_INTERVAL, OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN,
 };
 use crate::queue::{Queued, TopicQueue};
 use crate::source::{Selector, StreamSource};
@@ -347,7 +347,10 @@ impl Engine {
             Take::UpTo(bytes) => bytes,
             Take::Due | Take::All => u64::MAX,
         };
-        let before_nanos = match (take, self.shared.options.chunk_age_max) {
+        let is_read = now < self.shared.read_until_nanos.load(Ordering::Relaxed);
+        let age_max = self.shared.options.chunk_age_max;
+        let age_max = age_max.map(|age| if is_read { age.min(CHUNK_AGE_MAX_READ) } else { age });
+        let before_nanos = match (take, age_max) {
             (Take::All | Take::UpTo(_), _) => u64::MAX,
             (Take::Due, age) => age.map_or(0, |age| now.saturating_sub(age.as_nanos() as u64)),
         };

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use livebag_format::container::Losses;
 use livebag_format::{Message, Topic};
 
-use crate::limits::{JOBS_MAX, TOPICS_MAX};
+use crate::limits::{JOBS_MAX, READ_INTEREST, TOPICS_MAX};
 use crate::queue::{Budget, TopicQueue};
 use crate::source::Selector;
 use crate::storage::{Disk, KernelDisk, MethodChoice};
@@ -189,6 +189,8 @@ pub(crate) struct Shared {
     pub splits: AtomicU32,
     pub slot_bytes: AtomicU64,
     channels_given: AtomicU32,
+    /// Until when somebody is taken to be reading, on the clock's monotonic time.
+    pub read_until_nanos: AtomicU64,
     pub failure: Mutex<Option<String>>,
 }
 
@@ -228,6 +230,20 @@ pub(crate) enum Command {
     Split,
     Snapshot,
     Finish,
+}
+
+/// Says that somebody reads the recording now: what is gathered in memory is committed after 5 ms
+/// instead of 50 for a while, so that the newest message that can be read is young.
+#[derive(Clone)]
+pub struct ReaderNotice(Arc<Shared>);
+
+impl ReaderNotice {
+    /// Somebody has asked for something.
+    pub fn is_read(&self) {
+        let until = self.0.options.clock.monotonic_nanos() + READ_INTEREST.as_nanos() as u64;
+        // Read by the recorder's thread alone, for nothing else than its value.
+        self.0.read_until_nanos.fetch_max(until, Ordering::Relaxed);
+    }
 }
 
 /// A recording in progress. Dropping it closes the container too, but only
@@ -288,6 +304,7 @@ impl Recorder {
             splits: AtomicU32::new(1),
             slot_bytes: AtomicU64::new(0),
             channels_given: AtomicU32::new(0),
+            read_until_nanos: AtomicU64::new(0),
             failure: Mutex::default(),
         });
         let engine = engine::Engine::create(shared.clone())?;
@@ -326,6 +343,11 @@ impl Recorder {
     /// If the recorder has stopped.
     pub fn follow(&self, selector: Selector) -> Result<(), RecordError> {
         self.commands.send(Command::Follow(selector)).map_err(|_| RecordError::Stopped)
+    }
+
+    /// Tells the recorder of readers, from any thread.
+    pub fn reader_notice(&self) -> ReaderNotice {
+        ReaderNotice(self.shared.clone())
     }
 
     /// Leaves messages out from now on; they are counted as skipped, not as lost.

@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use super::io_uring::IoUringQueue;
 use super::pwrite::PwriteQueue;
@@ -57,6 +58,7 @@ const SYNC_ONE_BY_ONE_MAX: usize = 32;
 #[derive(Clone, Debug)]
 pub struct KernelDisk {
     choice: MethodChoice,
+    follows_links: bool,
 }
 
 impl KernelDisk {
@@ -105,12 +107,24 @@ impl KernelDisk {
             (false, true) => Method::PwriteDirect,
             (false, false) => Method::PwriteBuffered,
         };
-        Ok(Self { choice: MethodChoice { method, reasons } })
+        Ok(Self { choice: MethodChoice { method, reasons }, follows_links: true })
     }
 
     /// For reading only: nothing is probed.
     pub fn for_reading() -> Self {
-        Self { choice: MethodChoice { method: Method::PwriteBuffered, reasons: Vec::new() } }
+        let choice = MethodChoice { method: Method::PwriteBuffered, reasons: Vec::new() };
+        Self { choice, follows_links: true }
+    }
+
+    /// For reading what others may ask for: a path that has a symbolic link in it, at its end or on
+    /// its way, is refused, so that nothing outside a folder is read that was asked to be served.
+    pub fn for_serving() -> Self {
+        Self { follows_links: false, ..Self::for_reading() }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    fn open_file(&self, path: &Path) -> io::Result<File> {
+        if self.follows_links { File::open(path) } else { open_without_links(path) }
     }
 
     /// How this disk is written, and why.
@@ -131,6 +145,26 @@ fn io_uring_reason(error: &io::Error) -> String {
             "io_uring is not available ({error}): it needs Linux 5.11 and a container runtime that \
              permits it"
         ),
+    }
+}
+
+/// `openat2` has it from Linux 5.6 on; some container runtimes do not let it through.
+fn open_without_links(path: &Path) -> io::Result<File> {
+    // A pipe, which nothing of ours is, does not hold up who opens it.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let resolve = ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve) {
+        Ok(file) => Ok(file.into()),
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let flags = flags | OFlags::NOFOLLOW;
+            let file = rustix::fs::open(path, flags, Mode::empty())?;
+            // Somebody who renames folders just now could deceive this; the first way he cannot.
+            if path.canonicalize()? != path {
+                return Err(Errno::LOOP.into());
+            }
+            Ok(file.into())
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -215,9 +249,8 @@ impl Disk for KernelDisk {
         Ok(Arc::new(KernelFile { file }))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(KernelFile { file: File::open(path)? }))
+        Ok(Arc::new(KernelFile { file: self.open_file(path)? }))
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
@@ -277,7 +310,7 @@ impl Disk for KernelDisk {
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>> {
         let file = if shared {
-            File::open(path)?
+            self.open_file(path)?
         } else {
             // Who makes the file is its owner, and stays it: a later holder only recovers.
             match OpenOptions::new().write(true).create_new(true).open(path) {

@@ -23,12 +23,14 @@ mod block;
 mod io_uring;
 mod kernel;
 mod owner;
+mod priority;
 mod pwrite;
 mod simulated;
 
 pub use block::Block;
 pub use kernel::{KernelDisk, Method, MethodChoice};
 pub use owner::Owner;
+pub use priority::lower_priority;
 pub use simulated::{Fault, SimulatedDisk};
 
 /// How a file is going to be written.

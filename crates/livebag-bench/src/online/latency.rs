@@ -1,0 +1,208 @@
+//! Latest and history, one asker (Figures 13 and 14).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use livebag_net::remote::Question;
+use serde::Serialize;
+use serde_json::json;
+
+use super::world::World;
+use super::{OnlineArgs, Outcome, failed};
+use crate::clock;
+use crate::error::Result;
+use crate::report::{figure, row};
+use crate::stats::{Durations, ratio};
+
+/// Seconds of recording before the first question (ROSfs waits 12).
+const LEAD_SECONDS: u64 = 13;
+
+/// ROSfs's Tables 4 and 5.
+const TARGETS: [(&str, &[&str]); 5] = [
+    ("imu", &["/imu"]),
+    ("image_c", &["/image1_c"]),
+    ("image", &["/image1"]),
+    ("group A", &["/image1", "/image2"]),
+    ("group B", &["/image1_c", "/image2_c", "/imu"]),
+];
+
+/// One question and its answer.
+#[derive(Serialize, Clone)]
+struct Run {
+    system: String,
+    query: &'static str,
+    topic: &'static str,
+    /// What was asked for.
+    seconds: f64,
+    server_ms: f64,
+    client_ms: Option<f64>,
+    /// The newest message published when it was asked, less the newest in the answer.
+    newest_age_ms: Option<f64>,
+    messages: usize,
+    /// Published when it was asked, in the time asked for, and not in the answer.
+    missing: usize,
+}
+
+/// A small generator (SplitMix64): the same questions in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound.max(1)
+    }
+}
+
+/// Asks all systems the same questions in turn.
+pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Result<()> {
+    let world = World::begin(directory, &[2, 10])?;
+    clock::sleep(LEAD_SECONDS * 1_000_000_000);
+    let mut random = Random(7);
+    let mut runs = Vec::new();
+    for round in 0..args.requests(100, 12) {
+        for (topic, names) in TARGETS {
+            let seconds = 1 + u64::from(round) % 2;
+            runs.extend(latest(&world, topic, names, seconds)?);
+            let seconds = 1 + random.below(8);
+            let span = seconds * 1_000_000_000;
+            let room = world.newest(names).saturating_sub(world.oldest() + span);
+            let from = world.oldest() + random.below(room);
+            runs.extend(history(&world, topic, names, (from, from + span))?);
+        }
+    }
+    world.end()?;
+    summarise(&runs, outcome);
+    Ok(())
+}
+
+/// Bytes that arrive, and what is in them.
+fn ask(world: &World, question: &Question, names: &[&str]) -> Result<(f64, f64, usize, u64)> {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    world.server.take_timings();
+    let began = clock::monotonic_nanos();
+    let mut messages = world.bag.messages(question, &names).map_err(failed("asking"))?;
+    let (mut count, mut newest) = (0, 0);
+    while let Some(message) = messages.next_message().map_err(failed("reading an answer"))? {
+        count += 1;
+        newest = newest.max(message.log_time_nanos);
+    }
+    let client_ms = (clock::monotonic_nanos() - began) as f64 / 1e6;
+    // The thread that laid it out tells its time after the last byte.
+    let timing = loop {
+        if let Some(timing) = world.server.take_timings().pop() {
+            break timing;
+        }
+        clock::sleep(100_000);
+    };
+    Ok((timing.busy_nanos as f64 / 1e6, client_ms, count, newest))
+}
+
+fn latest(world: &World, topic: &'static str, names: &[&str], seconds: u64) -> Result<Vec<Run>> {
+    let span = seconds * 1_000_000_000;
+    let mut runs = Vec::new();
+    let run = |system: &str, published: u64, server_ms, client_ms, messages, newest: u64| Run {
+        system: system.to_owned(),
+        query: "latest",
+        topic,
+        seconds: seconds as f64,
+        server_ms,
+        client_ms,
+        newest_age_ms: (newest > 0).then(|| published.saturating_sub(newest) as f64 / 1e6),
+        messages,
+        missing: world
+            .published(names, published.saturating_sub(span), published)
+            .saturating_sub(world.published(names, published.saturating_sub(span), newest)),
+    };
+    let published = world.newest(names);
+    let question = Question::latest(&format!("{seconds}s"));
+    let (server_ms, client_ms, count, newest) = ask(world, &question, names)?;
+    runs.push(run("livebag", published, server_ms, Some(client_ms), count, newest));
+    for split in &world.splits {
+        let published = world.newest(names);
+        // The last so much of what is there.
+        let end = split.newest_closed();
+        let answer = split.read(names, end.saturating_sub(span), end)?;
+        let server_ms = answer.nanos as f64 / 1e6;
+        runs.push(run(
+            split.name(),
+            published,
+            server_ms,
+            None,
+            answer.messages,
+            answer.newest_nanos,
+        ));
+    }
+    Ok(runs)
+}
+
+fn history(
+    world: &World,
+    topic: &'static str,
+    names: &[&str],
+    (from, to): (u64, u64),
+) -> Result<Vec<Run>> {
+    let published = world.published(names, from, to);
+    let run = |system: &str, server_ms, client_ms, messages: usize| Run {
+        system: system.to_owned(),
+        query: "history",
+        topic,
+        seconds: (to - from) as f64 / 1e9,
+        server_ms,
+        client_ms,
+        newest_age_ms: None,
+        messages,
+        missing: published.saturating_sub(messages),
+    };
+    let mut runs = Vec::new();
+    let question = Question::history(Some(&from.to_string()), Some(&to.to_string()));
+    let (server_ms, client_ms, count, _) = ask(world, &question, names)?;
+    runs.push(run("livebag", server_ms, Some(client_ms), count));
+    for split in &world.splits {
+        let answer = split.read(names, from, to)?;
+        runs.push(run(split.name(), answer.nanos as f64 / 1e6, None, answer.messages));
+    }
+    Ok(runs)
+}
+
+fn summarise(runs: &[Run], outcome: &mut Outcome) {
+    let mut groups: BTreeMap<(&str, &str, &str), Vec<&Run>> = BTreeMap::new();
+    for run in runs {
+        groups.entry((run.query, run.topic, &run.system)).or_default().push(run);
+        outcome.runs.push(row(run));
+    }
+    for ((query, topic, system), group) in &groups {
+        let of = |value: &dyn Fn(&Run) -> Option<f64>| {
+            Durations::of(group.iter().filter_map(|run| value(run)).map(|ms| (ms * 1e6) as u64))
+        };
+        let at = |durations: &Durations, percent| {
+            figure(durations.percentile_us(percent).map(|us| us / 1000.0))
+        };
+        let (server, client) = (of(&|run| Some(run.server_ms)), of(&|run| run.client_ms));
+        let age = of(&|run| run.newest_age_ms);
+        let missing: usize = group.iter().map(|run| run.missing).sum();
+        let asked: usize = group.iter().map(|run| run.missing + run.messages).sum();
+        let mut found = row(&json!({
+            "system": system, "query": query, "topic": topic, "clients": 1,
+            "requests": group.len(), "missing": missing, "asked": asked,
+        }));
+        found.insert("server_p50_ms".into(), at(&server, 50.0));
+        found.insert("server_p99_ms".into(), at(&server, 99.0));
+        found.insert("client_p50_ms".into(), at(&client, 50.0));
+        found.insert("client_p95_ms".into(), at(&client, 95.0));
+        found.insert("newest_age_ms".into(), at(&age, 50.0));
+        found.insert("newest_age_p99_ms".into(), at(&age, 99.0));
+        if *system != "livebag"
+            && let Some(ours) = groups.get(&(*query, *topic, "livebag"))
+        {
+            // The same question, asked in turn.
+            let times = |runs: &[&Run]| runs.iter().map(|run| run.server_ms).collect::<Vec<_>>();
+            if let Some(ratio) = ratio(&times(group), &times(ours)) {
+                found.insert("faster".into(), serde_json::to_value(ratio).unwrap_or_default());
+            }
+        }
+        outcome.rows.push(found);
+    }
+}

@@ -1,0 +1,70 @@
+//! Queries of recordings on a server.
+
+use livebag::{Clock, Topic};
+use livebag_net::remote::{Question as Asked, RemoteBag};
+use livebag_net::tell::BagInfo;
+
+use super::answer::{Answer, Remote, RemoteLines};
+use super::{Args, Question, Wanted, give};
+use crate::outcome::{CliError, Outcome};
+use crate::parse::Moment;
+
+/// Asks, and gives the answer.
+pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
+    let bag = RemoteBag::open(&args.bag, args.server.options()?)?;
+    // Names without a slash, the start that times count from, the profile.
+    let info = bag.info()?;
+    let wanted = args.question.wanted();
+    let topics = full_names(&info, &wanted.topics);
+    let asked = match &args.question {
+        Question::Latest { last, .. } => Asked::latest(&seconds(*last)),
+        Question::History { from, to, .. } => {
+            let (from, to) = (from.map(written), to.map(written));
+            Asked::history(from.as_deref(), to.as_deref())
+        }
+        Question::Auto { within, last, decimate, .. } => {
+            Asked::auto(&seconds(*within), last.map(seconds).as_deref(), decimate)
+        }
+    };
+    let planned_nanos = clock.monotonic_nanos();
+    let is_auto = matches!(args.question, Question::Auto { .. });
+    let mut answer: Box<dyn Answer> = match is_auto || needs_data(wanted) {
+        true => Box::new(Remote::new(bag.messages(&asked, &topics)?, info.row.profile.clone())),
+        false => {
+            let known = info.topics.iter().map(|topic| Topic {
+                name: topic.name.clone(),
+                type_name: topic.type_name.clone(),
+                ..Topic::default()
+            });
+            Box::new(RemoteLines::new(bag.ask(&asked, &topics, "jsonl")?, known.collect()))
+        }
+    };
+    let start_nanos = info.row.start_nanos.unwrap_or(0);
+    give(&mut *answer, wanted, clock, planned_nanos, start_nanos)?;
+    Ok(Outcome::Done)
+}
+
+fn needs_data(wanted: &Wanted) -> bool {
+    wanted.output.is_some() || wanted.decode
+}
+
+fn seconds(duration: std::time::Duration) -> String {
+    format!("{}.{:09}", duration.as_secs(), duration.subsec_nanos())
+}
+
+/// A moment as servers and robots read it.
+pub fn written(moment: Moment) -> String {
+    match moment {
+        Moment::At(nanos) => nanos.to_string(),
+        Moment::After(after) => format!("+{}", seconds(after)),
+    }
+}
+
+fn full_names(info: &BagInfo, names: &[String]) -> Vec<String> {
+    let is_topic = |name: &str| info.topics.iter().any(|topic| topic.name == name);
+    let full = |name: &String| match format!("/{name}") {
+        slashed if !is_topic(name) && is_topic(&slashed) => slashed,
+        _ => name.clone(),
+    };
+    names.iter().map(full).collect()
+}

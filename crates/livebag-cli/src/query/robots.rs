@@ -1,0 +1,78 @@
+//! Queries that many robots answer.
+
+use livebag::{Clock, Topic};
+use livebag_net::remote::RemoteMessage;
+use livebag_net::zenoh::{Plan, ZenohAddress, ZenohAsker, ZenohMessages};
+
+use super::answer::{Answer, Entry};
+use super::remote::written;
+use super::{Args, Question, give};
+use crate::outcome::{CliError, Outcome};
+
+/// Asks, gives the answer, and says whose ended early.
+pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
+    let address = ZenohAddress::parse(&args.bag)?;
+    let plan = match &args.question {
+        Question::Latest { last, .. } => Plan::Latest(*last),
+        Question::History { from, to, .. } => Plan::History(from.map(written), to.map(written)),
+        Question::Auto { decimate, .. } if !decimate.is_empty() => {
+            return Err(CliError::usage("--decimate is for recordings on a server (http://…)"));
+        }
+        Question::Auto { within, last, .. } => Plan::Auto(*within, *last),
+    };
+    let wanted = args.question.wanted();
+    let asker = ZenohAsker::open(&args.zenoh.options(), Clock::system())?;
+    let messages = asker.messages(&address, &wanted.topics, &plan)?;
+    let planned_nanos = clock.monotonic_nanos();
+    let mut answer = Robots { messages, current: None };
+    give(&mut answer, wanted, clock, planned_nanos, 0)?;
+    let damaged = answer.messages.damaged();
+    if damaged > 0 {
+        eprintln!("livebag: {damaged} messages left out that are damaged");
+    }
+    for loss in answer.messages.lost() {
+        eprintln!(
+            "livebag: the answer of zenoh/{}/{} ended early: {}; what came before is in the answer",
+            loss.found.robot, loss.found.bag, loss.why
+        );
+    }
+    let is_whole = damaged == 0 && answer.messages.lost().is_empty();
+    Ok(if is_whole { Outcome::Done } else { Outcome::Loss })
+}
+
+/// Messages of many robots.
+struct Robots {
+    messages: ZenohMessages,
+    current: Option<RemoteMessage>,
+}
+
+impl Answer for Robots {
+    fn next(&mut self) -> Result<Option<Entry>, CliError> {
+        self.current = self.messages.next_message()?;
+        Ok(self.current.as_ref().map(|message| Entry {
+            topic: message.topic,
+            log_time_nanos: message.log_time_nanos,
+            publish_time_nanos: message.publish_time_nanos,
+            sequence: message.sequence,
+            bytes: message.data.len() as u64,
+        }))
+    }
+
+    fn data(&mut self) -> Result<Option<&[u8]>, CliError> {
+        Ok(self.current.as_ref().map(|message| &*message.data))
+    }
+
+    fn topic(&self, at: usize) -> &Topic {
+        &self.messages.topics()[at]
+    }
+
+    fn profile(&self) -> &str {
+        // Robots of one team agree on it, and each message tells its own encoding.
+        let topics = self.messages.topics();
+        match topics.first().map(|topic| &*topic.message_encoding) {
+            Some("cdr") if topics.iter().all(|topic| topic.message_encoding == "cdr") => "ros2",
+            Some("ros1") if topics.iter().all(|topic| topic.message_encoding == "ros1") => "ros1",
+            _ => "",
+        }
+    }
+}

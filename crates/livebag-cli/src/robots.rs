@@ -1,0 +1,93 @@
+//! `livebag robots`: who serves recordings on Zenoh.
+
+use std::io::Write;
+
+use livebag::Clock;
+use livebag_net::zenoh::{ZenohAddress, ZenohAsker};
+use serde::Serialize;
+
+use crate::outcome::{CliError, Outcome};
+use crate::serve::ZenohArgs;
+use crate::text;
+
+/// List the robots that serve recordings on Zenoh, and what they have.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag robots\n  \
+    livebag robots r2 --json\n  \
+    livebag robots --zenoh-connect tls/router:7447 --zenoh-config zenoh.json5")]
+pub struct Args {
+    /// Only this robot.
+    #[arg(value_name = "ROBOT", default_value = "*")]
+    robot: String,
+    #[command(flatten)]
+    zenoh: ZenohArgs,
+    /// Print JSON: an array of recordings.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One recording. Times are nanoseconds since the Unix epoch; null where the robot did not answer.
+#[derive(Serialize)]
+struct Row {
+    robot: String,
+    bag: String,
+    state: Option<String>,
+    start_nanos: Option<u64>,
+    end_nanos: Option<u64>,
+    message_count: Option<u64>,
+    topic_count: Option<usize>,
+    lost_count: Option<u64>,
+}
+
+/// Lists them.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    let asker = ZenohAsker::open(&args.zenoh.options(), Clock::system())?;
+    let address = ZenohAddress::parse(&format!("zenoh/{}", args.robot))?;
+    let mut rows = Vec::new();
+    for found in asker.find(&address)? {
+        let row = asker.info(&found)?.map(|info| info.row);
+        rows.push(Row {
+            robot: found.robot,
+            bag: found.bag,
+            state: row.as_ref().map(|row| row.state.clone()),
+            start_nanos: row.as_ref().and_then(|row| row.start_nanos),
+            end_nanos: row.as_ref().and_then(|row| row.end_nanos),
+            message_count: row.as_ref().map(|row| row.message_count),
+            topic_count: row.as_ref().map(|row| row.topic_count),
+            lost_count: row.as_ref().map(|row| row.lost_count),
+        });
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+    } else if rows.is_empty() {
+        eprintln!(
+            "livebag: nobody serves recordings here (`livebag serve DIR --zenoh` does; \
+             --zenoh-connect reaches a router)"
+        );
+    } else {
+        write!(out, "{}", table(&rows))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn table(rows: &[Row]) -> String {
+    let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let cells = |row: &Row| {
+        let duration = row.start_nanos.zip(row.end_nanos).map(|(start, end)| end - start);
+        vec![
+            row.robot.clone(),
+            row.bag.clone(),
+            row.state.clone().unwrap_or_else(|| "no answer".to_owned()),
+            known(row.start_nanos.map(text::time)),
+            known(duration.map(text::duration)),
+            known(row.topic_count.map(|count| text::count(count as u64))),
+            known(row.message_count.map(text::count)),
+            known(row.lost_count.map(text::count)),
+        ]
+    };
+    let head =
+        ["robot", "recording", "state", "start", ">duration", ">topics", ">messages", ">lost"];
+    text::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
+}

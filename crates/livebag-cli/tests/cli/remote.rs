@@ -1,0 +1,90 @@
+//! Asking a recorder over HTTP, and a server of finished recordings.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use livebag_shm::{FrameMeta, StreamOptions};
+
+use crate::common::{Recording, livebag, run, stream, text, wait_until};
+
+fn count(address: &str) -> u64 {
+    let asked = run(&["query", address, "history", "--count"]);
+    asked.out.trim().parse().unwrap_or(0)
+}
+
+#[test]
+fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("run1");
+    let (small, mut small_writer) = stream(StreamOptions::bytes(100));
+    let (large, mut large_writer) = stream(StreamOptions::bytes(100_000));
+    let arguments = [&small, &large, "-o", text(&bag), "--serve", "127.0.0.1:0"];
+    let recording = Recording::begin(&arguments, 2);
+    let url = recording.said().split_whitespace().find(|word| word.starts_with("http://"));
+    let url = url.expect("an address").to_owned();
+    assert!(url.ends_with("/run1"), "{url}");
+    for number in 0..50u8 {
+        small_writer.publish(&FrameMeta::default(), &[number; 100]).unwrap();
+        large_writer.publish(&FrameMeta::default(), &vec![number; 100_000]).unwrap();
+        wait_until("the frames are there", || count(text(&bag)) == 2 * (u64::from(number) + 1));
+    }
+    // The same questions, asked here and there.
+    for question in [
+        &["history", "--json"][..],
+        &["history", "--from", "+0s", "--to", "+1h", "--json", "-t", &small],
+        &["latest", "--last", "1h", "--json", "--decode"],
+        &["latest", "--last", "1h", "--count"],
+    ] {
+        let ask = |bag: &str| run(&[&["query", bag], question].concat()).expect(0, &[]).out;
+        let here = ask(text(&bag));
+        assert!(!here.is_empty());
+        assert_eq!(here, ask(&url), "{question:?}");
+    }
+    for (question, name) in [("history", "a.mcap"), ("auto", "b.mcap")] {
+        let file = folder.path().join(name);
+        run(&["query", &url, question, "-o", text(&file)]).expect(0, &[]);
+        let info = run(&["info", text(&file), "--json"]).expect(0, &[]).json();
+        assert_eq!(info["message_count"], 100, "{question}");
+    }
+    let newest = run(&["query", &url, "auto", "--within", "10s", "--json"]).expect(0, &[]).out;
+    let times: Vec<u64> = newest
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| line["log_time"].as_u64().unwrap())
+        .collect();
+    assert!(times.is_sorted_by(|a, b| a >= b), "the newest come first");
+    run(&["query", &url, "latest", "-t", "/none"]).expect(1, &["no topic /none"]);
+    let elsewhere = url.replace("/run1", "/run2");
+    run(&["query", &elsewhere, "latest"]).expect(1, &["no recording run2"]);
+    run(&["query", "http://", "latest"]).expect(1, &["http://HOST:PORT/NAME"]);
+
+    recording.interrupt().expect(0, &[]);
+    run(&["query", &url, "latest"]).expect(1, &["livebag serve"]);
+    let mut server = livebag(&["serve", text(folder.path()), "--listen", "127.0.0.1:0", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let url = format!("{}/run1", said["urls"][0].as_str().unwrap());
+    assert_eq!(count(&url), 100);
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn what_others_could_read_is_not_served_without_tls_and_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = text(folder.path());
+    run(&["serve", here, "--listen", "0.0.0.0:0"])
+        .expect(1, &["--tls-cert", "--token-file", "127.0.0.1"]);
+    run(&["serve", "/no/such/folder"]).expect(1, &["/no/such/folder"]);
+    run(&["serve", here, "--listen", "nonsense:x:y"]).expect(2, &["127.0.0.1:7447"]);
+    run(&["serve", here, "--tls-cert", "a.pem"]).expect(2, &["--tls-key"]);
+    let token = folder.path().join("token");
+    std::fs::write(&token, "short").unwrap();
+    run(&["serve", here, "--token-file", text(&token)]).expect(1, &["openssl rand"]);
+    run(&["serve", here, "--listen", "127.0.0.1:0", "--zenoh", "--zenoh-listen", "tcp/0.0.0.0:0"])
+        .expect(1, &["tls/"]);
+}

@@ -1,0 +1,47 @@
+//! Why an answer ends early.
+
+use livebag::{BagError, VirtualFileError};
+
+use crate::ask::{AskError, BetweenError};
+use crate::picture::PictureError;
+
+/// Why an answer ends early, or does not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// The request makes no sense.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Bag(#[from] BagError),
+    /// The recording cannot be given as one file.
+    #[error(transparent)]
+    File(#[from] VirtualFileError),
+    /// There is no picture.
+    #[error(transparent)]
+    Picture(#[from] PictureError),
+    /// A message cannot be understood.
+    #[error("a message of {topic} cannot be decoded: {error}")]
+    Decode {
+        /// Its topic.
+        topic: String,
+        /// What is wrong.
+        error: String,
+    },
+    /// Nothing is there.
+    #[error("there is no message of that topic at that time")]
+    NoMessage,
+    /// The asker has gone, or takes nothing any more.
+    #[error("the asker has gone")]
+    Gone,
+}
+
+impl From<BetweenError> for AnswerError {
+    fn from(error: BetweenError) -> Self {
+        match error {
+            BetweenError::Order(error) => Self::Ask(error),
+            BetweenError::Bag(error) => Self::Bag(error),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! What a request asks for.
+
+use std::time::Duration;
+
+use livebag::{Bag, Query, Span};
+
+use crate::limits::{ARRAY_ITEMS_MAX, NAME_BYTES_MAX, TOPICS_MAX, WITHIN_MAX};
+use crate::moment::{self, Moment};
+
+/// A request that makes no sense: what was found, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AskError(pub String);
+
+/// How the messages are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// An MCAP file.
+    #[default]
+    Mcap,
+    /// A line of JSON for each message: times and sizes.
+    Lines,
+    /// The same with the values; of longer arrays the first so many items.
+    Decoded {
+        /// Items that are given.
+        array_items_max: usize,
+    },
+}
+
+/// How one message is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MessageForm {
+    /// As it was encoded.
+    #[default]
+    Raw,
+    /// Its values.
+    Json {
+        /// Items that are given of an array.
+        array_items_max: usize,
+    },
+    /// A picture, every value kept.
+    Png,
+    /// A picture of eight bits.
+    Jpeg,
+}
+
+/// The names and values of a request, each asked for once, so that a misspelt one is not passed over.
+pub struct Parameters {
+    pairs: Vec<(String, String)>,
+}
+
+impl Parameters {
+    /// Takes names and values as they came.
+    pub fn new(pairs: Vec<(String, String)>) -> Self {
+        Self { pairs }
+    }
+
+    /// Takes `name=value` pairs out of an address: percent-encoded, separated by `&`.
+    ///
+    /// # Errors
+    /// If an escape is not one, or a value is not UTF-8.
+    pub fn parse(query: &str) -> Result<Self, AskError> {
+        let mut pairs = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            pairs.push((unescape(name)?, unescape(value)?));
+        }
+        Ok(Self { pairs })
+    }
+
+    /// All values of a name.
+    pub fn all(&mut self, name: &str) -> Vec<String> {
+        let taken = self.pairs.extract_if(.., |(known, _)| known == name);
+        taken.map(|(_, value)| value).collect()
+    }
+
+    /// The value of a name.
+    ///
+    /// # Errors
+    /// If there are several.
+    pub fn one(&mut self, name: &str) -> Result<Option<String>, AskError> {
+        let mut all = self.all(name);
+        match all.len() {
+            0 | 1 => Ok(all.pop()),
+            count => Err(AskError(format!("`{name}` is given {count} times: give it once"))),
+        }
+    }
+
+    /// Nothing may be left.
+    ///
+    /// # Errors
+    /// Names what is.
+    pub fn end(self) -> Result<(), AskError> {
+        match self.pairs.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(AskError(format!(
+                "`{}` is not a parameter of this request: /openapi.json describes them",
+                shortened(name)
+            ))),
+        }
+    }
+
+    /// `topic=…`, any number of times.
+    ///
+    /// # Errors
+    /// If there are too many, or one is too long.
+    pub fn topics(&mut self) -> Result<Vec<String>, AskError> {
+        let topics = self.all("topic");
+        if topics.len() > TOPICS_MAX {
+            return Err(AskError(format!(
+                "{} topics are named; at most {TOPICS_MAX} can be: none means all of them",
+                topics.len()
+            )));
+        }
+        match topics.iter().find(|topic| topic.is_empty() || topic.len() > NAME_BYTES_MAX) {
+            Some(topic) => Err(AskError(format!(
+                "`{}` is not a name of a topic: 1 to {NAME_BYTES_MAX} bytes were expected",
+                shortened(topic)
+            ))),
+            None => Ok(topics),
+        }
+    }
+
+    /// A duration.
+    ///
+    /// # Errors
+    /// If it is not one, or is given twice.
+    pub fn duration(&mut self, name: &str) -> Result<Option<Duration>, AskError> {
+        let text = self.one(name)?;
+        text.map(|text| moment::duration(&text)).transpose().map_err(AskError)
+    }
+
+    /// A time.
+    ///
+    /// # Errors
+    /// If it is not one, or is given twice.
+    pub fn moment(&mut self, name: &str) -> Result<Option<Moment>, AskError> {
+        let text = self.one(name)?;
+        text.map(|text| moment::moment(&text)).transpose().map_err(AskError)
+    }
+
+    /// `within=D`, for `auto`.
+    ///
+    /// # Errors
+    /// If it is not a duration, or is too long.
+    pub fn within(&mut self) -> Result<Duration, AskError> {
+        let within = self.duration("within")?.unwrap_or(Duration::from_secs(1));
+        if within.is_zero() || within > WITHIN_MAX {
+            return Err(AskError(format!(
+                "`within` is a time above zero, up to {} s",
+                WITHIN_MAX.as_secs()
+            )));
+        }
+        Ok(within)
+    }
+
+    /// `decimate=/topic:HZ`, any number of times.
+    ///
+    /// # Errors
+    /// If one is not like that.
+    pub fn decimate(&mut self) -> Result<Vec<(String, f64)>, AskError> {
+        let parse = |text: &String| {
+            let (topic, rate) = text.rsplit_once(':')?;
+            let rate: f64 = rate.parse().ok()?;
+            (rate.is_finite() && rate > 0.0 && !topic.is_empty()).then(|| (topic.to_owned(), rate))
+        };
+        let wrong = |text: &String| {
+            AskError(format!(
+                "`{}` is no decimation: /topic:HZ was expected, with a rate above 0",
+                shortened(text)
+            ))
+        };
+        let all = self.all("decimate");
+        all.iter().map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
+    }
+
+    fn array_items(&mut self) -> Result<usize, AskError> {
+        let Some(text) = self.one("array_items")? else { return Ok(64) };
+        match text.parse() {
+            Ok(count) if count <= ARRAY_ITEMS_MAX => Ok(count),
+            _ => Err(AskError(format!(
+                "`array_items` is a number of items up to {ARRAY_ITEMS_MAX}, not `{}`",
+                shortened(&text)
+            ))),
+        }
+    }
+
+    fn decode(&mut self) -> Result<bool, AskError> {
+        match self.one("decode")?.as_deref() {
+            None | Some("false" | "0") => Ok(false),
+            Some("true" | "1" | "") => Ok(true),
+            Some(other) => {
+                Err(AskError(format!("`decode` is true or false, not `{}`", shortened(other))))
+            }
+        }
+    }
+
+    /// `format=`, `decode=` and `array_items=` of an answer with any number of messages.
+    ///
+    /// # Errors
+    /// If one of them makes no sense.
+    pub fn form(&mut self) -> Result<Form, AskError> {
+        let (format, decode) = (self.one("format")?, self.decode()?);
+        let array_items_max = self.array_items()?;
+        match (format.as_deref(), decode) {
+            (None | Some("mcap"), false) => Ok(Form::Mcap),
+            (Some("jsonl"), false) => Ok(Form::Lines),
+            (None | Some("jsonl"), true) => Ok(Form::Decoded { array_items_max }),
+            (Some("mcap"), true) => {
+                Err(AskError("`decode` gives values as JSON lines: ask for format=jsonl".into()))
+            }
+            (Some(other), _) => Err(AskError(format!(
+                "`format` is mcap or jsonl, not `{}`; a single message has raw, json, png and jpeg \
+                 (…/message)",
+                shortened(other)
+            ))),
+        }
+    }
+
+    /// `format=` and `array_items=` of one message.
+    ///
+    /// # Errors
+    /// If one of them makes no sense.
+    pub fn message_form(&mut self) -> Result<MessageForm, AskError> {
+        let array_items_max = self.array_items()?;
+        match self.one("format")?.as_deref() {
+            None | Some("raw") => Ok(MessageForm::Raw),
+            Some("json") => Ok(MessageForm::Json { array_items_max }),
+            Some("png") => Ok(MessageForm::Png),
+            Some("jpeg" | "jpg") => Ok(MessageForm::Jpeg),
+            Some(other) => Err(AskError(format!(
+                "`format` is raw, json, png or jpeg, not `{}`",
+                shortened(other)
+            ))),
+        }
+    }
+}
+
+/// For error texts: what came from outside is not repeated at length.
+pub(crate) fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(60).filter(|c| !c.is_control()).collect();
+    if text.chars().nth(60).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+/// Takes percent escapes and `+` out of a part of an address.
+///
+/// # Errors
+/// If an escape is not one, or the result is not UTF-8.
+pub fn unescape(text: &str) -> Result<String, AskError> {
+    let wrong = || AskError(format!("`{}` is not percent-encoded UTF-8", shortened(text)));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || rest.next().and_then(|c| char::from(c).to_digit(16));
+                let (high, low) = (digit().ok_or_else(wrong)?, digit().ok_or_else(wrong)?);
+                (high * 16 + low) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+/// Puts percent escapes into a part of an address.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                escaped.push(char::from(byte));
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+/// `imu` stands for `/imu` where there is no `imu`.
+pub fn full_names(bag: &Bag, names: &[String]) -> Vec<String> {
+    let is_topic = |name: &str| bag.topics().iter().any(|topic| topic.topic().name == name);
+    let full = |name: &String| match format!("/{name}") {
+        slashed if !is_topic(name) && is_topic(&slashed) => slashed,
+        _ => name.clone(),
+    };
+    names.iter().map(full).collect()
+}
+
+/// The query of everything between two moments of a recording.
+///
+/// # Errors
+/// If the first is after the second, or an index cannot be read.
+pub fn between(
+    bag: &Bag,
+    topics: &[String],
+    from: Option<Moment>,
+    to: Option<Moment>,
+) -> Result<Query, BetweenError> {
+    let start_nanos = bag.time_range()?.map_or(bag.started_nanos(), |(start, _)| start);
+    let from_nanos = from.map_or(0, |moment| moment.nanos(start_nanos));
+    let to_nanos = to.map_or(u64::MAX, |moment| moment.nanos(start_nanos));
+    if from_nanos > to_nanos {
+        return Err(BetweenError::Order(AskError(format!(
+            "`from` ({from_nanos} ns) is after `to` ({to_nanos} ns): exchange them"
+        ))));
+    }
+    let span = match (from, to) {
+        (None, None) => Span::All,
+        _ => Span::History(from_nanos, to_nanos),
+    };
+    Ok(Query { topics: full_names(bag, topics), span })
+}
+
+/// Why a time is none.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BetweenError {
+    /// The asker's fault.
+    #[error(transparent)]
+    Order(#[from] AskError),
+    /// The recording's.
+    #[error(transparent)]
+    Bag(#[from] livebag::BagError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_go_both_ways() {
+        for text in ["/imu", "a b&c=d%", "ü/€", "", "\0\n"] {
+            assert_eq!(unescape(&escape(text)).unwrap(), text);
+        }
+        for wrong in ["%", "%4", "%zz", "%ff", "a%e2%82"] {
+            assert!(unescape(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn misspelt_parameters_are_refused() {
+        let mut ask = Parameters::parse("topic=/a&topic=%2Fb&last=1s&tpoic=x").unwrap();
+        assert_eq!(ask.topics().unwrap(), ["/a", "/b"]);
+        assert_eq!(ask.duration("last").unwrap(), Some(Duration::from_secs(1)));
+        assert!(ask.end().unwrap_err().0.contains("tpoic"));
+        assert!(Parameters::parse("last=1s&last=2s").unwrap().duration("last").is_err());
+        for wrong in ["format=xml", "decode=perhaps", "format=mcap&decode=1", "array_items=-1"] {
+            assert!(Parameters::parse(wrong).unwrap().form().is_err(), "{wrong}");
+        }
+        for wrong in ["decimate=5", "decimate=/a:x", "decimate=/a:0", "decimate=:5"] {
+            assert!(Parameters::parse(wrong).unwrap().decimate().is_err(), "{wrong}");
+        }
+        let topics = "topic=a&".repeat(TOPICS_MAX + 1);
+        assert!(Parameters::parse(&topics).unwrap().topics().is_err());
+    }
+}

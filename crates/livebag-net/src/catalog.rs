@@ -1,0 +1,386 @@
+//! Which containers are served, and what they are now.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use livebag::storage::KernelDisk;
+use livebag::{Bag, BagError, BagState, Buffer, Clock, Query, VirtualFile, VirtualFileError};
+use livebag_format::container::CONTAINER_FILE;
+
+use crate::limits::{
+    CATALOG_BAGS_MAX, CATALOG_DEPTH_MAX, CATALOG_INTERVAL, LIVE_INTERVAL, VIRTUAL_FILE_GROWTH,
+    VIRTUAL_FILES_BYTES_MAX, VIRTUAL_FILES_MAX,
+};
+
+/// Told that somebody reads a live container, so that its recorder commits sooner what it gathers.
+pub trait KeepFresh: Send + Sync {
+    /// Somebody reads `container` now.
+    fn is_read(&self, container: &Path);
+}
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// Not there, or not to be read.
+    #[error("{} cannot be served: {source} (give a container, or a folder that has some)", path.display())]
+    Io {
+        /// What was given.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A file.
+    #[error(
+        "{} is not a folder: `livebag convert` makes a container of other recordings", .0.display()
+    )]
+    NotAFolder(PathBuf),
+}
+
+/// The containers below some folders.
+pub struct Catalog {
+    roots: Vec<PathBuf>,
+    clock: Clock,
+    fresh: Option<Arc<dyn KeepFresh>>,
+    bags: Mutex<Bags>,
+}
+
+#[derive(Default)]
+struct Bags {
+    by_name: BTreeMap<String, Arc<ServedBag>>,
+    looked_nanos: Option<u64>,
+}
+
+/// A container that is served.
+pub struct ServedBag {
+    name: String,
+    path: PathBuf,
+    clock: Clock,
+    fresh: Option<Arc<dyn KeepFresh>>,
+    open: Mutex<Option<Open>>,
+    files: Mutex<Vec<Arc<ServedFile>>>,
+}
+
+struct Open {
+    bag: Arc<Bag>,
+    stamps: Vec<Stamp>,
+    opened_nanos: u64,
+}
+
+/// Tells a file from its successors.
+type Stamp = Option<(u64, i64, i64, u64)>;
+
+/// A virtual file that somebody reads.
+pub struct ServedFile {
+    query: Query,
+    file: RwLock<VirtualFile>,
+    in_use: Mutex<FileUse>,
+    /// When it was made: tells it from others of the same query.
+    made_nanos: u64,
+    /// When its recording began: tells it from another under the same name.
+    started_nanos: u64,
+}
+
+struct FileUse {
+    grown_nanos: u64,
+    used_nanos: u64,
+    is_live: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Catalog {
+    /// Serves each of `roots` that is a container, and the containers below the others.
+    ///
+    /// # Errors
+    /// If one of them is not there or is not a folder.
+    pub fn new(
+        roots: &[PathBuf],
+        clock: Clock,
+        fresh: Option<Arc<dyn KeepFresh>>,
+    ) -> Result<Self, CatalogError> {
+        let mut canonical = Vec::new();
+        for root in roots {
+            let io = |source| CatalogError::Io { path: root.clone(), source };
+            let path = root.canonicalize().map_err(io)?;
+            if !path.is_dir() {
+                return Err(CatalogError::NotAFolder(root.clone()));
+            }
+            path.read_dir().map_err(io)?;
+            canonical.push(path);
+        }
+        let this = Self { roots: canonical, clock, fresh, bags: Mutex::default() };
+        drop(this.look());
+        Ok(this)
+    }
+
+    /// Looks for containers that have come or gone, if it has not just done so.
+    fn look(&self) -> MutexGuard<'_, Bags> {
+        let mut bags = lock(&self.bags);
+        let now = self.clock.monotonic_nanos();
+        let is_due = bags
+            .looked_nanos
+            .is_none_or(|last| now.saturating_sub(last) >= CATALOG_INTERVAL.as_nanos() as u64);
+        if is_due {
+            let mut found = Vec::new();
+            for root in &self.roots {
+                if is_container(root) {
+                    found.push((file_name(root), root.clone()));
+                } else {
+                    walk(root, root, 0, &mut found);
+                }
+            }
+            let known = std::mem::take(&mut bags.by_name);
+            let mut by_path: BTreeMap<PathBuf, Arc<ServedBag>> =
+                known.into_values().map(|bag| (bag.path.clone(), bag)).collect();
+            // A name once given stays with its container.
+            for (_, path) in &found {
+                if let Some(bag) = by_path.remove(path) {
+                    bags.by_name.insert(bag.name.clone(), bag);
+                }
+            }
+            for (name, path) in found {
+                if bags.by_name.values().all(|bag| bag.path != path) {
+                    let name = unused_name(&bags.by_name, &name);
+                    let bag = self.served(name.clone(), path);
+                    bags.by_name.insert(name, Arc::new(bag));
+                }
+            }
+            bags.looked_nanos = Some(now);
+        }
+        bags
+    }
+
+    fn served(&self, name: String, path: PathBuf) -> ServedBag {
+        ServedBag {
+            name,
+            path,
+            clock: self.clock.clone(),
+            fresh: self.fresh.clone(),
+            open: Mutex::default(),
+            files: Mutex::default(),
+        }
+    }
+
+    /// All containers, by name.
+    pub fn bags(&self) -> Vec<Arc<ServedBag>> {
+        self.look().by_name.values().cloned().collect()
+    }
+
+    /// The container of that name.
+    pub fn bag(&self, name: &str) -> Option<Arc<ServedBag>> {
+        if let Some(bag) = lock(&self.bags).by_name.get(name) {
+            return Some(bag.clone());
+        }
+        self.look().by_name.get(name).cloned()
+    }
+}
+
+fn is_container(path: &Path) -> bool {
+    path.join(CONTAINER_FILE).symlink_metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
+/// What is not UTF-8 or has a special meaning in addresses becomes `_`.
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    address_name(&name)
+}
+
+fn address_name(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    let name: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    if name.is_empty() || name.starts_with('.') { format!("_{name}") } else { name }
+}
+
+fn unused_name(known: &BTreeMap<String, Arc<ServedBag>>, name: &str) -> String {
+    let mut unused = name.to_owned();
+    for number in 2.. {
+        if !known.contains_key(&unused) {
+            break;
+        }
+        unused = format!("{name}~{number}");
+    }
+    unused
+}
+
+/// Adds the containers below `folder`, named by their way from `root`. Symbolic links are not
+/// followed.
+fn walk(root: &Path, folder: &Path, depth: usize, found: &mut Vec<(String, PathBuf)>) {
+    let Ok(entries) = folder.read_dir() else { return };
+    // What goes away meanwhile is not there.
+    let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        if found.len() >= CATALOG_BAGS_MAX || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let path = entry.path();
+        if is_container(&path) {
+            let way = path.strip_prefix(root).unwrap_or(&path).to_string_lossy();
+            found.push((address_name(&way.replace('/', ".")), path));
+        } else if depth < CATALOG_DEPTH_MAX {
+            walk(root, &path, depth + 1, found);
+        }
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let of = |file: Metadata| (file.ino(), file.mtime(), file.mtime_nsec(), file.size());
+    path.join(CONTAINER_FILE).symlink_metadata().ok().map(of)
+}
+
+impl ServedBag {
+    /// Its name in addresses.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The container as it is now. Nothing is changed, also if its recorder died.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn bag(&self) -> Result<Arc<Bag>, BagError> {
+        let mut open = lock(&self.open);
+        let now = self.clock.monotonic_nanos();
+        if let Some(open) = &*open {
+            let is_live = open.bag.state() == BagState::Live;
+            let age = now.saturating_sub(open.opened_nanos);
+            let is_old = is_live && age >= LIVE_INTERVAL.as_nanos() as u64;
+            if !is_old && self.stamps(&open.bag) == open.stamps {
+                if is_live {
+                    self.is_read();
+                }
+                return Ok(open.bag.clone());
+            }
+        }
+        // What a folder links to has not been given to be served.
+        let opened = Bag::peek_on(&KernelDisk::for_serving(), &self.path);
+        let bag = match (opened, &*open) {
+            (Ok(bag), _) => Arc::new(bag),
+            // Retention may be removing a split just now: the next look succeeds.
+            (Err(_), Some(known))
+                if known.bag.state() == BagState::Live && is_container(&self.path) =>
+            {
+                return Ok(known.bag.clone());
+            }
+            (Err(error), _) => return Err(error),
+        };
+        if bag.state() == BagState::Live {
+            self.is_read();
+        }
+        // Made anew under the same name: files of the one before are not its files.
+        if open.as_ref().is_some_and(|known| known.bag.started_nanos() != bag.started_nanos()) {
+            lock(&self.files).clear();
+        }
+        // Taken after opening, a change in between would be missed until the next second.
+        let stamps = self.stamps(&bag);
+        *open = Some(Open { bag: bag.clone(), stamps, opened_nanos: now });
+        Ok(bag)
+    }
+
+    fn is_read(&self) {
+        if let Some(fresh) = &self.fresh {
+            fresh.is_read(&self.path);
+        }
+    }
+
+    /// Of the manifests that may change: the container's own and its last split's.
+    fn stamps(&self, bag: &Bag) -> Vec<Stamp> {
+        let last = bag.splits().last().map(|split| stamp(&self.path.join(split)));
+        std::iter::once(stamp(&self.path)).chain(last).collect()
+    }
+
+    /// The virtual file of a query, which somebody begins to read if `anew`, or goes on reading.
+    ///
+    /// # Errors
+    /// As [`VirtualFile::new`].
+    pub fn file(&self, query: &Query, anew: bool) -> Result<Arc<ServedFile>, VirtualFileError> {
+        let now = self.clock.monotonic_nanos();
+        let known = lock(&self.files).iter().find(|file| file.query == *query).cloned();
+        if let Some(file) = known {
+            let mut in_use = lock(&file.in_use);
+            in_use.used_nanos = now;
+            let age = now.saturating_sub(in_use.grown_nanos);
+            if anew && in_use.is_live && age >= VIRTUAL_FILE_GROWTH.as_nanos() as u64 {
+                let bag = self.bag()?;
+                in_use.is_live = bag.state() == BagState::Live;
+                file.file.write().unwrap_or_else(PoisonError::into_inner).grow(&bag)?;
+                in_use.grown_nanos = now;
+            }
+            drop(in_use);
+            return Ok(file);
+        }
+        let bag = self.bag()?;
+        let is_live = bag.state() == BagState::Live;
+        let file = Arc::new(ServedFile {
+            query: query.clone(),
+            file: RwLock::new(VirtualFile::new(&bag, query)?),
+            in_use: Mutex::new(FileUse { grown_nanos: now, used_nanos: now, is_live }),
+            made_nanos: self.clock.wall_nanos(),
+            started_nanos: bag.started_nanos(),
+        });
+        let mut files = lock(&self.files);
+        files.push(file.clone());
+        forget_files(&mut files);
+        Ok(file)
+    }
+}
+
+/// Forgets the files that were used longest ago, while there are too many.
+fn forget_files(files: &mut Vec<Arc<ServedFile>>) {
+    loop {
+        let bytes: usize = files.iter().map(|file| file.look(VirtualFile::memory_bytes)).sum();
+        let too_many = files.len() > VIRTUAL_FILES_MAX || bytes > VIRTUAL_FILES_BYTES_MAX;
+        if !too_many || files.len() < 2 {
+            return;
+        }
+        let used = files.iter().map(|file| lock(&file.in_use).used_nanos);
+        let Some((oldest, _)) = used.enumerate().min_by_key(|(_, used)| *used) else { return };
+        files.remove(oldest);
+    }
+}
+
+impl ServedFile {
+    fn look<T>(&self, at: impl FnOnce(&VirtualFile) -> T) -> T {
+        at(&self.file.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Its length now.
+    pub fn bytes(&self) -> u64 {
+        self.look(VirtualFile::len)
+    }
+
+    /// Whether it may grow.
+    pub fn is_live(&self) -> bool {
+        lock(&self.in_use).is_live
+    }
+
+    /// Tells this file at this length from every other.
+    pub fn tag(&self, bytes: u64) -> String {
+        match self.is_live() {
+            true => format!("\"live-{:x}-{bytes:x}\"", self.made_nanos),
+            false => {
+                let messages = self.look(VirtualFile::messages);
+                format!("\"{:x}-{bytes:x}-{messages:x}\"", self.started_nanos)
+            }
+        }
+    }
+
+    /// A part of it.
+    ///
+    /// # Errors
+    /// If the recording cannot be read there.
+    pub fn read(
+        &self,
+        offset: u64,
+        count: usize,
+        out: &mut Buffer,
+    ) -> Result<(), VirtualFileError> {
+        self.look(|file| file.read(offset, count, out))
+    }
+}

@@ -1,0 +1,109 @@
+//! Errors as responses: a status and one sentence in JSON, without the server's paths.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use livebag::{BagError, VirtualFileError};
+use serde_json::json;
+
+use crate::answer::AnswerError;
+
+/// Why a request is not answered as was asked.
+#[derive(Debug)]
+pub enum HttpError {
+    /// No such recording.
+    NoBag(String),
+    /// The answer failed.
+    Answer(AnswerError),
+    /// Too many at once.
+    Busy(&'static str),
+    /// Not a range of the file, which has so many bytes.
+    Range(u64),
+    /// The thread that laid the answer out died.
+    Broken,
+}
+
+impl<E: Into<AnswerError>> From<E> for HttpError {
+    fn from(error: E) -> Self {
+        Self::Answer(error.into())
+    }
+}
+
+impl HttpError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoBag(_) => StatusCode::NOT_FOUND,
+            Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Range(_) => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Answer(error) => match error {
+                AnswerError::Ask(_) => StatusCode::BAD_REQUEST,
+                AnswerError::Bag(
+                    BagError::NoTopic { .. } | BagError::NotFound(_) | BagError::NotAContainer(_),
+                )
+                | AnswerError::File(VirtualFileError::Bag(BagError::NoTopic { .. }))
+                | AnswerError::NoMessage => StatusCode::NOT_FOUND,
+                AnswerError::File(VirtualFileError::Gone) => StatusCode::GONE,
+                AnswerError::File(VirtualFileError::TooLong | VirtualFileError::Latest)
+                | AnswerError::Picture(_)
+                | AnswerError::Decode { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            },
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::NoBag(name) => {
+                format!("there is no recording {name}: /v1/bags lists what there is")
+            }
+            Self::Busy(what) => format!("{what}: ask again in a second"),
+            Self::Range(bytes) => format!("the file has {bytes} bytes"),
+            Self::Broken => "the answer could not be laid out".into(),
+            Self::Answer(
+                AnswerError::Bag(error) | AnswerError::File(VirtualFileError::Bag(error)),
+            ) => bag_text(error),
+            Self::Answer(error) => error.to_string(),
+        }
+    }
+}
+
+/// Where the recording lies is nobody's business but the server's.
+fn bag_text(error: &BagError) -> String {
+    match error {
+        BagError::NotFound(_) | BagError::NotAContainer(_) => "the recording has gone".into(),
+        BagError::NoTopic { topic, known } => {
+            let topic: String = topic.chars().take(100).collect();
+            format!("the recording has no topic {topic}; it has {} topics", known.len())
+        }
+        BagError::Manifest { .. } => "the recording's container.yaml cannot be used".into(),
+        BagError::Damaged { offset, what, .. } => {
+            format!("the recording is damaged at byte {offset} of a file: {what}")
+        }
+        BagError::Io { source, .. } => format!("reading the recording failed: {source}"),
+        _ => "the recording cannot be read".into(),
+    }
+}
+
+impl IntoResponse for HttpError {
+    fn into_response(self) -> Response {
+        let mut response = refusal(self.status(), &self.text());
+        match self {
+            Self::Busy(_) => {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            Self::Range(bytes) => {
+                if let Ok(range) = HeaderValue::from_str(&format!("bytes */{bytes}")) {
+                    response.headers_mut().insert(header::CONTENT_RANGE, range);
+                }
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// A response that says no.
+pub fn refusal(status: StatusCode, text: &str) -> Response {
+    (status, Json(json!({ "error": text }))).into_response()
+}

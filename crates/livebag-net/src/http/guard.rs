@@ -1,0 +1,252 @@
+//! Who may ask: token, host, origin.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+use super::error::refusal;
+use super::routes::{App, is_file_path};
+use crate::ask::Parameters;
+
+/// Shortest token: 16 characters of Base64 are 96 bits.
+const TOKEN_BYTES_MIN: usize = 16;
+/// Longest.
+const TOKEN_BYTES_MAX: usize = 1024;
+
+/// Web pages whose origin may ask with a browser, next to those on this machine.
+const ORIGINS: [&str; 2] = ["https://app.foxglove.dev", "https://studio.foxglove.dev"];
+
+/// What an asker has to know, and from which web pages it may come.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    token: Option<Vec<u8>>,
+    origins: Vec<String>,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets").field("token", &self.token.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Secrets {
+    /// Takes a token, as a file has it: blanks and line ends around it do not count.
+    ///
+    /// # Errors
+    /// If it is too short, too long, or cannot stand in a header; with a sentence that says so.
+    pub fn with_token(mut self, token: &str) -> Result<Self, String> {
+        let token = token.trim();
+        if token.len() < TOKEN_BYTES_MIN || token.len() > TOKEN_BYTES_MAX {
+            return Err(format!(
+                "the token has {} characters: {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} are expected \
+                 (make one: openssl rand -base64 24)",
+                token.len()
+            ));
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(
+                "the token has characters that cannot stand in a header: letters, digits and \
+                        signs are expected (make one: openssl rand -base64 24)"
+                    .into(),
+            );
+        }
+        self.token = Some(token.as_bytes().to_vec());
+        Ok(self)
+    }
+
+    /// Lets web pages of these origins ask too (`https://viewer.example`).
+    pub fn with_origins(mut self, origins: &[String]) -> Self {
+        self.origins.extend(origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()));
+        self
+    }
+
+    /// Whether a token is asked for.
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    fn is_token(&self, given: &[u8]) -> bool {
+        // The comparison takes as long for every token of the same length.
+        self.token.as_ref().is_some_and(|token| bool::from(token.ct_eq(given)))
+    }
+
+    fn allows_origin(&self, origin: &str) -> bool {
+        let is_listed = ORIGINS.contains(&origin) || self.origins.iter().any(|o| o == origin);
+        let host = origin.split_once("://").map(|(_, host)| host_of(host));
+        is_listed || host.is_some_and(is_this_machine)
+    }
+}
+
+/// The host in `host:port`.
+fn host_of(authority: &str) -> &str {
+    match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => authority.split(':').next().unwrap_or_default(),
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// Lets a request through, or says why not.
+pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let allowed = origin
+        .as_ref()
+        .filter(|origin| origin.to_str().is_ok_and(|origin| app.secrets.allows_origin(origin)));
+    let is_preflight = request.method() == Method::OPTIONS;
+    let mut response = match check(&app.secrets, &request) {
+        Err(refused) => *refused,
+        // A browser asks this without the token.
+        Ok(()) if is_preflight => StatusCode::NO_CONTENT.into_response(),
+        Ok(()) => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // No page of another site gets an answer as a picture or a script, whose size would tell it
+    // something. Pages that may ask ask by CORS, which this leaves alone.
+    let policy = HeaderName::from_static("cross-origin-resource-policy");
+    headers.insert(policy, HeaderValue::from_static("same-site"));
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    if let Some(origin) = allowed {
+        allow(origin, is_preflight, headers);
+    }
+    response
+}
+
+fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
+    let refuse = |status, text: &str| Err(Box::new(refusal(status, text)));
+    let method = request.method();
+    if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method) {
+        let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "recordings are only read here");
+        let allowed = HeaderValue::from_static("GET, HEAD, OPTIONS");
+        response.headers_mut().insert(header::ALLOW, allowed);
+        return Err(Box::new(response));
+    }
+    if method == Method::OPTIONS {
+        return Ok(());
+    }
+    if !secrets.has_token() {
+        // Without a token, a web page that gives its own name this machine's address (DNS
+        // rebinding) could read everything: names other than this machine's are refused.
+        return match names_this_machine(request) {
+            true => Ok(()),
+            false => refuse(
+                StatusCode::MISDIRECTED_REQUEST,
+                "without a token this server answers to localhost only",
+            ),
+        };
+    }
+    let given = given_token(request.headers(), request.uri());
+    match given {
+        Some(token) if secrets.is_token(&token) => Ok(()),
+        _ => {
+            let text = "a token is needed: Authorization: Bearer TOKEN";
+            let mut response = refusal(StatusCode::UNAUTHORIZED, text);
+            let scheme = HeaderValue::from_static("Bearer realm=\"livebag\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+            Err(Box::new(response))
+        }
+    }
+}
+
+/// Whether the request names a host, and every host that it names is this machine.
+fn names_this_machine(request: &Request) -> bool {
+    let named = request.headers().get_all(header::HOST).iter().map(|host| host.to_str().ok());
+    let named = named.chain(request.uri().authority().map(|authority| Some(authority.as_str())));
+    let mut is_named = false;
+    let all = named.into_iter().all(|host| {
+        is_named = true;
+        host.is_some_and(|host| is_this_machine(host_of(host)))
+    });
+    all && is_named
+}
+
+/// The token is in a header; viewers that open a file by its address cannot set one, so for files it
+/// may be the parameter `access_token` (RFC 6750, section 2.3).
+fn given_token(headers: &HeaderMap, uri: &Uri) -> Option<Vec<u8>> {
+    if let Some(value) = headers.get(header::AUTHORIZATION) {
+        let value = value.as_bytes();
+        let (scheme, token) = value.split_at_checked(7)?;
+        return scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii().to_vec());
+    }
+    if !is_file_path(uri.path()) {
+        return None;
+    }
+    let mut parameters = Parameters::parse(uri.query()?).ok()?;
+    parameters.one("access_token").ok()?.map(String::into_bytes)
+}
+
+fn allow(origin: &HeaderValue, is_preflight: bool, headers: &mut HeaderMap) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    let exposed = "Accept-Ranges, Content-Length, Content-Range, ETag, Server-Timing, \
+                   Livebag-Log-Time, Livebag-Publish-Time, Livebag-Sequence, Livebag-Type";
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(exposed));
+    if is_preflight {
+        let methods = HeaderValue::from_static("GET, HEAD");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+        let allowed = HeaderValue::from_static("Authorization, Range, If-Range, If-None-Match");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        // A public page that asks a machine of this network (Private Network Access).
+        let private = HeaderName::from_static("access-control-allow-private-network");
+        headers.insert(private, HeaderValue::from_static("true"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        for (authority, host) in [
+            ("localhost:7447", "localhost"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("[::1]:7447", "::1"),
+            ("evil.example:80", "evil.example"),
+        ] {
+            assert_eq!(host_of(authority), host);
+        }
+        assert!(
+            ["localhost", "LOCALHOST", "127.0.0.1", "127.8.8.8", "::1"]
+                .iter()
+                .all(|h| is_this_machine(h))
+        );
+        assert!(
+            ["", "evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.nip.io"]
+                .iter()
+                .all(|host| !is_this_machine(host))
+        );
+    }
+
+    #[test]
+    fn origins() {
+        let secrets = Secrets::default().with_origins(&["https://viewer.example/".into()]);
+        for good in ["https://app.foxglove.dev", "https://viewer.example", "http://localhost:8080"]
+        {
+            assert!(secrets.allows_origin(good), "{good}");
+        }
+        for bad in ["https://evil.example", "null", "", "https://app.foxglove.dev.evil.example"] {
+            assert!(!secrets.allows_origin(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tokens() {
+        assert!(Secrets::default().with_token("short").is_err());
+        assert!(Secrets::default().with_token(&"x".repeat(2000)).is_err());
+        assert!(Secrets::default().with_token("sixteen characters and blanks").is_err());
+        let secrets = Secrets::default().with_token("0123456789abcdef\n").unwrap();
+        assert!(secrets.is_token(b"0123456789abcdef"));
+        assert!(!secrets.is_token(b"0123456789abcdeF"));
+        assert!(!secrets.is_token(b"") && !Secrets::default().is_token(b""));
+        assert!(!format!("{secrets:?}").contains("0123"));
+    }
+}

@@ -1,0 +1,20 @@
+//! The HTTP server.
+
+mod body;
+mod error;
+mod guard;
+mod range;
+mod routes;
+mod serve;
+
+/// For the fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(crate) mod internals {
+    pub use super::range::{Wanted, wanted};
+    pub use super::routes::{App, router};
+    pub use super::serve::serve;
+}
+
+pub use guard::Secrets;
+pub use routes::OPENAPI;
+pub use serve::{AnswerTiming, ServeError, Server, ServerOptions, TlsFiles};

@@ -1,0 +1,148 @@
+//! Every bound of the server, in one place.
+
+use std::time::Duration;
+
+/// Port unless one is given.
+pub const PORT_DEFAULT: u16 = 7447;
+
+/// Connections at once; more are closed as they come.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// Connections at once from one address that is not this machine.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
+/// How long a TLS handshake may take.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, and how long a connection may be idle.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest head of a request, its address and headers together.
+pub const HEAD_BYTES_MAX: usize = 32 << 10;
+/// Headers of a request.
+pub const HEADERS_MAX: usize = 64;
+/// Longest body of a request: no request has one that means anything.
+pub const BODY_BYTES_MAX: usize = 4 << 10;
+
+/// Answers being laid out at once.
+pub const ANSWERS_MAX: usize = 64;
+/// Answers at once for one address that is not this machine.
+pub const ANSWERS_PER_ADDRESS_MAX: usize = 32;
+/// How long a request waits for its turn.
+pub const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of all answers in memory, of which a piece takes its part before it is read.
+pub const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Pieces of an answer that wait for the network.
+pub const PIECES_WAITING_MAX: usize = 2;
+/// Bytes of a piece from which it is sent.
+pub const PIECE_BYTES: usize = 256 << 10;
+/// Pieces whose memory is kept for the next ones …
+pub const SPARE_PIECES_MAX: usize = 32;
+/// … unless they are larger than this.
+pub const SPARE_PIECE_BYTES_MAX: usize = 8 << 20;
+/// A reader that takes less than this …
+pub const PROGRESS_BYTES_MIN: u64 = 16 << 10;
+/// … in this time is let go.
+pub const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Virtual files that are remembered.
+pub const VIRTUAL_FILES_MAX: usize = 64;
+/// Memory of those.
+pub const VIRTUAL_FILES_BYTES_MAX: usize = 512 << 20;
+/// A virtual file goes on at most so often.
+pub const VIRTUAL_FILE_GROWTH: Duration = Duration::from_secs(1);
+
+/// Pause between two looks for recordings that have appeared.
+pub const CATALOG_INTERVAL: Duration = Duration::from_secs(1);
+/// Folders below folders that are looked into.
+pub const CATALOG_DEPTH_MAX: usize = 4;
+/// Recordings that are listed.
+pub const CATALOG_BAGS_MAX: usize = 10_000;
+/// A live recording is opened anew so often, to see whether its recorder has died.
+pub const LIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Topics that one request may name.
+pub const TOPICS_MAX: usize = 1000;
+/// Longest name of a topic or a recording in a request.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// Items of an array that a request may ask to have decoded.
+pub const ARRAY_ITEMS_MAX: usize = 1 << 20;
+/// Longest time that `auto` may be given.
+pub const WITHIN_MAX: Duration = Duration::from_secs(60);
+/// Pixels of a picture.
+pub const PIXELS_MAX: u64 = 1 << 27;
+
+/// Bytes of a chunk of an `auto` answer: what is newer must not wait for what is older.
+pub const AUTO_CHUNK_BYTES: u64 = 16 << 10;
+/// What `auto` keeps on its way at least, however slow the link: what TCP sends at once.
+pub const AUTO_BLIND_BYTES: u64 = 16 << 10;
+/// What `auto` keeps on its way to the asker, as a time at the link's speed.
+pub const AUTO_AHEAD: Duration = Duration::from_millis(60);
+/// Time that `auto` keeps for what it does not know: the answer's end, the asker's reading.
+pub const AUTO_MARGIN: Duration = Duration::from_millis(40);
+/// Time over which the speed of a link is averaged.
+pub const GOODPUT_WINDOW: Duration = Duration::from_millis(250);
+/// Pause between two looks at a link.
+pub const GOODPUT_INTERVAL: Duration = Duration::from_millis(5);
+/// How long the speed of the link to an address is remembered …
+pub const GOODPUT_MEMORY: Duration = Duration::from_secs(30);
+/// … and of how many addresses.
+pub const GOODPUT_ADDRESSES_MAX: usize = 1024;
+
+/// Threads that answer questions that come by Zenoh.
+pub const ZENOH_THREADS: usize = 4;
+/// Questions that wait for one of them.
+pub const ZENOH_QUESTIONS_MAX: usize = 64;
+/// Bytes that an asker takes at once from each recording …
+pub const ZENOH_PAGE_BYTES: u64 = 8 << 20;
+/// … and messages.
+pub const ZENOH_PAGE_MESSAGES: usize = 4096;
+/// How long the first announcement is waited for …
+pub const ZENOH_LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+/// … and how long after the last one no further is expected.
+pub const ZENOH_QUIET: Duration = Duration::from_millis(700);
+/// Announced recordings that an asker lists.
+pub const FOUND_MAX: usize = 65_536;
+
+/// A question to a server waits so long for its connection, and for the answer to begin.
+pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest error text that an asker reads.
+pub const ERROR_BYTES_MAX: u64 = 64 << 10;
+
+/// Those bounds that a server may be given others for; the rest are the same everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// [`CONNECTIONS_MAX`].
+    pub connections_max: usize,
+    /// [`ANSWERS_MAX`].
+    pub answers_max: usize,
+    /// [`ANSWER_BYTES_MAX`].
+    pub answer_bytes_max: usize,
+    /// [`HANDSHAKE_TIMEOUT`].
+    pub handshake_timeout: Duration,
+    /// [`HEAD_TIMEOUT`].
+    pub head_timeout: Duration,
+    /// [`TURN_TIMEOUT`].
+    pub turn_timeout: Duration,
+    /// [`PROGRESS_TIMEOUT`].
+    pub progress_timeout: Duration,
+}
+
+impl ServerLimits {
+    /// Those of this module.
+    pub const DEFAULT: Self = Self {
+        connections_max: CONNECTIONS_MAX,
+        answers_max: ANSWERS_MAX,
+        answer_bytes_max: ANSWER_BYTES_MAX,
+        handshake_timeout: HANDSHAKE_TIMEOUT,
+        head_timeout: HEAD_TIMEOUT,
+        turn_timeout: TURN_TIMEOUT,
+        progress_timeout: PROGRESS_TIMEOUT,
+    };
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+const _: () = assert!(PIECE_BYTES <= SPARE_PIECE_BYTES_MAX);
+const _: () = assert!(ANSWERS_MAX * (PIECES_WAITING_MAX + 2) * PIECE_BYTES <= ANSWER_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES_MAX >= 8192, "hyper's least");

@@ -1,0 +1,194 @@
+//! Pictures of `sensor_msgs/msg/Image`, for people who look.
+
+use std::borrow::Cow;
+
+use livebag_format::{Topic, cdr, ros1};
+
+use crate::limits::PIXELS_MAX;
+
+/// Why there is no picture.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PictureError {
+    /// Something else than an image.
+    #[error(
+        "{topic} has messages of type {type_name} ({encoding}): pictures are made of sensor_msgs/msg/Image"
+    )]
+    NotAnImage {
+        /// Its topic.
+        topic: String,
+        /// Its type.
+        type_name: String,
+        /// Its encoding.
+        encoding: String,
+    },
+    /// Not one of the encodings that a picture can be made of.
+    #[error(
+        "no picture is made of encoding `{0}`: expected one of rgb8, bgr8, rgba8, bgra8, mono8, 8UC1, 8UC3, 8UC4, mono16, 16UC1, 32FC1"
+    )]
+    Encoding(String),
+    /// Its sizes contradict each other.
+    #[error("the image says {width} x {height} with {step} bytes a row, and has {bytes} bytes")]
+    Size {
+        /// Columns.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// Bytes a row.
+        step: u32,
+        /// What there is.
+        bytes: usize,
+    },
+    /// Not a CDR image.
+    #[error("the message is not an image: {0}")]
+    Decode(#[from] livebag_format::DecodeError),
+    /// The encoder refused.
+    #[error("making the picture failed: {0}")]
+    Encode(String),
+}
+
+/// Samples of a picture, row after row without gaps.
+struct Samples<'a> {
+    width: u32,
+    height: u32,
+    /// Samples of one pixel: 1, 3 or 4.
+    channels: usize,
+    /// Big-endian if they have 16 bits.
+    bytes: Cow<'a, [u8]>,
+    is_wide: bool,
+}
+
+fn samples<'a>(topic: &Topic, message: &'a [u8]) -> Result<Samples<'a>, PictureError> {
+    let is_image = matches!(&*topic.type_name, "sensor_msgs/msg/Image" | "sensor_msgs/Image");
+    let image = match &*topic.message_encoding {
+        "cdr" if is_image => cdr::parse_image(message)?,
+        "ros1" if is_image => ros1::parse_image(message)?,
+        _ => return not_an_image(topic),
+    };
+    let header = &image.header;
+    // Samples, their bytes, and whether blue comes first.
+    let (channels, bytes, is_bgr) = match header.encoding {
+        "rgb8" | "8UC3" => (3, 1, false),
+        "bgr8" => (3, 1, true),
+        "rgba8" | "8UC4" => (4, 1, false),
+        "bgra8" => (4, 1, true),
+        "mono8" | "8UC1" => (1, 1, false),
+        "mono16" | "16UC1" => (1, 2, false),
+        "32FC1" => (1, 4, false),
+        other => return Err(PictureError::Encoding(other.chars().take(40).collect())),
+    };
+    let (width, height, step) = (header.width, header.height, header.step);
+    let wrong = PictureError::Size { width, height, step, bytes: image.data.len() };
+    let row_bytes = width as usize * channels * bytes;
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels == 0
+        || pixels > PIXELS_MAX
+        || (step as usize) < row_bytes
+        || u64::from(step) * u64::from(height) > image.data.len() as u64
+    {
+        return Err(wrong);
+    }
+    let rows = image.data.chunks_exact(step as usize).take(height as usize);
+    let rows = rows.map(|row| &row[..row_bytes]);
+    let is_big_endian = header.is_bigendian;
+    let plain = match (bytes, is_bgr) {
+        (1, false) if step as usize == row_bytes => {
+            Cow::from(&image.data[..row_bytes * height as usize])
+        }
+        (1, false) => rows.flatten().copied().collect(),
+        (1, true) => {
+            let mut swapped: Vec<u8> = rows.flatten().copied().collect();
+            swapped.chunks_exact_mut(channels).for_each(|pixel| pixel.swap(0, 2));
+            swapped.into()
+        }
+        (2, _) if is_big_endian => rows.flatten().copied().collect(),
+        (2, _) => {
+            let mut swapped: Vec<u8> = rows.flatten().copied().collect();
+            swapped.as_chunks_mut().0.iter_mut().for_each(|sample: &mut [u8; 2]| sample.swap(0, 1));
+            swapped.into()
+        }
+        _ => {
+            let floats: Vec<u8> = rows.flatten().copied().collect();
+            stretched(&floats, is_big_endian).into()
+        }
+    };
+    Ok(Samples { width, height, channels, bytes: plain, is_wide: bytes > 1 })
+}
+
+fn not_an_image<T>(topic: &Topic) -> Result<T, PictureError> {
+    Err(PictureError::NotAnImage {
+        topic: topic.name.clone(),
+        type_name: topic.type_name.clone(),
+        encoding: topic.message_encoding.clone(),
+    })
+}
+
+/// Floats as 16 bits from the least to the greatest of the picture; 0 is what is not finite.
+fn stretched(bytes: &[u8], is_big_endian: bool) -> Vec<u8> {
+    let floats = bytes.as_chunks().0.iter().map(|&bytes: &[u8; 4]| match is_big_endian {
+        true => f32::from_be_bytes(bytes),
+        false => f32::from_le_bytes(bytes),
+    });
+    let (mut least, mut most) = (f32::INFINITY, f32::NEG_INFINITY);
+    for value in floats.clone().filter(|value| value.is_finite()) {
+        (least, most) = (least.min(value), most.max(value));
+    }
+    let span = f64::from(most) - f64::from(least);
+    let scale = if span > 0.0 { 65534.0 / span } else { 0.0 };
+    floats
+        .flat_map(|value| {
+            let scaled = 1.0 + (f64::from(value) - f64::from(least)) * scale;
+            (if value.is_finite() { scaled as u16 } else { 0 }).to_be_bytes()
+        })
+        .collect()
+}
+
+/// The message as a PNG: every value of integer images is kept, floats are stretched to 16 bits.
+///
+/// # Errors
+/// If no picture can be made of it.
+pub fn png(topic: &Topic, message: &[u8]) -> Result<Vec<u8>, PictureError> {
+    let samples = samples(topic, message)?;
+    let mut out = Vec::new();
+    let failed = |error: png::EncodingError| PictureError::Encode(error.to_string());
+    let mut encoder = png::Encoder::new(&mut out, samples.width, samples.height);
+    encoder.set_color(match samples.channels {
+        1 => png::ColorType::Grayscale,
+        3 => png::ColorType::Rgb,
+        _ => png::ColorType::Rgba,
+    });
+    encoder.set_depth(if samples.is_wide { png::BitDepth::Sixteen } else { png::BitDepth::Eight });
+    encoder.set_compression(png::Compression::Fast);
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(&samples.bytes).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    Ok(out)
+}
+
+/// The message as a JPEG: samples of 16 bits give their upper eight.
+///
+/// # Errors
+/// If no picture can be made of it.
+pub fn jpeg(topic: &Topic, message: &[u8]) -> Result<Vec<u8>, PictureError> {
+    let samples = samples(topic, message)?;
+    let (Ok(width), Ok(height)) = (samples.width.try_into(), samples.height.try_into()) else {
+        return Err(PictureError::Encode("a JPEG has at most 65535 rows and columns".into()));
+    };
+    let bytes = match samples.is_wide {
+        true => samples.bytes.iter().step_by(2).copied().collect(),
+        false => samples.bytes,
+    };
+    let color = match samples.channels {
+        1 => jpeg_encoder::ColorType::Luma,
+        3 => jpeg_encoder::ColorType::Rgb,
+        _ => jpeg_encoder::ColorType::Rgba,
+    };
+    let mut out = Vec::new();
+    let encoder = jpeg_encoder::Encoder::new(&mut out, 85);
+    let encoded = encoder.encode(&bytes, width, height, color);
+    encoded.map_err(|error| PictureError::Encode(error.to_string()))?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests;

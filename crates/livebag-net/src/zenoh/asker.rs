@@ -1,0 +1,134 @@
+//! Asking robots.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use livebag::Clock;
+use zenoh::Wait;
+use zenoh::handlers::FifoChannel;
+use zenoh::sample::SampleKind;
+
+use super::key::{INFO, LIVE, PREFIX};
+use super::messages::ZenohMessages;
+use super::{ZenohAddress, ZenohError, ZenohOptions, failed};
+use crate::limits::{ASK_TIMEOUT, FOUND_MAX, ZENOH_LOOK_TIMEOUT, ZENOH_QUIET};
+use crate::tell::BagInfo;
+
+/// A recording that somebody announces.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Found {
+    /// Of which robot.
+    pub robot: String,
+    /// Its name there.
+    pub bag: String,
+}
+
+/// Which messages, of each recording.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// The last so much before its newest message.
+    Latest(Duration),
+    /// From one time to another, as a robot understands times.
+    History(Option<String>, Option<String>),
+    /// The newest that arrives in so much time, no older than this.
+    Auto(Duration, Option<Duration>),
+}
+
+/// Takes part in Zenoh to ask.
+pub struct ZenohAsker {
+    session: zenoh::Session,
+    clock: Clock,
+}
+
+impl ZenohAsker {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// If Zenoh refuses.
+    pub fn open(options: &ZenohOptions, clock: Clock) -> Result<Self, ZenohError> {
+        Ok(Self { session: options.open()?, clock })
+    }
+
+    /// The recordings that are announced now. A session that was opened just now learns of the others
+    /// within a second: it is waited for until no new ones come.
+    ///
+    /// # Errors
+    /// If Zenoh refuses.
+    pub fn find(&self, address: &ZenohAddress) -> Result<Vec<Found>, ZenohError> {
+        let key = format!("{PREFIX}/{}/{}/{LIVE}", address.robot, address.bag);
+        let (sender, tokens) = sync_channel(FOUND_MAX);
+        let subscriber = self
+            .session
+            .liveliness()
+            .declare_subscriber(key)
+            .history(true)
+            .callback(move |sample| {
+                // Those beyond the bound are not listed.
+                let _ = sender.try_send((sample.kind(), sample.key_expr().as_str().to_owned()));
+            })
+            .wait()
+            .map_err(failed("asking who is there"))?;
+        let is_one = !address.robot.contains('*') && !address.bag.contains('*');
+        let mut found = BTreeSet::new();
+        loop {
+            let patience = if found.is_empty() { ZENOH_LOOK_TIMEOUT } else { ZENOH_QUIET };
+            let Ok((kind, key)) = tokens.recv_timeout(patience) else { break };
+            if let [_, robot, bag, _] = key.split('/').collect::<Vec<_>>()[..] {
+                let one = Found { robot: robot.to_owned(), bag: bag.to_owned() };
+                match kind {
+                    SampleKind::Put => found.insert(one),
+                    SampleKind::Delete => found.remove(&one),
+                };
+            }
+            if is_one && !found.is_empty() {
+                break;
+            }
+        }
+        subscriber.undeclare().wait().map_err(failed("asking who is there"))?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// What a recording holds; `None` if nobody answers any more.
+    ///
+    /// # Errors
+    /// If Zenoh refuses.
+    pub fn info(&self, found: &Found) -> Result<Option<BagInfo>, ZenohError> {
+        let key = format!("{PREFIX}/{}/{}/{INFO}", found.robot, found.bag);
+        let replies = self.session.get(key).timeout(ASK_TIMEOUT).with(FifoChannel::new(16)).wait();
+        let replies = replies.map_err(failed("asking for a description"))?;
+        let mut info = None;
+        while let Ok(reply) = replies.recv() {
+            if let Ok(sample) = reply.into_result() {
+                info = info.or(serde_json::from_slice(&sample.payload().to_bytes()).ok());
+            }
+        }
+        Ok(info)
+    }
+
+    /// The messages of all recordings at an address, merged in order of log time, or newest first for
+    /// [`Plan::Auto`]. Of several robots, topics are named `/robot/topic`; of several recordings of one
+    /// robot, `/robot/recording/topic`.
+    ///
+    /// # Errors
+    /// If none is announced, or Zenoh refuses.
+    pub fn messages(
+        &self,
+        address: &ZenohAddress,
+        topics: &[String],
+        plan: &Plan,
+    ) -> Result<ZenohMessages, ZenohError> {
+        let found = self.find(address)?;
+        if found.is_empty() {
+            return Err(ZenohError::Nobody(address.to_string()));
+        }
+        ZenohMessages::ask(self.session.clone(), self.clock.clone(), found, topics, plan)
+    }
+}
+
+impl Drop for ZenohAsker {
+    fn drop(&mut self) {
+        // Zenoh's threads must not outlive the process's own end.
+        let _ = self.session.close().wait();
+    }
+}

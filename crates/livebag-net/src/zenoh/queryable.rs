@@ -1,0 +1,454 @@
+//! Containers as queryables.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use livebag::{Bag, Buffer, Clock, Cursor, IndexEntry, NewestFirst, Query as BagQuery, Span};
+use zenoh::Wait;
+use zenoh::bytes::Encoding;
+use zenoh::key_expr::KeyExpr;
+use zenoh::liveliness::LivelinessToken;
+use zenoh::query::{Query, Queryable, ReplyKeyExpr, TimeBound, TimeRange, ZenohParameters};
+
+use super::key::{INFO, LIVE, PREFIX, robot_chunk, topic_key};
+use super::wire::{Attached, End};
+use super::{ZenohError, ZenohOptions, failed};
+use crate::answer::AnswerError;
+use crate::ask::{AskError, Parameters, between, full_names};
+use crate::catalog::{Catalog, ServedBag};
+use crate::limits::{CATALOG_INTERVAL, ZENOH_QUESTIONS_MAX, ZENOH_THREADS};
+use crate::tell::BagInfo;
+
+/// What this machine is called.
+pub fn robot_name() -> String {
+    robot_chunk(&rustix::system::uname().nodename().to_string_lossy())
+}
+
+/// Serves a catalog's containers on Zenoh until it is dropped.
+pub struct ZenohServer {
+    robot: String,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    session: zenoh::Session,
+    catalog: Arc<Catalog>,
+    robot: String,
+    clock: Clock,
+    stop: AtomicBool,
+    /// Questions to be answered; gone once the server stops.
+    questions: Mutex<Option<SyncSender<(Arc<ServedBag>, Query)>>>,
+    declared: Mutex<BTreeMap<String, Declared>>,
+}
+
+/// A container that is there. Dropped, it is not any more.
+struct Declared {
+    _messages: Queryable<()>,
+    _info: Queryable<()>,
+    _token: LivelinessToken,
+}
+
+impl ZenohServer {
+    /// Announces what `catalog` has, as of `robot`.
+    ///
+    /// # Errors
+    /// If Zenoh refuses, or would let others in.
+    pub fn start(
+        catalog: Arc<Catalog>,
+        robot: &str,
+        options: &ZenohOptions,
+        clock: Clock,
+    ) -> Result<Self, ZenohError> {
+        let robot = robot_chunk(robot);
+        let session = options.open()?;
+        let (sender, receiver) = sync_channel(ZENOH_QUESTIONS_MAX);
+        let shared = Arc::new(Shared {
+            session,
+            catalog,
+            robot: robot.clone(),
+            clock,
+            stop: AtomicBool::new(false),
+            questions: Mutex::new(Some(sender)),
+            declared: Mutex::default(),
+        });
+        shared.declare()?;
+        let receiver = Arc::new(Mutex::new(receiver));
+        let mut threads = Vec::new();
+        let mut spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+            thread.map(|thread| threads.push(thread)).map_err(ZenohError::Thread)
+        };
+        for _ in 0..ZENOH_THREADS {
+            let (shared, receiver) = (shared.clone(), receiver.clone());
+            spawn("livebag-zenoh", Box::new(move || shared.work(&receiver)))?;
+        }
+        let watching = shared.clone();
+        spawn("livebag-zenoh-watch", Box::new(move || watching.watch()))?;
+        Ok(Self { robot, shared, threads })
+    }
+
+    /// Its name in keys.
+    pub fn robot(&self) -> &str {
+        &self.robot
+    }
+}
+
+impl Drop for ZenohServer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.questions.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.shared.declared.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        // Ends what waits for askers that do not read.
+        let _ = self.shared.session.close().wait();
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // It has said what it had to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Looks for containers that have come or gone.
+    fn watch(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            std::thread::park_timeout(CATALOG_INTERVAL);
+            if !self.stop.load(Ordering::Relaxed) {
+                // What Zenoh refuses now it may take the next time.
+                let _ = self.declare();
+            }
+        }
+    }
+
+    fn declare(&self) -> Result<(), ZenohError> {
+        let bags = self.catalog.bags();
+        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+        declared.retain(|name, _| bags.iter().any(|bag| bag.name() == name));
+        for bag in bags {
+            if declared.contains_key(bag.name()) {
+                continue;
+            }
+            let key = format!("{PREFIX}/{}/{}", self.robot, bag.name());
+            let sender = self.questions.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let Some(sender) = sender else { return Ok(()) };
+            let asked = |key: String| {
+                let (bag, sender) = (bag.clone(), sender.clone());
+                self.session
+                    .declare_queryable(key)
+                    .callback(move |query| match sender.try_send((bag.clone(), query)) {
+                        Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+                        Err(TrySendError::Full((_, query))) => {
+                            let text = "too many questions are under way: ask again in a second";
+                            // An asker that has gone needs no refusal.
+                            let _ = query.reply_err(text).wait();
+                        }
+                    })
+                    .wait()
+                    .map_err(failed("declaring a queryable"))
+            };
+            let messages = asked(format!("{key}/**"))?;
+            let info = asked(format!("{key}/{INFO}"))?;
+            let token = self.session.liveliness().declare_token(format!("{key}/{LIVE}"));
+            let token = token.wait().map_err(failed("declaring a liveliness token"))?;
+            let name = bag.name().to_owned();
+            declared.insert(name, Declared { _messages: messages, _info: info, _token: token });
+        }
+        Ok(())
+    }
+
+    fn work(&self, receiver: &Mutex<Receiver<(Arc<ServedBag>, Query)>>) {
+        livebag::storage::lower_priority();
+        loop {
+            let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((served, query)) = next else { return };
+            if let Err(error) = self.answer(&served, &query) {
+                let _ = query.reply_err(text_of(&error)).wait();
+            }
+        }
+    }
+
+    fn answer(&self, served: &ServedBag, query: &Query) -> Result<(), AnswerError> {
+        let bag = served.bag()?;
+        let key = format!("{PREFIX}/{}/{}", self.robot, served.name());
+        if query.key_expr().as_str() == format!("{key}/{INFO}") {
+            let info = BagInfo::new(served.name(), &bag)?;
+            let json = serde_json::to_vec(&info).unwrap_or_default();
+            let reply = query.reply(query.key_expr(), json).encoding(Encoding::APPLICATION_JSON);
+            return reply.wait().map_err(|_| AnswerError::Gone);
+        }
+        let question = Question::understand(&bag, query, &key)?;
+        let mut replies = Replies::new(&bag, query, &key, question.deadline(&self.clock));
+        let mut end = match question.newest_first {
+            true => {
+                let mut messages = bag.newest_first(&question.query)?;
+                replies.all(&mut messages, &question, &self.clock)?
+            }
+            false => {
+                let mut messages = bag.query(&question.query)?;
+                replies.all(&mut messages, &question, &self.clock)?
+            }
+        };
+        if let Span::History(from, to) = question.query.span {
+            (end.from_nanos, end.to_nanos) = (from, to);
+        }
+        replies.end(&end)
+    }
+}
+
+/// Paths on this machine are nobody's business but its own.
+fn text_of(error: &AnswerError) -> String {
+    match error {
+        AnswerError::Ask(_) | AnswerError::NoMessage => error.to_string(),
+        AnswerError::Bag(livebag::BagError::NoTopic { topic, .. }) => {
+            format!("the recording has no topic {topic}")
+        }
+        _ => "the recording cannot be read".into(),
+    }
+}
+
+/// What a selector asks for.
+struct Question {
+    query: BagQuery,
+    newest_first: bool,
+    /// Messages of the first log time that were given before.
+    skip: u64,
+    /// Bytes after which the answer ends, at least one message.
+    bytes_max: u64,
+    /// The same in messages.
+    messages_max: u64,
+    /// Time after which it ends.
+    within: Option<Duration>,
+}
+
+impl Question {
+    /// `_time=[…]`, or one of `latest=D`, `auto=D`, `from=T;to=T`; `topics=/a|/b`; for who asks in
+    /// parts `order=newest`, `bytes=N`, `messages=N`, `skip=N`.
+    fn understand(bag: &Bag, query: &Query, key: &str) -> Result<Self, AnswerError> {
+        let parameters = query.parameters();
+        let wrong = |text: &str| AnswerError::Ask(AskError(text.to_owned()));
+        let mut pairs = Vec::new();
+        for (name, value) in parameters.iter().filter(|(name, _)| !name.starts_with('_')) {
+            let unescape = crate::ask::unescape;
+            pairs.push((unescape(name)?, unescape(value)?));
+        }
+        let mut ask = Parameters::new(pairs);
+        let named = ask.one("topics")?.unwrap_or_default();
+        let named: Vec<String> =
+            named.split('|').filter(|t| !t.is_empty()).map(String::from).collect();
+        let mut topics = matching(bag, query.key_expr(), key);
+        if !named.is_empty() {
+            let named = full_names(bag, &named);
+            if let Some(missing) = named.iter().find(|name| !topics.contains(name)) {
+                let missing: String = missing.chars().take(100).collect();
+                return Err(AnswerError::Ask(AskError(format!("there is no topic {missing}"))));
+            }
+            topics = named;
+        }
+        let time = parameters.time_range().transpose();
+        let time = time.map_err(|_| wrong("`_time` is not a time range of Zenoh's"))?;
+        let (latest, auto) = (ask.duration("latest")?, ask.duration("auto")?);
+        let (from, to) = (ask.moment("from")?, ask.moment("to")?);
+        let number = |text: Option<String>| match text.map(|text| text.parse()) {
+            None => Ok(None),
+            Some(Ok(number)) => Ok(Some(number)),
+            Some(Err(_)) => Err(wrong("`bytes`, `messages` and `skip` are whole numbers")),
+        };
+        let bytes_max = number(ask.one("bytes")?)?.unwrap_or(u64::MAX);
+        let messages_max = number(ask.one("messages")?)?.unwrap_or(u64::MAX);
+        let skip = number(ask.one("skip")?)?.unwrap_or(0);
+        let order = ask.one("order")?;
+        ask.end()?;
+        let ways = [time.is_some(), latest.is_some(), from.is_some() || to.is_some()];
+        if ways.iter().filter(|&&is_given| is_given).count() > 1 {
+            return Err(wrong("`_time`, `latest` and `from`/`to` exclude each other"));
+        }
+        let mut wanted = BagQuery { topics, span: Span::All };
+        if let Some(time) = time {
+            wanted.span = span_of(&time);
+        } else if let Some(last) = latest {
+            wanted.span = absolute(bag, &wanted.topics, last)?;
+        } else if from.is_some() || to.is_some() {
+            wanted = between(bag, &wanted.topics, from, to).map_err(AnswerError::from)?;
+        }
+        if wanted.span == Span::All {
+            wanted.span = Span::History(0, u64::MAX);
+        }
+        let newest_first = match order.as_deref() {
+            None => auto.is_some(),
+            Some("newest") => true,
+            Some("oldest") => false,
+            Some(_) => return Err(wrong("`order` is oldest or newest")),
+        };
+        Ok(Self { query: wanted, newest_first, skip, bytes_max, messages_max, within: auto })
+    }
+
+    fn deadline(&self, clock: &Clock) -> Option<u64> {
+        self.within.map(|within| clock.monotonic_nanos() + within.as_nanos() as u64)
+    }
+}
+
+/// Topics whose keys a selector matches.
+fn matching(bag: &Bag, wanted: &KeyExpr<'_>, key: &str) -> Vec<String> {
+    let names = bag.topics().iter().map(|topic| &topic.topic().name);
+    let is_wanted = |name: &&String| {
+        KeyExpr::try_from(format!("{key}/{}", topic_key(name)))
+            .is_ok_and(|topic| wanted.intersects(&topic))
+    };
+    names.filter(is_wanted).cloned().collect()
+}
+
+/// The last so much before the newest message, as times.
+fn absolute(bag: &Bag, topics: &[String], last: Duration) -> Result<Span, AnswerError> {
+    let query = BagQuery { topics: topics.to_vec(), span: Span::All };
+    let newest = match topics.is_empty() {
+        true => None,
+        false => bag.newest_first(&query)?.next_entry()?,
+    };
+    let newest = newest.map_or(0, |(_, entry)| entry.log_time_nanos);
+    Ok(Span::History(newest.saturating_sub(last.as_nanos() as u64), newest))
+}
+
+fn span_of(time: &TimeRange) -> Span {
+    let time = time.resolve();
+    let nanos = |time: std::time::SystemTime| {
+        time.duration_since(std::time::UNIX_EPOCH).map_or(0, |after| after.as_nanos() as u64)
+    };
+    let from = match time.start {
+        TimeBound::Inclusive(time) => nanos(time),
+        TimeBound::Exclusive(time) => nanos(time).saturating_add(1),
+        TimeBound::Unbounded => 0,
+    };
+    let to = match time.end {
+        TimeBound::Inclusive(time) => nanos(time),
+        TimeBound::Exclusive(time) => nanos(time).saturating_sub(1),
+        TimeBound::Unbounded => u64::MAX,
+    };
+    Span::History(from, to)
+}
+
+/// Messages in either order.
+trait Messages {
+    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, livebag::BagError>;
+    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError>;
+    fn damaged(&self) -> u64;
+}
+
+impl Messages for Cursor<'_> {
+    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, livebag::BagError> {
+        Cursor::next_entry(self)
+    }
+    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError> {
+        Cursor::read_into(self, out)
+    }
+    fn damaged(&self) -> u64 {
+        Cursor::damaged(self)
+    }
+}
+
+impl Messages for NewestFirst<'_> {
+    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, livebag::BagError> {
+        NewestFirst::next_entry(self)
+    }
+    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError> {
+        NewestFirst::read_into(self, out)
+    }
+    fn damaged(&self) -> u64 {
+        NewestFirst::damaged(self)
+    }
+}
+
+/// The replies to one question.
+struct Replies<'a> {
+    bag: &'a Bag,
+    query: &'a Query,
+    key: &'a str,
+    /// Topic by place in the bag: its key, and whether it has been described.
+    topics: BTreeMap<usize, (KeyExpr<'static>, bool)>,
+    deadline_nanos: Option<u64>,
+}
+
+impl<'a> Replies<'a> {
+    fn new(bag: &'a Bag, query: &'a Query, key: &'a str, deadline_nanos: Option<u64>) -> Self {
+        Self { bag, query, key, topics: BTreeMap::new(), deadline_nanos }
+    }
+
+    fn all(
+        &mut self,
+        messages: &mut dyn Messages,
+        question: &Question,
+        clock: &Clock,
+    ) -> Result<End, AnswerError> {
+        let mut end = End { is_whole: true, ..End::default() };
+        let (mut bytes, mut skip) = (0, question.skip);
+        // Log time of the messages being given, and how many of it were.
+        let mut now_at = (0, 0);
+        if question.query.topics.is_empty() {
+            return Ok(end);
+        }
+        let mut buffer = Buffer::default();
+        while let Some((topic, entry)) = messages.next_entry()? {
+            if now_at.0 != entry.log_time_nanos {
+                now_at = (entry.log_time_nanos, 0);
+            }
+            if skip > 0 {
+                skip -= 1;
+                now_at.1 += 1;
+                continue;
+            }
+            let is_late = self.deadline_nanos.is_some_and(|end| clock.monotonic_nanos() >= end);
+            let is_enough = bytes + u64::from(entry.data_bytes) > question.bytes_max
+                || end.messages >= question.messages_max
+                || is_late;
+            if is_enough && end.messages > 0 {
+                (end.is_whole, end.next_nanos, end.next_skip) = (false, now_at.0, now_at.1);
+                break;
+            }
+            now_at.1 += 1;
+            buffer.clear();
+            if messages.read_into(&mut buffer)? {
+                self.reply(topic, &entry, buffer.to_vec())?;
+                end.messages += 1;
+                bytes += u64::from(entry.data_bytes);
+            }
+        }
+        end.damaged = messages.damaged();
+        Ok(end)
+    }
+
+    fn reply(&mut self, at: usize, entry: &IndexEntry, data: Vec<u8>) -> Result<(), AnswerError> {
+        let topic = self.bag.topics()[at].topic();
+        if !self.topics.contains_key(&at) {
+            let key = KeyExpr::try_from(format!("{}/{}", self.key, topic_key(&topic.name)));
+            let key = key.map_err(|_| AskError(format!("{} cannot be a key", topic.name)))?;
+            self.topics.insert(at, (key, false));
+        }
+        let Some((key, is_described)) = self.topics.get_mut(&at) else { return Ok(()) };
+        let described = (!std::mem::replace(is_described, true)).then(|| topic.clone());
+        let attached = Attached::Message {
+            topic: at as u16,
+            log_time_nanos: entry.log_time_nanos,
+            publish_time_nanos: entry.publish_time_nanos,
+            sequence: entry.sequence,
+            described,
+        };
+        let encoding = Encoding::from(format!("application/{}", topic.message_encoding));
+        let reply = self.query.reply(&*key, data).encoding(encoding).attachment(attached.encode());
+        reply.wait().map_err(|_| AnswerError::Gone)
+    }
+
+    /// Says that nothing was left out, to who wants to know.
+    fn end(&self, end: &End) -> Result<(), AnswerError> {
+        if self.query.accepts_replies() != ReplyKeyExpr::Any {
+            return Ok(());
+        }
+        let json = serde_json::to_vec(end).unwrap_or_default();
+        let key = format!("{}/{LIVE}", self.key);
+        let reply = self.query.reply(key, json).attachment(Attached::End.encode());
+        reply.wait().map_err(|_| AnswerError::Gone)
+    }
+}

@@ -1,0 +1,128 @@
+//! Very many askers who do nothing, or nearly nothing. A recording runs beside all of it.
+
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use livebag::RecorderOptions;
+use livebag_net::limits::{CONNECTIONS_MAX, ServerLimits};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::client::{Client, get};
+use super::fixture::{Recording, camera_topic, image, wait_for};
+use super::process::Process;
+
+const IDLE: usize = 10_000;
+const MIB: u64 = 1 << 20;
+
+/// How many sockets this process may have, 10,000 if the machine allows it.
+fn sockets() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    let most = limit.maximum.map_or(usize::MAX, |limit| limit as usize);
+    IDLE.min(most.saturating_sub(500))
+}
+
+fn connect(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| TcpStream::connect(address).unwrap()).collect()
+}
+
+/// Those that the server has not closed.
+fn open(sockets: &[TcpStream]) -> usize {
+    let is_open = |socket: &&TcpStream| {
+        socket.set_nonblocking(true).unwrap();
+        matches!(socket.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    };
+    sockets.iter().filter(is_open).count()
+}
+
+#[test]
+fn ten_thousand_idle_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let head_timeout = Duration::from_secs(5);
+    let limits = ServerLimits { head_timeout, ..Default::default() };
+    let server = Process::start(folder.path(), limits);
+    get(server.address, "/v1/bags/live/latest").must(200);
+    let (memory, descriptors) = (server.memory(), server.descriptors());
+    let sockets = connect(server.address, sockets());
+    wait_for("all but the allowed to be closed", || open(&sockets) <= CONNECTIONS_MAX);
+    // A socket and its copy for each, and what the recording opens meanwhile.
+    assert!(server.descriptors() <= descriptors + 2 * CONNECTIONS_MAX + 64);
+    assert!(server.memory() < memory + 128 * MIB, "{} of {memory}", server.memory());
+    // The idle ones go, and others are answered although the sockets here stay.
+    wait_for("room for others", || {
+        let client = Client::try_connect(server.address);
+        client.is_ok_and(|mut client| {
+            let sent = client
+                .stream
+                .write_all(b"GET /v1/bags/live/latest HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            sent.is_ok() && client.response(false).is_ok_and(|response| response.status == 200)
+        })
+    });
+    wait_for("all to be closed", || open(&sockets) == 0);
+    drop(sockets);
+    server.end();
+}
+
+#[test]
+fn heads_that_never_end_take_bounded_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Process::start(folder.path(), ServerLimits::default());
+    get(server.address, "/v1/bags").must(200);
+    let memory = server.memory();
+    let mut sockets = connect(server.address, CONNECTIONS_MAX - 10);
+    let half = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(30_000));
+    for socket in &mut sockets {
+        // Some may have been let go meanwhile.
+        let _ = socket.write_all(half.as_bytes());
+    }
+    // While they hold what they hold, others are answered.
+    for _ in 0..10 {
+        get(server.address, "/v1/bags/live/latest").must(200);
+    }
+    let bound = (CONNECTIONS_MAX as u64) * (64 << 10) + 64 * MIB;
+    assert!(server.memory() < memory + bound, "{} of {memory}", server.memory());
+    drop(sockets);
+    server.end();
+}
+
+#[test]
+fn readers_who_take_nothing_take_bounded_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recording = Recording::new(&folder.path().join("run1"), RecorderOptions::default());
+    recording.add(camera_topic("/camera"));
+    let message = image(1, 1024, 680);
+    for _ in 0..30 {
+        recording.write("/camera", message.clone());
+    }
+    recording.finish();
+    let limits = ServerLimits {
+        answer_bytes_max: 64 << 20,
+        progress_timeout: Duration::from_secs(10),
+        ..Default::default()
+    };
+    let server = Process::start(folder.path(), limits);
+    get(server.address, "/v1/bags/run1/message?topic=/camera").must(200);
+    let memory = server.memory();
+    let mut readers = Vec::new();
+    for number in 0..64 {
+        let target =
+            ["/v1/bags/run1/latest?last=1000s", "/bags/run1.mcap", "/v1/bags/run1/auto?within=60s"];
+        let mut client = Client::connect(server.address);
+        client.send("GET", target[number % 3], &[]);
+        readers.push(client);
+    }
+    // Every one has had its head, or waits for memory that others hold.
+    let mut most = 0;
+    for _ in 0..40 {
+        most = most.max(server.memory());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // What is allowed, one message each that is larger than was expected, and the kept pieces.
+    let bound = limits.answer_bytes_max as u64 + 64 * 2 * message.len() as u64 + 96 * MIB;
+    assert!(most < memory + bound, "{most} of {memory}");
+    // They are let go, and others are answered.
+    wait_for("an answer", || get(server.address, "/v1/bags/run1/latest?last=0").status == 200);
+    drop(readers);
+    server.end();
+}

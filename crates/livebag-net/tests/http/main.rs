@@ -1,0 +1,16 @@
+//! The HTTP server as its askers meet it, friendly and hostile: one binary, so that it is linked once.
+#![expect(clippy::disallowed_methods, reason = "tests look at files and clocks as users do")]
+
+mod abuse;
+mod access;
+mod auto;
+mod catalog;
+mod client;
+mod files;
+mod fixture;
+mod formats;
+mod fuzz;
+mod idle;
+mod process;
+mod routes;
+mod traversal;

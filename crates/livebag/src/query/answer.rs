@@ -1,0 +1,259 @@
+//! The answer to a query as one MCAP file, laid out piece by piece.
+
+use livebag_format::Topic;
+use livebag_format::index::IndexEntry;
+use livebag_format::mcap::{
+    CHUNK_HEADER_BYTES, ChunkExtent, MESSAGE_HEADER_BYTES, SummaryBuilder, chunk_header,
+    message_header, put_channel, put_file_start, put_message_index, put_schema,
+};
+
+use super::{Bag, BagError, Buffer, Cursor, NewestFirst};
+use crate::limits::{
+    ANSWER_CHUNK_BYTES, ANSWER_CHUNK_BYTES_MAX, ANSWER_CHUNKS_BEFORE_DOUBLING, OWN_CHUNK_BYTES_MIN,
+};
+
+/// What an answer's file says of who wrote it.
+pub(super) const LIBRARY: &str = concat!("livebag ", env!("CARGO_PKG_VERSION"));
+
+/// What is to become of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in the answer.
+    Take,
+    /// It is not.
+    Skip,
+    /// It is not, and neither is what would come after it.
+    End,
+}
+
+/// Where messages come from, in whatever order.
+trait Messages {
+    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError>;
+    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError>;
+}
+
+impl Messages for Cursor<'_> {
+    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+        Cursor::next_entry(self)
+    }
+    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+        Cursor::read_into(self, out)
+    }
+}
+
+impl Messages for NewestFirst<'_> {
+    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+        NewestFirst::next_entry(self)
+    }
+    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+        NewestFirst::read_into(self, out)
+    }
+}
+
+/// Lays out an MCAP file with chunks and a whole summary, in memory that does not grow with the
+/// answer but for some 100 bytes a chunk.
+///
+/// ```no_run
+/// use livebag::{Bag, Buffer, McapAnswer, Query};
+/// let bag = Bag::open("run1".as_ref())?;
+/// let mut cursor = bag.query(&Query::default())?;
+/// let mut file = Vec::new();
+/// let mut buffer = Buffer::default();
+/// let mut answer = McapAnswer::new(&bag, &mut buffer);
+/// while answer.chunk(&mut cursor, &mut buffer)? {
+///     file.extend_from_slice(&buffer);
+///     buffer.clear();
+/// }
+/// answer.finish(&mut buffer);
+/// file.extend_from_slice(&buffer);
+/// # Ok::<(), livebag::BagError>(())
+/// ```
+pub struct McapAnswer<'bag> {
+    bag: &'bag Bag,
+    /// File offset of the first byte of the next piece.
+    offset: u64,
+    chunks: Vec<ChunkExtent>,
+    /// Topics whose channel has been written, in that order; a channel's id is its topic's place + 1.
+    announced: Vec<usize>,
+    is_announced: Vec<bool>,
+    /// Log time, offset in the chunk and channel of each message of the chunk being laid out.
+    laid_out: Vec<(u64, u64, u16)>,
+    messages: u64,
+    message_bytes: u64,
+}
+
+impl<'bag> McapAnswer<'bag> {
+    /// Puts the start of the file into `out`.
+    pub fn new(bag: &'bag Bag, out: &mut Buffer) -> Self {
+        let mut start = Vec::new();
+        put_file_start(&mut start, bag.profile(), LIBRARY);
+        out.put(&start);
+        Self {
+            bag,
+            offset: start.len() as u64,
+            chunks: Vec::new(),
+            announced: Vec::new(),
+            is_announced: vec![false; bag.topics().len()],
+            laid_out: Vec::new(),
+            messages: 0,
+            message_bytes: 0,
+        }
+    }
+
+    /// Messages so far.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Bytes of those.
+    pub fn message_bytes(&self) -> u64 {
+        self.message_bytes
+    }
+
+    /// Appends the next chunk to `out`; false once there are no more messages. A message of 64 KiB
+    /// or more ends its chunk.
+    ///
+    /// # Errors
+    /// If index or brick cannot be read.
+    pub fn chunk(&mut self, cursor: &mut Cursor<'_>, out: &mut Buffer) -> Result<bool, BagError> {
+        let doublings = self.chunks.len() / ANSWER_CHUNKS_BEFORE_DOUBLING;
+        let wanted = ANSWER_CHUNK_BYTES.checked_shl(doublings as u32);
+        let wanted = wanted.unwrap_or(u64::MAX).min(ANSWER_CHUNK_BYTES_MAX);
+        self.chunk_of(cursor, out, wanted, &mut |_, _| Verdict::Take)
+    }
+
+    /// The same from the newest message on, in chunks of `chunk_bytes`. `judge` is asked of each message
+    /// in turn, with its topic's place and its entry.
+    ///
+    /// # Errors
+    /// If index or brick cannot be read.
+    pub fn chunk_newest_first(
+        &mut self,
+        messages: &mut NewestFirst<'_>,
+        out: &mut Buffer,
+        chunk_bytes: u64,
+        judge: &mut dyn FnMut(usize, &IndexEntry) -> Verdict,
+    ) -> Result<bool, BagError> {
+        self.chunk_of(messages, out, chunk_bytes, judge)
+    }
+
+    fn chunk_of(
+        &mut self,
+        messages: &mut dyn Messages,
+        out: &mut Buffer,
+        wanted_bytes: u64,
+        judge: &mut dyn FnMut(usize, &IndexEntry) -> Verdict,
+    ) -> Result<bool, BagError> {
+        let begin = out.len();
+        // Channels come in front of the chunk, and which it needs is known at its end.
+        let mut channels = Vec::new();
+        let head = out.len();
+        out.room(CHUNK_HEADER_BYTES);
+        let records = out.len();
+        let (mut start_nanos, mut end_nanos) = (u64::MAX, 0);
+        self.laid_out.clear();
+        while let Some((topic, entry)) = messages.next_entry()? {
+            match judge(topic, &entry) {
+                Verdict::Take => {}
+                Verdict::Skip => continue,
+                Verdict::End => break,
+            }
+            let inner = out.len() - records;
+            let channel_id = topic as u16 + 1;
+            out.put(&message_header(
+                channel_id,
+                entry.sequence,
+                entry.log_time_nanos,
+                entry.publish_time_nanos,
+                u64::from(entry.data_bytes),
+            ));
+            if !messages.read_into(out)? {
+                out.truncate(records + inner);
+                continue;
+            }
+            self.announce(topic, &mut channels);
+            self.laid_out.push((entry.log_time_nanos, inner as u64, channel_id));
+            self.messages += 1;
+            self.message_bytes += u64::from(entry.data_bytes);
+            start_nanos = start_nanos.min(entry.log_time_nanos);
+            end_nanos = end_nanos.max(entry.log_time_nanos);
+            let bytes = out.len() - records;
+            let is_large = entry.data_bytes as usize >= OWN_CHUNK_BYTES_MIN;
+            if bytes as u64 >= wanted_bytes || is_large && wanted_bytes <= ANSWER_CHUNK_BYTES {
+                break;
+            }
+        }
+        if self.laid_out.is_empty() {
+            out.truncate(begin);
+            return Ok(false);
+        }
+        let records_bytes = (out.len() - records) as u64;
+        let header = chunk_header(start_nanos, end_nanos, records_bytes, 0);
+        out[head..records].copy_from_slice(&header);
+        let mut extent = ChunkExtent {
+            offset: self.offset + channels.len() as u64,
+            records_bytes,
+            stored: None,
+            start_nanos,
+            end_nanos,
+            counts: Vec::new(),
+        };
+        self.put_indexes(&mut extent, out);
+        self.chunks.push(extent);
+        insert_before(out, begin, &channels);
+        self.offset += (out.len() - begin) as u64;
+        Ok(true)
+    }
+
+    /// Puts schema and channel of a topic into `channels`, the first time.
+    fn announce(&mut self, topic: usize, channels: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.is_announced[topic], true) {
+            return;
+        }
+        self.announced.push(topic);
+        put_topic(channels, topic as u16 + 1, self.bag.topics()[topic].topic());
+    }
+
+    fn put_indexes(&mut self, extent: &mut ChunkExtent, out: &mut Buffer) {
+        // Few topics are in one chunk; their messages stay in the order of the chunk.
+        self.laid_out.sort_by_key(|(_, inner, channel)| (*channel, *inner));
+        let mut index = Vec::new();
+        for same in self.laid_out.chunk_by(|a, b| a.2 == b.2) {
+            let entries = same.iter().map(|(log_time, inner, _)| (*log_time, *inner));
+            put_message_index(&mut index, same[0].2, entries);
+            extent.counts.push((same[0].2, same.len() as u64));
+        }
+        out.put(&index);
+    }
+
+    /// Appends the summary and the end of the file.
+    pub fn finish(self, out: &mut Buffer) {
+        let topics = self.announced.iter();
+        let topics = topics.map(|&at| (at as u16 + 1, self.bag.topics()[at].topic()));
+        let mut summary = SummaryBuilder::new(self.offset, topics);
+        self.chunks.iter().for_each(|chunk| summary.chunk(chunk));
+        out.put(&summary.finish(&[]).1);
+    }
+}
+
+/// Schema and channel of a topic.
+pub(super) fn put_topic(out: &mut Vec<u8>, id: u16, topic: &Topic) {
+    put_schema(out, id, topic);
+    put_channel(out, id, id, topic);
+}
+
+/// Moves what `out` has from `at` on, to make room for `bytes`.
+fn insert_before(out: &mut Buffer, at: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let end = out.len();
+    out.room(bytes.len());
+    out.copy_within(at..end, at + bytes.len());
+    out[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Length of a message record in a chunk.
+pub(super) fn record_bytes(data_bytes: u32) -> u64 {
+    MESSAGE_HEADER_BYTES as u64 + u64::from(data_bytes)
+}

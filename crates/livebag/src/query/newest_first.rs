@@ -1,0 +1,154 @@
+//! The messages of a query from the newest to the oldest: for an asker whose time runs out.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use livebag_format::index::IndexEntry;
+
+use super::unpack::Unpacked;
+use super::{Bag, BagError, Buffer, Segment};
+
+/// Index entries read at once: an asker whose time runs out wants few.
+const ENTRIES_AT_ONCE: u64 = 64;
+
+/// The messages of a query, newest first. Those of equal time come in the order of their topics.
+pub struct NewestFirst<'bag> {
+    topics: Vec<TopicBackward<'bag>>,
+    /// (log time, place in `topics`), latest first.
+    heap: BinaryHeap<(u64, Reverse<usize>)>,
+    damaged: u64,
+    /// What [`NewestFirst::next_entry`] gave last.
+    last: Option<(usize, IndexEntry)>,
+}
+
+/// One topic's part, walked backward.
+struct TopicBackward<'bag> {
+    /// Place in the bag's list.
+    number: usize,
+    from: u64,
+    to: u64,
+    /// Segments that have not been looked at; the newest is the last.
+    segments: &'bag [Arc<Segment>],
+    /// The one being walked, and its entries that have not been read.
+    current: Option<(&'bag Segment, Range<u64>)>,
+    /// Entries of it that have been read and not given, the newest the last.
+    entries: Vec<IndexEntry>,
+    unpacked: Unpacked,
+    /// Whose chunk is unpacked.
+    unpacked_segment: Option<&'bag Segment>,
+    /// Of the last given entry: `current` may be a segment further.
+    last_segment: Option<&'bag Segment>,
+}
+
+impl<'bag> NewestFirst<'bag> {
+    pub(super) fn plan(
+        bag: &'bag Bag,
+        chosen: &[usize],
+        from: u64,
+        to: u64,
+    ) -> Result<Self, BagError> {
+        let mut this = Self { topics: Vec::new(), heap: BinaryHeap::new(), damaged: 0, last: None };
+        for &number in chosen {
+            let mut topic = TopicBackward {
+                number,
+                from,
+                to,
+                segments: &bag.topics[number].segments,
+                current: None,
+                entries: Vec::new(),
+                unpacked: Unpacked::default(),
+                unpacked_segment: None,
+                last_segment: None,
+            };
+            this.damaged += topic.feed()?;
+            if let Some(newest) = topic.entries.last() {
+                this.heap.push((newest.log_time_nanos, Reverse(this.topics.len())));
+                this.topics.push(topic);
+            }
+        }
+        Ok(this)
+    }
+
+    /// Messages left out so far because the medium has damaged them, or their index entries.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// The next older message's topic (its place in [`Bag::topics`]) and index entry.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+        let Some((_, Reverse(at))) = self.heap.pop() else { return Ok(None) };
+        let topic = &mut self.topics[at];
+        topic.last_segment = topic.current.as_ref().map(|(segment, _)| *segment);
+        let Some(entry) = topic.entries.pop() else { return Ok(None) };
+        self.damaged += topic.feed()?;
+        if let Some(next) = topic.entries.last() {
+            self.heap.push((next.log_time_nanos, Reverse(at)));
+        }
+        self.last = Some((at, entry));
+        Ok(Some((topic.number, entry)))
+    }
+
+    /// Appends the message whose entry [`NewestFirst::next_entry`] gave last; whether it could be. One
+    /// that is damaged is not, and counts as such; `out` stays as it was.
+    ///
+    /// # Errors
+    /// If the brick cannot be read.
+    pub fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+        let Some((at, entry)) = self.last else { return Ok(false) };
+        let filled = out.len();
+        match self.topics[at].read_into(&entry, out) {
+            Ok(()) => Ok(true),
+            Err(BagError::Damaged { .. }) => {
+                out.truncate(filled);
+                self.damaged += 1;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl TopicBackward<'_> {
+    /// Makes sure that there is an entry, if there are any left; gives how many damaged ones were
+    /// passed over.
+    fn feed(&mut self) -> Result<u64, BagError> {
+        let mut damaged = 0;
+        while self.entries.is_empty() {
+            let Some((segment, range)) = self.current.as_mut().filter(|(_, r)| !r.is_empty())
+            else {
+                let Some((segment, older)) = self.segments.split_last() else { break };
+                self.segments = older;
+                self.current = Some((segment, segment.between(self.from, self.to)?));
+                continue;
+            };
+            let start = range.start.max(range.end.saturating_sub(ENTRIES_AT_ONCE));
+            let looked = segment.index.entries(
+                start..range.end,
+                ENTRIES_AT_ONCE as usize,
+                &mut self.entries,
+            )?;
+            range.end = start;
+            damaged += looked - self.entries.len() as u64;
+        }
+        Ok(damaged)
+    }
+
+    fn read_into(&mut self, entry: &IndexEntry, out: &mut Buffer) -> Result<(), BagError> {
+        let Some(segment) = self.last_segment else { return Ok(()) };
+        if entry.compressed {
+            if !self.unpacked_segment.is_some_and(|known| std::ptr::eq(known, segment)) {
+                self.unpacked = Unpacked::default();
+                self.unpacked_segment = Some(segment);
+            }
+            out.put(segment.unpack(entry, &mut self.unpacked)?);
+            return Ok(());
+        }
+        segment.holds(entry)?;
+        segment.read_at(entry, 0, out.room(entry.data_bytes as usize))
+    }
+}

@@ -1,0 +1,369 @@
+//! A finished MCAP file that exists nowhere: any range of it is laid out when it is asked for.
+//!
+//! It is made of a container's time indexes, finished or live, so that whoever opens files by HTTP
+//! ranges opens a recording that is still being written. What has been told of the file once stays
+//! true while the recording grows:
+//!
+//! ```text
+//! start │ chunk … │ jump │ summary 1 │ chunk … │ jump │ summary 2 │ …
+//!                          ends the file as long as nobody asked again
+//! ```
+//!
+//! A reader asks for the length once, reads the summary at that end, and the chunks that it names. When
+//! the file is asked for anew, it goes on behind the old summary; the jump, a padding record that
+//! was empty until then, now spans that summary, so that a reader of the longer file passes over it.
+//! All other bytes stay the same: readers of the shorter file find what they were promised, and
+//! the server needs to know nothing about who they are.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use livebag_format::Topic;
+use livebag_format::mcap::{
+    CHUNK_HEADER_BYTES, ChunkExtent, MESSAGE_INDEX_ENTRY_BYTES, MESSAGE_INDEX_HEADER_BYTES,
+    RECORD_HEADER_BYTES, SummaryBuilder, put_file_start,
+};
+
+use super::answer::{LIBRARY, put_topic, record_bytes};
+use super::{Bag, BagError, Query, Segment, Span};
+use crate::limits::{VIRTUAL_CHUNK_BYTES, VIRTUAL_CHUNK_SPAN, VIRTUAL_CHUNKS_MAX};
+
+mod read;
+
+/// Why a virtual file cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VirtualFileError {
+    /// The container.
+    #[error(transparent)]
+    Bag(#[from] BagError),
+    /// Its summary would be too large to be read at once.
+    #[error(
+        "one file of that much would have more than {VIRTUAL_CHUNKS_MAX} chunks, whose index no reader \
+         could hold: choose topics, or a shorter time"
+    )]
+    TooLong,
+    /// Retention has removed the split meanwhile.
+    #[error("that part of the recording has been removed to keep within its limits")]
+    Gone,
+    /// Topics are chosen by name, and names change nothing once a file has been begun.
+    #[error("latest moves on while the file is read: give a start and an end")]
+    Latest,
+}
+
+/// Index entries read at once.
+const ENTRIES_AT_ONCE: usize = 4096;
+/// Summaries kept as they are; older ones are laid out again.
+const SUMMARIES_KEPT: usize = 2;
+
+/// See the module's description.
+pub struct VirtualFile {
+    topics: Vec<String>,
+    from: u64,
+    to: u64,
+    /// In the order of appearance: a channel's id is its place here + 1.
+    channels: Vec<Topic>,
+    sources: Vec<Source>,
+    /// Source by index file.
+    by_index: HashMap<PathBuf, usize>,
+    pieces: Vec<Piece>,
+    bytes: u64,
+    chunks: usize,
+    messages: u64,
+    /// Summary by its piece's place, the newest last.
+    kept: Vec<(usize, Arc<[u8]>)>,
+}
+
+/// A topic's part of one split.
+struct Source {
+    /// `None` once the split has been removed.
+    segment: Option<Arc<Segment>>,
+    channel_id: u16,
+    /// Entries up to this one are in the file.
+    seen: u64,
+}
+
+/// A part of the file.
+struct Piece {
+    /// Where it begins.
+    offset: u64,
+    kind: Kind,
+}
+
+enum Kind {
+    Bytes(Arc<[u8]>),
+    Chunk(Chunk),
+    /// The record in front of a summary that spans it once the file has gone on behind it.
+    Jump,
+    /// Of all pieces before it and the first so many channels.
+    Summary(usize),
+}
+
+/// Consecutive messages of one source.
+#[derive(Clone, Debug)]
+struct Chunk {
+    source: u32,
+    count: u32,
+    first: u64,
+    start_nanos: u64,
+    end_nanos: u64,
+    records_bytes: u64,
+}
+
+impl Chunk {
+    /// The chunk and its message index.
+    fn total_bytes(&self) -> u64 {
+        CHUNK_HEADER_BYTES as u64
+            + self.records_bytes
+            + MESSAGE_INDEX_HEADER_BYTES as u64
+            + u64::from(self.count) * MESSAGE_INDEX_ENTRY_BYTES as u64
+    }
+}
+
+impl VirtualFile {
+    /// The file of a query's messages as they are now.
+    ///
+    /// # Errors
+    /// If a topic is not there, an index cannot be read, or there are too many chunks; or for
+    /// [`Span::Latest`].
+    pub fn new(bag: &Bag, query: &Query) -> Result<Self, VirtualFileError> {
+        let (from, to) = match query.span {
+            Span::All => (0, u64::MAX),
+            Span::History(from, to) => (from, to),
+            Span::Latest(_) => return Err(VirtualFileError::Latest),
+        };
+        bag.choose(&query.topics)?;
+        let mut start = Vec::new();
+        put_file_start(&mut start, bag.profile(), LIBRARY);
+        let mut this = Self {
+            topics: query.topics.clone(),
+            from,
+            to,
+            channels: Vec::new(),
+            sources: Vec::new(),
+            by_index: HashMap::new(),
+            pieces: Vec::new(),
+            bytes: 0,
+            chunks: 0,
+            messages: 0,
+            kept: Vec::new(),
+        };
+        this.add_bytes(start);
+        this.extend(bag)?;
+        this.add_summary();
+        Ok(this)
+    }
+
+    /// Length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "it has a start and an end at least")]
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Messages in it.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Memory that it takes, about.
+    pub fn memory_bytes(&self) -> usize {
+        let kept: usize = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.pieces.len() * size_of::<Piece>() + kept
+    }
+
+    /// Goes on behind its end with what has been recorded meanwhile; whether there was something.
+    /// `bag` is the same container, opened anew if splits or topics have come.
+    ///
+    /// # Errors
+    /// As [`VirtualFile::new`]; the file is as it was then.
+    pub fn grow(&mut self, bag: &Bag) -> Result<bool, VirtualFileError> {
+        let (pieces, bytes, channels) = (self.pieces.len(), self.bytes, self.channels.len());
+        let (sources, chunks, messages) = (self.sources.len(), self.chunks, self.messages);
+        let seen: Vec<u64> = self.sources.iter().map(|source| source.seen).collect();
+        let extended = self.extend(bag);
+        if extended.is_ok() && self.pieces.len() > pieces {
+            self.add_summary();
+            return Ok(true);
+        }
+        self.pieces.truncate(pieces);
+        self.channels.truncate(channels);
+        self.sources.truncate(sources);
+        self.by_index.retain(|_, at| *at < sources);
+        for (source, seen) in self.sources.iter_mut().zip(seen) {
+            source.seen = seen;
+        }
+        (self.bytes, self.chunks, self.messages) = (bytes, chunks, messages);
+        extended.map(|()| false)
+    }
+
+    fn add(&mut self, kind: Kind, bytes: u64) {
+        self.pieces.push(Piece { offset: self.bytes, kind });
+        self.bytes += bytes;
+    }
+
+    fn add_bytes(&mut self, bytes: Vec<u8>) {
+        let count = bytes.len() as u64;
+        self.add(Kind::Bytes(bytes.into()), count);
+    }
+
+    /// Adds what `bag` has and the file has not.
+    fn extend(&mut self, bag: &Bag) -> Result<(), VirtualFileError> {
+        self.find_sources(bag)?;
+        let mut chunks = Vec::new();
+        for at in 0..self.sources.len() {
+            self.plan(at, &mut chunks)?;
+        }
+        // A reader that goes through the file finds times in order, as far as chunks allow.
+        chunks.sort_by_key(|chunk| chunk.start_nanos);
+        for chunk in chunks {
+            self.chunks += 1;
+            self.messages += u64::from(chunk.count);
+            let bytes = chunk.total_bytes();
+            self.add(Kind::Chunk(chunk), bytes);
+        }
+        Ok(())
+    }
+
+    fn find_sources(&mut self, bag: &Bag) -> Result<(), VirtualFileError> {
+        let chosen = match self.topics.is_empty() {
+            true => (0..bag.topics.len()).collect(),
+            // A topic that was there may have gone with the split that had it.
+            false => {
+                let is_wanted = |&at: &usize| self.topics.contains(&bag.topics[at].topic.name);
+                (0..bag.topics.len()).filter(is_wanted).collect::<Vec<_>>()
+            }
+        };
+        let mut present = vec![false; self.sources.len()];
+        let mut new_channels = Vec::new();
+        // Of topics that are equal, the how many-th.
+        let mut taken: Vec<bool> = vec![false; self.channels.len()];
+        for at in chosen {
+            let topic = &bag.topics[at];
+            let known = self.channels.iter().enumerate();
+            let mut same = known.filter(|(at, known)| {
+                !taken.get(*at).copied().unwrap_or(true) && **known == topic.topic
+            });
+            let channel = match same.next() {
+                Some((channel, _)) => channel,
+                None => {
+                    self.channels.push(topic.topic.clone());
+                    let id = self.channels.len() as u16;
+                    put_topic(&mut new_channels, id, &topic.topic);
+                    self.channels.len() - 1
+                }
+            };
+            if let Some(taken) = taken.get_mut(channel) {
+                *taken = true;
+            }
+            for segment in &topic.segments {
+                let index = segment.index.path();
+                if let Some(&known) = self.by_index.get(index) {
+                    present[known] = true;
+                    self.sources[known].segment = Some(segment.clone());
+                    continue;
+                }
+                let first = segment.between(self.from, self.to)?.start;
+                self.by_index.insert(index.to_owned(), self.sources.len());
+                self.sources.push(Source {
+                    segment: Some(segment.clone()),
+                    channel_id: channel as u16 + 1,
+                    seen: first,
+                });
+            }
+        }
+        for (source, _) in self.sources.iter_mut().zip(present).filter(|(_, present)| !present) {
+            source.segment = None;
+        }
+        if !new_channels.is_empty() {
+            self.add_bytes(new_channels);
+        }
+        Ok(())
+    }
+
+    /// Cuts what a source has newly into chunks.
+    fn plan(&mut self, at: usize, chunks: &mut Vec<Chunk>) -> Result<(), VirtualFileError> {
+        let source = &mut self.sources[at];
+        let Some(segment) = &source.segment else { return Ok(()) };
+        let end = segment.between(self.from, self.to)?.end;
+        let span_nanos = VIRTUAL_CHUNK_SPAN.as_nanos() as u64;
+        let mut entries = Vec::new();
+        let mut open: Option<Chunk> = None;
+        while source.seen < end {
+            // An entry that the medium has spoilt ends a chunk, whose messages are consecutive.
+            let block = source.seen..end.min(source.seen + ENTRIES_AT_ONCE as u64);
+            let looked = segment.index.entries(block.clone(), ENTRIES_AT_ONCE, &mut entries)?;
+            let all_whole = entries.len() as u64 == looked;
+            for (nth, number) in block.enumerate() {
+                let entry = match all_whole {
+                    true => entries[nth],
+                    false => match segment.index.first_whole(number..number + 1)? {
+                        Some((_, entry)) => entry,
+                        None => {
+                            chunks.extend(open.take());
+                            continue;
+                        }
+                    },
+                };
+                let bytes = record_bytes(entry.data_bytes);
+                if let Some(chunk) = &mut open
+                    && chunk.records_bytes + bytes <= VIRTUAL_CHUNK_BYTES
+                    && entry.log_time_nanos.saturating_sub(chunk.start_nanos) < span_nanos
+                {
+                    chunk.count += 1;
+                    chunk.records_bytes += bytes;
+                    chunk.end_nanos = entry.log_time_nanos;
+                    continue;
+                }
+                chunks.extend(open.take());
+                if self.chunks + chunks.len() >= VIRTUAL_CHUNKS_MAX {
+                    return Err(VirtualFileError::TooLong);
+                }
+                open = Some(Chunk {
+                    source: at as u32,
+                    count: 1,
+                    first: number,
+                    start_nanos: entry.log_time_nanos,
+                    end_nanos: entry.log_time_nanos,
+                    records_bytes: bytes,
+                });
+            }
+            source.seen += looked;
+        }
+        chunks.extend(open);
+        Ok(())
+    }
+
+    /// Ends the file, for now.
+    fn add_summary(&mut self) {
+        self.add(Kind::Jump, RECORD_HEADER_BYTES as u64);
+        let at = self.pieces.len();
+        let summary: Arc<[u8]> = self.summary(at, self.bytes, self.channels.len()).into();
+        if self.kept.len() == SUMMARIES_KEPT {
+            self.kept.remove(0);
+        }
+        self.kept.push((at, summary.clone()));
+        self.add(Kind::Summary(self.channels.len()), summary.len() as u64);
+    }
+
+    /// The summary of the first `pieces` pieces and `channels` channels, which begins at `offset`.
+    fn summary(&self, pieces: usize, offset: u64, channels: usize) -> Vec<u8> {
+        let topics = self.channels[..channels].iter().enumerate();
+        let topics = topics.map(|(at, topic)| (at as u16 + 1, topic));
+        let mut builder = SummaryBuilder::new(offset, topics);
+        for piece in &self.pieces[..pieces] {
+            if let Kind::Chunk(chunk) = &piece.kind {
+                let channel_id = self.sources[chunk.source as usize].channel_id;
+                builder.chunk(&ChunkExtent {
+                    offset: piece.offset,
+                    records_bytes: chunk.records_bytes,
+                    stored: None,
+                    start_nanos: chunk.start_nanos,
+                    end_nanos: chunk.end_nanos,
+                    counts: vec![(channel_id, u64::from(chunk.count))],
+                });
+            }
+        }
+        builder.finish(&[]).1
+    }
+}

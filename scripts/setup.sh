@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Gets what building and testing need: setup.sh [PART…]. Parts: rust cpp python node deny cross
-# browser. Without a part, all. Asks nothing, says what it installs and where, and does each thing
-# once.
+# Gets what building and testing need: setup.sh [PART…]. Parts: rust cpp python package node deny
+# cross browser. Without a part, all. Asks nothing, says what it installs and where, and does each
+# thing once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$BUILD"
@@ -73,6 +73,25 @@ setup_python() {
     stamp python "$inputs"
 }
 
+# What builds and tests the Python package `livebag`, apart from the readers of tests/interop: NumPy,
+# pyarrow and pandas are large.
+setup_package() {
+    local inputs
+    inputs=$(cat "$ROOT/python/requirements.txt"; python3 --version 2>&1; echo "$ROOT")
+    stamped package "$inputs" && [ -x "$PACKAGE_VENV/bin/python" ] && return
+    command -v python3 >/dev/null || install_debs "Python 3" python3 python3-venv
+    say "installing the Python packages of python/requirements.txt into build/python"
+    rm -rf "$PACKAGE_VENV"
+    python3 -m venv "$PACKAGE_VENV" >"$BUILD/venv.log" 2>&1 || {
+        install_debs "Python's venv module" python3-venv
+        rm -rf "$PACKAGE_VENV"
+        python3 -m venv "$PACKAGE_VENV"
+    }
+    "$PACKAGE_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+        -r "$ROOT/python/requirements.txt" || fail "pip could not install python/requirements.txt"
+    stamp package "$inputs"
+}
+
 setup_node() {
     local inputs modules=$BUILD/npm
     command -v node >/dev/null || install_debs "Node.js" nodejs npm
@@ -123,10 +142,10 @@ setup_browser() {
     note "leaving out the test of the benchmark's report in a browser; it needs Chromium (Debian: chromium)"
 }
 
-[ $# -gt 0 ] || set -- rust cpp python node deny cross browser
+[ $# -gt 0 ] || set -- rust cpp python package node deny cross browser
 for part in "$@"; do
     case $part in
-        rust|cpp|python|node|deny|cross|browser) "setup_$part" ;;
-        *) fail "setup.sh knows rust, cpp, python, node, deny, cross and browser; not '$part'" ;;
+        rust|cpp|python|package|node|deny|cross|browser) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cpp, python, package, node, deny, cross and browser; not '$part'" ;;
     esac
 done

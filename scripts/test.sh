@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All checks, in order, up to the first that fails: test.sh [STEP…]. Steps: fmt clippy test loom
-# deny aarch64 cpp interop.
+# deny aarch64 cpp interop python.
 set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 choose_target_dir
@@ -22,14 +22,16 @@ step_deny()    { bash scripts/deny.sh; }
 step_aarch64() { bash scripts/aarch64.sh; }
 step_cpp()     { bash scripts/cpp.sh; }
 step_interop() { LIVEBAG_PACKAGES=--workspace bash tests/interop/run.sh; }
+step_python()  { bash python/test.sh; }
 
 declare -A title=(
     [fmt]="cargo fmt --check" [clippy]="clippy, all targets, warnings denied"
     [test]="unit, integration and documentation tests" [loom]="loom: the slot protocol under every interleaving"
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
-    [cpp]="the C++ header" [interop]="bricks and exports read by other readers, the report by a browser")
+    [cpp]="the C++ header" [interop]="bricks and exports read by other readers, the report by a browser"
+    [python]="the Python package, beside rosbags and mcap")
 
-[ $# -gt 0 ] || set -- fmt clippy test loom deny aarch64 cpp interop
+[ $# -gt 0 ] || set -- fmt clippy test loom deny aarch64 cpp interop python
 bash scripts/setup.sh rust || exit 1
 
 passed=0; skipped=0; report=()

@@ -41,6 +41,12 @@ pub enum DecodeError {
         /// Length of the message.
         bytes: usize,
     },
+    /// More items in one column than its offsets can count.
+    #[error("a column takes at most {items_max} items: take fewer messages at once")]
+    Items {
+        /// How many it takes.
+        items_max: usize,
+    },
     /// A type whose encoding is not read here.
     #[error("the field {field} is a wstring, which is not decoded")]
     WideString {
@@ -117,6 +123,11 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, at: 0, layout }
     }
 
+    /// Whether numbers are little-endian.
+    pub(crate) fn is_little_endian(&self) -> bool {
+        self.layout.little_endian
+    }
+
     /// Bytes not yet read.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.at
@@ -125,7 +136,8 @@ impl<'a> Cursor<'a> {
     /// Moves to the next multiple of `size_bytes`, as far as the layout aligns.
     pub(crate) fn align(&mut self, size_bytes: usize) -> Result<(), DecodeError> {
         let unit = size_bytes.min(self.layout.align_max);
-        let past = (self.at - self.layout.origin) % unit;
+        // Both are powers of two.
+        let past = (self.at - self.layout.origin) & (unit - 1);
         if past != 0 {
             self.take(unit - past)?;
         }

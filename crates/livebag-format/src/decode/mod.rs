@@ -21,6 +21,7 @@
 //! ```
 
 mod blank;
+mod columns;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use crate::wire::{Cursor, DecodeError};
 use crate::{Topic, definitions};
 
 pub use blank::blank;
+pub use columns::{Column, ColumnDecoder, NumberKind};
 pub use schema::SchemaError;
 
 use schema::{Count, Field, Kind, Primitive, Schema};

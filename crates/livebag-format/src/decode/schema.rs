@@ -36,6 +36,24 @@ pub enum SchemaError {
         /// What stands there.
         text: String,
     },
+    /// Types within types without end, where columns are made of all of them.
+    #[error("the definition nests its types deeper than {depth_max} levels")]
+    Depth {
+        /// How many are followed.
+        depth_max: usize,
+    },
+    /// More columns than make sense.
+    #[error("the definition makes more than {columns_max} columns")]
+    Columns {
+        /// How many are made.
+        columns_max: usize,
+    },
+    /// A type that columns cannot have.
+    #[error("the field {field} is a wstring, which is not decoded")]
+    WideString {
+        /// Name of the field.
+        field: String,
+    },
     /// A type that is used but not defined.
     #[error("the definition uses the type {name:?} and does not define it")]
     UnknownType {

@@ -57,6 +57,8 @@ struct Contents {
 struct Block {
     offset: u64,
     bytes: u64,
+    /// Log time of its last message, as far as the file's index says.
+    end_time_nanos: u64,
     kind: BlockKind,
 }
 
@@ -117,6 +119,11 @@ impl MessageSource for McapFile {
 
     fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
         self.merge.next(&mut self.contents)
+    }
+
+    fn skip_before(&mut self, log_time_nanos: u64) {
+        let blocks = &self.contents.blocks;
+        self.merge.retain(|number| blocks[number].end_time_nanos >= log_time_nanos);
     }
 
     fn start_time_nanos(&self) -> Option<u64> {
@@ -244,7 +251,12 @@ impl Contents {
                 (start_time_nanos, _) => start_time_nanos,
             };
             places.push(BlockPlace { start_time_nanos, number: self.blocks.len() });
-            self.blocks.push(Block { offset, bytes, kind: BlockKind::Chunk });
+            // An index that says 0 may not say anything.
+            let end_time_nanos = match chunk.message_end_time {
+                0 => u64::MAX,
+                nanos => nanos,
+            };
+            self.blocks.push(Block { offset, bytes, end_time_nanos, kind: BlockKind::Chunk });
         }
         self.message_count = summary.stats.as_ref().map(|statistics| statistics.message_count);
         for index in &summary.metadata_indexes {
@@ -343,7 +355,7 @@ impl Contents {
 
 impl Blocks for Contents {
     fn load(&mut self, number: usize) -> Result<Vec<SourceMessage>, ConvertError> {
-        let Block { offset, bytes, ref kind } = self.blocks[number];
+        let Block { offset, bytes, ref kind, .. } = self.blocks[number];
         let limit = CHUNK_BYTES_MAX + RECORD_BYTES_MAX;
         if bytes > limit {
             self.warnings.say(format!(
@@ -555,7 +567,7 @@ impl<'a> Scan<'a> {
         if let Some(start_time_nanos) = start {
             self.message_count += count;
             self.places.push(BlockPlace { start_time_nanos, number: self.contents.blocks.len() });
-            self.contents.blocks.push(Block { offset, bytes, kind });
+            self.contents.blocks.push(Block { offset, bytes, end_time_nanos: u64::MAX, kind });
         }
         Ok(())
     }
@@ -574,6 +586,7 @@ impl<'a> Scan<'a> {
         }
         let number = self.contents.blocks.len();
         self.places.push(BlockPlace { start_time_nanos: time_nanos, number });
-        self.contents.blocks.push(Block { offset: at, bytes, kind: BlockKind::Run });
+        let (end_time_nanos, kind) = (u64::MAX, BlockKind::Run);
+        self.contents.blocks.push(Block { offset: at, bytes, end_time_nanos, kind });
     }
 }

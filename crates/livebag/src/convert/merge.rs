@@ -55,6 +55,11 @@ impl TimeMerge {
         TimeMerge { blocks: blocks.into(), waiting: BinaryHeap::new() }
     }
 
+    /// Leaves out blocks, by number, that have not been read yet.
+    pub(super) fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        self.blocks.retain(|block| keep(block.number));
+    }
+
     /// Earliest time of any block not yet read or message not yet given.
     pub(super) fn start_time_nanos(&self) -> Option<u64> {
         let block = self.blocks.front().map(|block| block.start_time_nanos);

@@ -107,14 +107,17 @@ pub struct MetadataRecord {
     pub values: BTreeMap<String, String>,
 }
 
-/// A recording, read front to back.
-pub trait MessageSource {
+/// A recording, read front to back; on any thread, one at a time.
+pub trait MessageSource: Send {
     /// The topics, also those without messages.
     fn topics(&self) -> &[Topic];
     /// `ros1`, `ros2`, or empty.
     fn profile(&self) -> &str;
     /// The next message in order of `log_time`; `None` after the last.
     fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError>;
+    /// Messages before this log time are not asked for, and are left out where that saves reading
+    /// them; others may still come. To be called before the first message is taken.
+    fn skip_before(&mut self, _log_time_nanos: u64) {}
     /// Log time of the first message not yet given, as far as the recording's index says.
     fn start_time_nanos(&self) -> Option<u64>;
     /// Messages in the recording, if it says.

@@ -27,6 +27,8 @@ pub(super) struct Rosbag2Dir {
     /// Files not yet begun, by their first message. Only those whose times overlap are open.
     parts: VecDeque<Part>,
     open: Vec<OpenPart>,
+    /// Messages before this are not asked for.
+    from_nanos: u64,
     /// Files that may have attachments not yet given.
     attachment_files: VecDeque<PathBuf>,
     attachments_of: Option<Box<dyn MessageSource>>,
@@ -65,6 +67,7 @@ impl Rosbag2Dir {
             message_count: Some(0),
             parts: VecDeque::new(),
             open: Vec::new(),
+            from_nanos: 0,
             attachment_files: VecDeque::new(),
             attachments_of: None,
             warnings: Warnings::default(),
@@ -165,6 +168,7 @@ impl Rosbag2Dir {
             }
             let Some(part) = self.parts.pop_front() else { break };
             let mut source = open_file(&part.path)?;
+            source.skip_before(self.from_nanos);
             match source.next_message()? {
                 Some(next) => self.open.push(OpenPart { part, source, next }),
                 None => self.take_warnings(&part.path, source.as_ref()),
@@ -208,6 +212,10 @@ impl MessageSource for Rosbag2Dir {
         };
         message.topic = topics[message.topic];
         Ok(Some(message))
+    }
+
+    fn skip_before(&mut self, log_time_nanos: u64) {
+        self.from_nanos = log_time_nanos;
     }
 
     fn start_time_nanos(&self) -> Option<u64> {

@@ -1,0 +1,70 @@
+//! Rust's errors as those of `livebag._errors`, whose classes users catch.
+
+use livebag::convert::ConvertError;
+use livebag::{BagError, RecordError, WriteError};
+use pyo3::PyErr;
+
+/// The classes, as Python defines them.
+pub mod python {
+    pyo3::import_exception!(livebag._errors, Error);
+    pyo3::import_exception!(livebag._errors, NotFound);
+    pyo3::import_exception!(livebag._errors, NoTopic);
+    pyo3::import_exception!(livebag._errors, Damaged);
+    pyo3::import_exception!(livebag._errors, Unsupported);
+    pyo3::import_exception!(livebag._errors, DecodeError);
+    pyo3::import_exception!(livebag._errors, RecordingError);
+    pyo3::import_exception!(livebag._errors, QueueFull);
+    pyo3::import_exception!(livebag._errors, StreamError);
+}
+
+/// A container cannot be read.
+pub fn bag(error: BagError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        BagError::NotFound(_) => python::NotFound::new_err(text),
+        BagError::NoTopic { .. } => python::NoTopic::new_err(text),
+        BagError::Damaged { .. } | BagError::Manifest { .. } => python::Damaged::new_err(text),
+        BagError::NotAContainer(_) => python::Unsupported::new_err(text),
+        _ => python::Error::new_err(text),
+    }
+}
+
+/// A recording of another make cannot be read.
+pub fn convert(error: ConvertError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ConvertError::Bag(error) => bag(error),
+        ConvertError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            python::NotFound::new_err(text)
+        }
+        ConvertError::Foreign { .. } | ConvertError::Unsupported { .. } => {
+            python::Unsupported::new_err(text)
+        }
+        ConvertError::Damaged { .. } => python::Damaged::new_err(text),
+        _ => python::Error::new_err(text),
+    }
+}
+
+/// Recording did not begin or did not end well.
+pub fn record(error: RecordError) -> PyErr {
+    python::RecordingError::new_err(error.to_string())
+}
+
+/// A message was not taken.
+pub fn write(error: WriteError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        WriteError::Full { .. } => python::QueueFull::new_err(text),
+        _ => python::RecordingError::new_err(text),
+    }
+}
+
+/// A stream cannot be made, opened, written or read.
+pub fn stream(error: impl std::fmt::Display) -> PyErr {
+    python::StreamError::new_err(error.to_string())
+}
+
+/// Anything else.
+pub fn other(error: impl std::fmt::Display) -> PyErr {
+    python::Error::new_err(error.to_string())
+}

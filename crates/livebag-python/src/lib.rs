@@ -1,0 +1,44 @@
+//! The native part of the Python package `livebag`: what Python code in `python/src/livebag` builds on.
+//!
+//! A [`recording`] of any kind is opened, its messages are [`walk`]ed over and become [`message`]s or
+//! [`columns`]; [`stream`], [`cycle`] and [`recorder`] stand beside it. Whatever waits for a disk or
+//! another process does so without holding Python's lock. Views of shared memory
+//! are handed to NumPy as addresses, with an object beside them that keeps the memory mapped.
+
+mod channel;
+mod columns;
+mod convert;
+mod cycle;
+mod errors;
+mod mapping;
+mod message;
+mod recorder;
+mod recording;
+mod stream;
+mod walk;
+
+use pyo3::prelude::*;
+
+/// What the package's Python code imports.
+#[pymodule]
+fn _livebag(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<channel::Channel>()?;
+    module.add_class::<columns::ColumnReader>()?;
+    module.add_class::<cycle::Cycle>()?;
+    module.add_class::<message::Message>()?;
+    module.add_class::<recorder::Recorder>()?;
+    module.add_class::<recorder::TopicWriter>()?;
+    module.add_class::<recording::Recording>()?;
+    module.add_class::<stream::Frame>()?;
+    module.add_class::<stream::Publisher>()?;
+    module.add_class::<stream::Reader>()?;
+    module.add_class::<stream::Slot>()?;
+    module.add_class::<walk::Messages>()?;
+    module.add_function(wrap_pyfunction!(channel::image_prefix, module)?)?;
+    module.add_function(wrap_pyfunction!(channel::points_prefix, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(stream::streams, module)?)?;
+    module.add_function(wrap_pyfunction!(stream::remove_stream, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,330 @@
+//! A recording of any kind, open for reading.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use livebag::convert::{ConvertError, open_foreign};
+use livebag::{Bag, BagState, Query, Span};
+use livebag_format::container::CONTAINER_FILE;
+use pyo3::prelude::*;
+
+use crate::channel::Channel;
+use crate::columns::{ColumnReader, Feed};
+use crate::errors::{self, python};
+use crate::walk::{Foreign, Messages, Step, walk};
+
+/// What the messages of a topic are, together.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    count: u64,
+    bytes: u64,
+    /// First and last log time.
+    range: Option<(u64, u64)>,
+}
+
+/// Channel, messages, bytes, first and last log time, messages lost.
+type Summary = (Py<Channel>, u64, u64, Option<u64>, Option<u64>, Option<u64>);
+type Channels = Arc<Vec<Py<Channel>>>;
+
+enum Way {
+    /// What it was when last looked at; of a live one it is looked at anew for every question.
+    Container(Mutex<(Arc<Bag>, Channels)>),
+    Foreign {
+        kind: &'static str,
+        channels: Channels,
+        warnings: Mutex<Vec<String>>,
+        /// By topic, once all messages have been looked at.
+        sums: Mutex<Option<Arc<Vec<Sum>>>>,
+    },
+}
+
+/// A container, an MCAP file, a rosbag2 directory or database, or a ROS 1 bag.
+#[pyclass(frozen, module = "livebag._livebag")]
+pub struct Recording {
+    path: PathBuf,
+    way: Way,
+    /// Whether large messages of finished containers are mapped instead of read.
+    is_mapped: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The channels of a container; those already known stay the same objects.
+fn channels_of(py: Python<'_>, bag: &Bag, known: &[Py<Channel>]) -> PyResult<Channels> {
+    let channel = |(at, topic): (usize, &livebag::BagTopic)| match known.get(at) {
+        Some(known) if known.get().topic == *topic.topic() => Ok(known.clone_ref(py)),
+        _ => Channel::new(py, topic.topic().clone()),
+    };
+    Ok(Arc::new(bag.topics().iter().enumerate().map(channel).collect::<PyResult<_>>()?))
+}
+
+fn kind_of(path: &Path, profile: &str) -> &'static str {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    match extension {
+        _ if path.is_dir() => "rosbag2 bag",
+        Some("db3") => "rosbag2 database",
+        Some("bag") if profile == "ros1" => "ROS 1 bag",
+        _ => "MCAP file",
+    }
+}
+
+impl Recording {
+    /// The container as it is now.
+    fn now(
+        &self,
+        py: Python<'_>,
+        last: &Mutex<(Arc<Bag>, Channels)>,
+    ) -> PyResult<(Arc<Bag>, Channels)> {
+        let (bag, channels) = {
+            let last = lock(last);
+            (last.0.clone(), last.1.clone())
+        };
+        if bag.state() != BagState::Live {
+            return Ok((bag, channels));
+        }
+        let bag = Arc::new(py.detach(|| Bag::open(&self.path)).map_err(errors::bag)?);
+        let channels = channels_of(py, &bag, &channels)?;
+        *lock(last) = (bag.clone(), channels.clone());
+        Ok((bag, channels))
+    }
+
+    /// The source, from its beginning on, with the topics that are wanted.
+    fn foreign(
+        &self,
+        py: Python<'_>,
+        channels: &Channels,
+        topics: Option<&[String]>,
+        span: (u64, u64),
+    ) -> PyResult<Foreign> {
+        let names = || channels.iter().map(|channel| &channel.get().topic.name);
+        let unknown =
+            topics.into_iter().flatten().find(|wanted| !names().any(|name| name == *wanted));
+        if let Some(topic) = unknown {
+            let known = names().cloned().collect();
+            return Err(errors::bag(livebag::BagError::NoTopic { topic: topic.clone(), known }));
+        }
+        let is_wanted = |name: &String| topics.is_none_or(|topics| topics.contains(name));
+        let mut wanted: Vec<bool> = names().map(is_wanted).collect();
+        let mut source = py.detach(|| open_foreign(&self.path)).map_err(errors::convert)?;
+        source.skip_before(span.0);
+        wanted.resize(source.topics().len(), false);
+        Ok(Foreign { source, wanted, span })
+    }
+
+    /// What the messages of each topic of a foreign recording are: every one is looked at, once.
+    fn sums(&self, py: Python<'_>) -> PyResult<Arc<Vec<Sum>>> {
+        let Way::Foreign { channels, warnings, sums, .. } = &self.way else {
+            return Ok(Arc::default());
+        };
+        if let Some(known) = &*lock(sums) {
+            return Ok(known.clone());
+        }
+        let mut foreign = self.foreign(py, channels, None, (0, u64::MAX))?;
+        let mut all = vec![Sum::default(); foreign.wanted.len()];
+        while py.detach(|| count_on(&mut foreign, &mut all)).map_err(errors::convert)? {
+            py.check_signals()?;
+        }
+        *lock(warnings) = foreign.source.warnings().to_vec();
+        let all = Arc::new(all);
+        *lock(sums) = Some(all.clone());
+        Ok(all)
+    }
+
+    fn feed(
+        &self,
+        py: Python<'_>,
+        topics: Option<Vec<String>>,
+        span: (u64, u64),
+    ) -> PyResult<(Feed, Channels)> {
+        match &self.way {
+            Way::Container(last) => {
+                let (bag, channels) = self.now(py, last)?;
+                let span = Span::History(span.0, span.1);
+                // No topic at all is not the same as all of them.
+                if topics.as_ref().is_some_and(Vec::is_empty) {
+                    return Ok((Feed::Nothing, channels));
+                }
+                let query = Query { topics: topics.unwrap_or_default(), span };
+                let walk = py.detach(|| walk(bag, &query)).map_err(errors::bag)?;
+                Ok((Feed::Container(walk), channels))
+            }
+            Way::Foreign { channels, .. } => {
+                let foreign = self.foreign(py, channels, topics.as_deref(), span)?;
+                Ok((Feed::Foreign(foreign), channels.clone()))
+            }
+        }
+    }
+}
+
+/// Counts some thousand messages; `false` at the end.
+fn count_on(foreign: &mut Foreign, sums: &mut [Sum]) -> Result<bool, ConvertError> {
+    for _ in 0..4096 {
+        match foreign.step()? {
+            Step::End => return Ok(false),
+            Step::Passed => {}
+            Step::Message(message) => {
+                let sum = &mut sums[message.topic];
+                sum.count += 1;
+                sum.bytes += message.data.len() as u64;
+                let (first, _) = sum.range.unwrap_or((message.log_time_nanos, 0));
+                sum.range = Some((first, message.log_time_nanos));
+            }
+        }
+    }
+    Ok(true)
+}
+
+#[pymethods]
+impl Recording {
+    /// Opens what is at `path`, told by its contents.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf, is_mapped: bool) -> PyResult<Self> {
+        if !path.exists() {
+            return Err(errors::bag(livebag::BagError::NotFound(path)));
+        }
+        let path = match path.parent() {
+            Some(parent) if path.ends_with(CONTAINER_FILE) => parent.to_owned(),
+            _ => path,
+        };
+        if path.join(CONTAINER_FILE).exists() {
+            let bag = Arc::new(py.detach(|| Bag::open(&path)).map_err(errors::bag)?);
+            let channels = channels_of(py, &bag, &[])?;
+            let way = Way::Container(Mutex::new((bag, channels)));
+            return Ok(Self { path, way, is_mapped });
+        }
+        let source = py.detach(|| open_foreign(&path)).map_err(errors::convert)?;
+        let channels = source.topics().iter().map(|topic| Channel::new(py, topic.clone()));
+        let way = Way::Foreign {
+            kind: kind_of(&path, source.profile()),
+            channels: Arc::new(channels.collect::<PyResult<_>>()?),
+            warnings: Mutex::new(source.warnings().to_vec()),
+            sums: Mutex::default(),
+        };
+        Ok(Self { path, way, is_mapped })
+    }
+
+    /// Where it is.
+    #[getter]
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it is, in words.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        match &self.way {
+            Way::Container(_) => "livebag container",
+            Way::Foreign { kind, .. } => kind,
+        }
+    }
+
+    /// `live`, `closed`, `recovered`, `unrecovered`; `closed` for all that are no containers.
+    #[getter]
+    fn state(&self, py: Python<'_>) -> PyResult<String> {
+        match &self.way {
+            Way::Container(last) => Ok(self.now(py, last)?.0.state().to_string()),
+            Way::Foreign { .. } => Ok(BagState::Closed.to_string()),
+        }
+    }
+
+    /// Names and values that the container carries along, by what they are about.
+    #[getter]
+    fn metadata(
+        &self,
+    ) -> std::collections::BTreeMap<String, std::collections::BTreeMap<String, String>> {
+        match &self.way {
+            Way::Container(last) => {
+                let entries = lock(last).0.metadata().to_vec();
+                entries.into_iter().map(|entry| (entry.name, entry.values)).collect()
+            }
+            Way::Foreign { .. } => Default::default(),
+        }
+    }
+
+    /// What was not as it should be, in sentences.
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        match &self.way {
+            Way::Container(last) => lock(last).0.failure().map(str::to_owned).into_iter().collect(),
+            Way::Foreign { warnings, .. } => lock(warnings).clone(),
+        }
+    }
+
+    /// Topics as they are now, without their counts.
+    fn channels(&self, py: Python<'_>) -> PyResult<Vec<Py<Channel>>> {
+        let channels = match &self.way {
+            Way::Container(last) => self.now(py, last)?.1,
+            Way::Foreign { channels, .. } => channels.clone(),
+        };
+        Ok(channels.iter().map(|channel| channel.clone_ref(py)).collect())
+    }
+
+    /// Every topic with its messages, bytes, times and losses. The first call looks at every message
+    /// unless this is a container.
+    fn summaries(&self, py: Python<'_>) -> PyResult<Vec<Summary>> {
+        let summary = |channel: &Py<Channel>, sum: Sum, lost| {
+            let (start, end) = sum.range.unzip();
+            (channel.clone_ref(py), sum.count, sum.bytes, start, end, lost)
+        };
+        match &self.way {
+            Way::Container(last) => {
+                let (bag, channels) = self.now(py, last)?;
+                let all = bag.topics().iter().zip(channels.iter()).map(|(topic, channel)| {
+                    let (count, range) = (topic.message_count()?, topic.time_range()?);
+                    let sum = Sum { count, bytes: topic.message_bytes(), range };
+                    Ok(summary(channel, sum, Some(topic.lost().total())))
+                });
+                all.collect::<Result<_, livebag::BagError>>().map_err(errors::bag)
+            }
+            Way::Foreign { channels, .. } => {
+                let sums = self.sums(py)?;
+                let all = channels.iter().zip(sums.iter());
+                Ok(all.map(|(channel, sum)| summary(channel, *sum, None)).collect())
+            }
+        }
+    }
+
+    /// Messages of `topics` (None: all) from the first to the second log time, both included.
+    #[pyo3(signature = (topics, start, end))]
+    fn messages(
+        &self,
+        py: Python<'_>,
+        topics: Option<Vec<String>>,
+        start: u64,
+        end: u64,
+    ) -> PyResult<Messages> {
+        let (feed, channels) = self.feed(py, topics, (start, end))?;
+        // What is being written stays unmapped: its files still change their lengths.
+        let is_mapped = self.is_mapped && self.state(py)? != BagState::Live.to_string();
+        Ok(Messages::new(channels, feed, is_mapped))
+    }
+
+    /// The same of one topic, as columns.
+    fn columns(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        start: u64,
+        end: u64,
+    ) -> PyResult<ColumnReader> {
+        let (feed, channels) = self.feed(py, Some(vec![topic.clone()]), (start, end))?;
+        let mut of_name = channels.iter().map(|channel| &channel.get().topic);
+        let mut of_name = of_name.by_ref().filter(|known| known.name == topic);
+        let Some(first) = of_name.next() else {
+            return Err(python::NoTopic::new_err(format!("there is no topic {topic}")));
+        };
+        let same = |other: &livebag::Topic| {
+            (&first.type_name, &first.message_encoding, &first.schema)
+                == (&other.type_name, &other.message_encoding, &other.schema)
+        };
+        if !of_name.all(same) {
+            return Err(python::Unsupported::new_err(format!(
+                "{topic} was published with several definitions, which make no one table: read it \
+                 with read_messages"
+            )));
+        }
+        ColumnReader::new(first, feed)
+    }
+}

@@ -1,0 +1,68 @@
+"""livebag: read, publish and record what robots sense.
+
+Any moment of a recording, finished or still being written, oldest first or newest first::
+
+    import livebag
+
+    with livebag.open("run1") as bag:
+        for topic, message, t in bag.read_messages(["/camera/image"]):
+            show(message.image)                 # a view of the message's own bytes
+        imu = bag.to_pandas("/imu/data")        # columns, decoded in Rust
+
+Streams in shared memory, which a recorder on the same machine picks up::
+
+    with livebag.Stream.image("camera", 1920, 1080, encoding="bgr8") as camera:
+        camera.publish(frame)
+
+Times are nanoseconds since 1970 where they are given out; where they are taken, an ``int`` is
+nanoseconds, a ``float`` seconds since 1970, and a ``datetime`` does as well.
+"""
+
+from ._bag import Bag, Topic, Topics, convert, open
+from ._cycle import Cycle, cycle
+from ._errors import (
+    Damaged,
+    DecodeError,
+    Error,
+    NoTopic,
+    NotFound,
+    QueueFull,
+    RecordingError,
+    StreamError,
+    Unsupported,
+)
+from ._livebag import Channel, Frame, Message, __version__
+from ._recorder import Recorder, TopicStatus, TopicWriter
+from ._stream import Publisher, Stream, StreamInfo, StreamReader, remove_stream, streams
+
+__all__ = [
+    "Bag",
+    "Channel",
+    "Cycle",
+    "Damaged",
+    "DecodeError",
+    "Error",
+    "Frame",
+    "Message",
+    "NoTopic",
+    "NotFound",
+    "Publisher",
+    "QueueFull",
+    "Recorder",
+    "RecordingError",
+    "Stream",
+    "StreamError",
+    "StreamInfo",
+    "StreamReader",
+    "Topic",
+    "TopicStatus",
+    "TopicWriter",
+    "Topics",
+    "Unsupported",
+    "__version__",
+    "convert",
+    "cycle",
+    "open",
+    "remove_stream",
+    "streams",
+]

@@ -1,0 +1,496 @@
+"""Recordings of any kind, open for reading."""
+
+from __future__ import annotations
+
+import collections.abc
+import datetime
+import html
+import os
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+
+from . import _livebag
+from ._errors import DecodeError, Error
+from ._livebag import Channel, Message, Messages
+from ._time import MAX_NANOS, Moment, Span, nanos, span_nanos
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+#: Channel, messages, bytes, first and last log time, messages lost.
+Row = tuple[Channel, int, int, Optional[int], Optional[int], Optional[int]]
+Sums = Callable[[], list[Row]]
+Names = Union[str, Iterable[str], None]
+
+#: Where `auto` begins to look, and what it aims to read at once.
+_AUTO_NANOS = 1_000_000
+_AUTO_BYTES = 8 << 20
+
+
+def open(path: str | os.PathLike[str], *, mapped: bool = False) -> Bag:
+    """Opens a recording for reading and gives a :class:`Bag`.
+
+    ``path`` is a livebag container (finished, or still being written), an MCAP file, a rosbag2
+    directory or database, or a ROS 1 bag; its contents tell which.
+
+    ``mapped``: messages of 64 KiB and more of a finished, uncompressed container are not read into
+    memory of their own but mapped, so that a view of an image costs no copy at all. A program that looks
+    at a mapped file which somebody else cuts or overwrites meanwhile is killed (SIGBUS), as with
+    ``numpy.memmap``; hence it must be asked for.
+
+    Raises :class:`livebag.NotFound` where there is nothing, :class:`livebag.Unsupported` where there is
+    something else.
+    """
+    scheme, mark, _ = str(os.fspath(path)).partition("://")
+    if mark and scheme.isalnum():
+        return Bag(_remote(path, scheme))
+    return Bag(_livebag.Recording.open(path, mapped))
+
+
+def _remote(url: Any, scheme: str) -> _livebag.Recording:
+    """A recording behind an address: an object with the methods of `_livebag.Recording`."""
+    raise Error(
+        f"reading {scheme}:// addresses is not part of this build, which reads files: {url}. Fetch it with "
+        "`livebag query URL … -o part.mcap`, and open that"
+    )
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    storage: str = "container",
+    compression: str = "none",
+) -> int:
+    """Copies any recording into a new directory ``target`` and gives the number of its messages.
+
+    ``storage``: ``container``, or a rosbag2 bag as ``mcap`` (with ``compression`` ``none``, ``lz4`` or
+    ``zstd``) or ``sqlite3``. What could not be read of the source is told as warnings.
+    """
+    count, told = _livebag.convert(source, target, storage, compression)
+    for text in told:
+        warnings.warn(text, stacklevel=2)
+    return count
+
+
+class Topic:
+    """A topic of a recording, as it was when it was asked for."""
+
+    def __init__(self, channels: list[Channel], sums: Sums) -> None:
+        self._channels = channels
+        self._sums = sums
+
+    @property
+    def name(self) -> str:
+        """Topic name, e.g. ``/camera/image``."""
+        return self._channels[0].name
+
+    @property
+    def type_name(self) -> str:
+        """Type name, e.g. ``sensor_msgs/msg/Image``."""
+        return self._channels[0].type_name
+
+    @property
+    def channels(self) -> list[Channel]:
+        """What the recording says of it. More than one where publishers differed in definition or
+        QoS."""
+        return list(self._channels)
+
+    def _rows(self) -> list[Row]:
+        return [row for row in self._sums() if row[0].name == self.name]
+
+    @property
+    def count(self) -> int:
+        """Messages."""
+        return sum(row[1] for row in self._rows())
+
+    @property
+    def size(self) -> int:
+        """Bytes of all messages."""
+        return sum(row[2] for row in self._rows())
+
+    @property
+    def start_time(self) -> int | None:
+        """First log time, ns; None without messages."""
+        return min((row[3] for row in self._rows() if row[3] is not None), default=None)
+
+    @property
+    def end_time(self) -> int | None:
+        """Last log time, ns; None without messages."""
+        return max((row[4] for row in self._rows() if row[4] is not None), default=None)
+
+    @property
+    def lost(self) -> int | None:
+        """Messages that were published and are not in the recording; None where it does not tell."""
+        lost = [row[5] for row in self._rows() if row[5] is not None]
+        return sum(lost) if lost else None
+
+    @property
+    def rate(self) -> float | None:
+        """Messages per second; None for fewer than two."""
+        start, end, count = self.start_time, self.end_time, self.count
+        if start is None or end is None or end == start:
+            return None
+        return (count - 1) * 1e9 / (end - start)
+
+    def __repr__(self) -> str:
+        return f"<livebag.Topic {self.name} ({self.type_name})>"
+
+
+class Topics(collections.abc.Mapping["str", "Topic"]):
+    """The topics of a recording, by name, in the order of appearance."""
+
+    def __init__(self, channels: list[Channel], sums: Sums) -> None:
+        by_name: dict[str, list[Channel]] = {}
+        for channel in channels:
+            by_name.setdefault(channel.name, []).append(channel)
+        self._topics = {name: Topic(channels, sums) for name, channels in by_name.items()}
+
+    def __getitem__(self, name: str) -> Topic:
+        try:
+            return self._topics[name]
+        except KeyError:
+            raise KeyError(f"no topic {name!r}; there are: {', '.join(self._topics)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._topics)
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __repr__(self) -> str:
+        return f"<livebag.Topics: {', '.join(self._topics)}>"
+
+
+class Bag:
+    """A recording, open for reading; made by :func:`livebag.open`.
+
+    Of a container that is still being written every question sees what has been committed until
+    then, a few tens of milliseconds after it was published.
+
+    >>> import tempfile, pathlib, livebag, numpy as np
+    >>> run = pathlib.Path(tempfile.mkdtemp()) / "run"
+    >>> with livebag.Recorder(run) as recorder:
+    ...     heights = recorder.topic("/height", "std_msgs/msg/Float64")
+    ...     for k in range(3):  # CDR: four bytes of encapsulation, then the number
+    ...         heights.write(b"\\0\\1\\0\\0" + np.float64(k / 2).tobytes(), log_time=(k + 1) * 10**9)
+    >>> bag = livebag.open(run)
+    >>> len(bag), list(bag.topics), bag.topics["/height"].rate
+    (3, ['/height'], 1.0)
+    >>> [message.log_time for message in bag.latest(1.5)]
+    [2000000000, 3000000000]
+    >>> bag.to_arrow("/height")["data"].to_pylist()
+    [0.0, 0.5, 1.0]
+    """
+
+    def __init__(self, core: _livebag.Recording) -> None:
+        self._opened: _livebag.Recording | None = core
+        self._counted: list[Row] | None = None
+
+    @property
+    def _core(self) -> _livebag.Recording:
+        if self._opened is None:
+            raise ValueError("the recording has been closed")
+        return self._opened
+
+    # --- What it is ---
+
+    @property
+    def path(self) -> Any:
+        """Where it is."""
+        return self._core.path
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words: ``livebag container``, ``MCAP file``, …"""
+        return self._core.kind
+
+    @property
+    def state(self) -> str:
+        """``live`` while it is being written, else ``closed``, ``recovered`` or ``unrecovered``."""
+        return self._core.state
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a recorder is writing it."""
+        return self.state == "live"
+
+    @property
+    def metadata(self) -> dict[str, dict[str, str]]:
+        """Names with dicts of texts that the recording carries along."""
+        return self._core.metadata
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was not as it should be, in sentences."""
+        return self._core.warnings
+
+    @property
+    def topics(self) -> Topics:
+        """The topics by name, as they are now: a mapping to :class:`Topic`.
+
+        Counts and times of other recordings than containers are found by looking at every message,
+        when they are first asked for.
+        """
+        return Topics(self._core.channels(), self._sums)
+
+    def _sums(self) -> list[Row]:
+        # Of a container this is a few system calls, and may have grown.
+        if self.kind == "livebag container":
+            return self._core.summaries()
+        if self._counted is None:
+            self._counted = self._core.summaries()
+        return self._counted
+
+    def _time_range(self, topics: list[str] | None) -> tuple[int, int] | None:
+        rows = [row for row in self._sums() if (topics is None or row[0].name in topics) and row[1]]
+        if not rows:
+            return None
+        return min(row[3] or 0 for row in rows), max(row[4] or 0 for row in rows)
+
+    @property
+    def message_count(self) -> int:
+        """Messages of all topics; the same as ``len(bag)``."""
+        return sum(row[1] for row in self._sums())
+
+    def __len__(self) -> int:
+        return self.message_count
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def start_time(self) -> int | None:
+        """First log time, ns since 1970; None without messages."""
+        span = self._time_range(None)
+        return span[0] if span else None
+
+    @property
+    def end_time(self) -> int | None:
+        """Last log time, ns since 1970; None without messages."""
+        span = self._time_range(None)
+        return span[1] if span else None
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first message to the last."""
+        span = self._time_range(None)
+        return (span[1] - span[0]) / 1e9 if span else 0.0
+
+    # --- Messages ---
+
+    def _names(self, topics: Names) -> list[str] | None:
+        if topics is None:
+            return None
+        return [topics] if isinstance(topics, str) else list(topics)
+
+    def _moment(self, moment: Moment | None, otherwise: int) -> int:
+        if moment is None:
+            return otherwise
+        if isinstance(moment, datetime.timedelta):
+            return (self.start_time or 0) + span_nanos(moment)
+        return nanos(moment)
+
+    def read_messages(
+        self, topics: Names = None, start_time: Moment | None = None, end_time: Moment | None = None
+    ) -> Messages:
+        """Iterates over messages, oldest first: :class:`Message` objects.
+
+        ``topics``: names, or one name; None for all. ``start_time``, ``end_time``: log times, both
+        included: an ``int`` in ns since 1970, a ``float`` in seconds since 1970, a ``datetime``, a time
+        of ROS, or a ``timedelta`` after the first message.
+
+        A message can be taken apart as the rosbag API does::
+
+            for topic, message, t in bag.read_messages(["/imu"]):
+                print(t, message.decode().linear_acceleration.x)
+
+        Raises :class:`livebag.NoTopic` for a topic that is not there.
+        """
+        start, end = self._moment(start_time, 0), self._moment(end_time, MAX_NANOS)
+        return self._core.messages(self._names(topics), start, end)
+
+    def __iter__(self) -> Messages:
+        return self.read_messages()
+
+    def history(
+        self, start_time: Moment | None = None, end_time: Moment | None = None, topics: Names = None
+    ) -> Messages:
+        """The messages between two log times, both included; as :meth:`read_messages`."""
+        return self.read_messages(topics, start_time, end_time)
+
+    def latest(self, last: Span = 1.0, topics: Names = None) -> Messages:
+        """The messages of the ``last`` seconds (or ``timedelta``) before the newest of these topics,
+        oldest first."""
+        topics = self._names(topics)
+        span = self._time_range(topics)
+        if span is None:
+            # Says so if a topic is not there.
+            return self._core.messages(topics, 0, 0)
+        return self._core.messages(topics, max(span[1] - span_nanos(last), 0), span[1])
+
+    def auto(self, within: Span, topics: Names = None) -> Iterator[Message]:
+        """As many of the newest messages as can be read within so many seconds, newest first.
+
+        The time runs from the first message asked for, and what the caller does with a message counts.
+        """
+        topics = self._names(topics)
+        span = self._time_range(topics)
+        if span is None:
+            yield from self.latest(0, topics)
+            return
+        deadline = time.monotonic() + span_nanos(within) / 1e9
+        (start, end), width = span, _AUTO_NANOS
+        while end >= start:
+            begin = max(start, end - width + 1)
+            stretch: list[Message] = []
+            for message in self._core.messages(topics, begin, end):
+                stretch.append(message)
+                if time.monotonic() >= deadline:
+                    return
+            size = sum(map(len, stretch))
+            while stretch:
+                yield stretch.pop()
+                if time.monotonic() >= deadline:
+                    return
+            end = begin - 1
+            width = width * 2 if size < _AUTO_BYTES else max(width // 2, 1)
+
+    # --- Tables ---
+
+    def to_arrow(
+        self, topic: str, start_time: Moment | None = None, end_time: Moment | None = None
+    ) -> pyarrow.Table:
+        """A topic's messages as a ``pyarrow.Table``.
+
+        Columns ``log_time`` and ``publish_time``, then one for each field of the definition, named with
+        dots (``header.stamp.sec``). Arrays of fixed length are fixed-size lists, sequences lists,
+        structures within those structs, strings utf8. Messages of encoding cdr and ros1 are
+        decoded, in Rust. For polars, duckdb and others see :meth:`arrow_stream`.
+        """
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise Error("tables need the package pyarrow: pip install 'livebag[arrow]'") from error
+        columns = self.arrow_stream(topic, start_time, end_time)
+        reader = pyarrow.RecordBatchReader.from_stream(columns)
+        try:
+            # Batch by batch, so that Ctrl-C works in between.
+            batches = list(reader)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DecodeError(columns.failure or str(error)) from error
+        return pyarrow.Table.from_batches(batches, reader.schema)
+
+    def arrow_stream(
+        self, topic: str, start_time: Moment | None = None, end_time: Moment | None = None
+    ) -> _livebag.ColumnReader:
+        """The same for any library that takes Arrow's C stream interface, a batch of at most 65,536
+        messages at a time: ``polars.DataFrame(bag.arrow_stream("/imu"))``."""
+        start, end = self._moment(start_time, 0), self._moment(end_time, MAX_NANOS)
+        return self._core.columns(topic, start, end)
+
+    def to_pandas(
+        self, topic: str, start_time: Moment | None = None, end_time: Moment | None = None
+    ) -> pandas.DataFrame:
+        """A topic's messages as a ``pandas.DataFrame`` with the log time as its index.
+
+        Arrays of fixed length become a column for each item: ``orientation_covariance[0]``, …
+        """
+        table = self.to_arrow(topic, start_time, end_time)
+        try:
+            import pandas  # noqa: F401
+        except ImportError as error:
+            raise Error("data frames need the package pandas: pip install 'livebag[pandas]'") from error
+        import pyarrow
+        import pyarrow.compute
+
+        names, columns = [], []
+        for name, column in zip(table.column_names, table.columns):
+            if pyarrow.types.is_fixed_size_list(column.type) and column.type.list_size <= 64:
+                for item in range(column.type.list_size):
+                    names.append(f"{name}[{item}]")
+                    columns.append(pyarrow.compute.list_element(column, item))
+            else:
+                names.append(name)
+                columns.append(column)
+        return pyarrow.table(columns, names=names).to_pandas().set_index("log_time")
+
+    # --- The rest ---
+
+    def close(self) -> None:
+        """Lets go of the files. Messages that were read stay."""
+        self._opened = None
+
+    def __enter__(self) -> Bag:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _table(self) -> list[list[str]]:
+        """Rows of name, type, messages, size, rate, lost; without counts where they are not known and
+        would take a look at every message."""
+        is_known = self.kind == "livebag container" or self._counted is not None
+        rows = []
+        for topic in self.topics.values():
+            told = [topic.name, topic.type_name]
+            if is_known:
+                rate = f"{topic.rate:.1f} Hz" if topic.rate else ""
+                lost = "" if topic.lost is None else f"{topic.lost:,}"
+                told += [f"{topic.count:,}", _size(topic.size), rate, lost]
+            else:
+                told += ["?", "?", "", ""]
+            rows.append(told)
+        return rows
+
+    def __repr__(self) -> str:
+        if self._opened is None:
+            return "<livebag.Bag, closed>"
+        rows = [["topic", "type", "messages", "size", "rate", "lost"], *self._table()]
+        widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        lines = (
+            "  ".join(
+                text.ljust(width) if column < 2 else text.rjust(width)
+                for column, (text, width) in enumerate(zip(row, widths))
+            ).rstrip()
+            for row in rows
+        )
+        return "\n  ".join([f"<livebag.Bag {str(self.path)!r}: {self._about()}>", *lines])
+
+    def _about(self) -> str:
+        about = f"{self.kind}, {self.state}"
+        if self.kind == "livebag container" or self._counted is not None:
+            about += f", {self.message_count:,} messages in {self.duration:.1f} s"
+        return about
+
+    def _repr_html_(self) -> str:
+        if self._opened is None:
+            return f"<p>{html.escape(repr(self))}</p>"
+        head = "".join(f"<th>{name}</th>" for name in ("topic", "type", "messages", "size", "rate", "lost"))
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align: {"left" if column < 2 else "right"}">{html.escape(text)}</td>'
+                for column, text in enumerate(row)
+            )
+            + "</tr>"
+            for row in self._table()
+        )
+        title = f"<b>{html.escape(str(self.path))}</b>: {html.escape(self._about())}"
+        return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _size(count: float) -> str:
+    """Bytes in words.
+
+    >>> _size(999), _size(1_290_000_000)
+    ('999 B', '1.29 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return ""

@@ -1,0 +1,42 @@
+"""What can go wrong. Every text says what was expected, what was found, and what to do."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Everything that livebag raises by itself."""
+
+
+class NotFound(Error, FileNotFoundError):
+    """There is no such recording, or no such stream."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class NoTopic(Error, LookupError):
+    """The recording has no topic of this name."""
+
+
+class Damaged(Error):
+    """A file is not what it should be."""
+
+
+class Unsupported(Error):
+    """Not a recording, or something that livebag does not do with this type or encoding."""
+
+
+class DecodeError(Error):
+    """A message is not what its definition says."""
+
+
+class RecordingError(Error):
+    """A recording could not begin, or did not end well."""
+
+
+class QueueFull(RecordingError):
+    """The recorder's queue took no more: the message was dropped, and counted as lost."""
+
+
+class StreamError(Error):
+    """A stream could not be made, opened, written or read."""

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Builds the Python package's wheel, installs it into build/python, and runs its tests and the examples
+# of its documentation. `test.sh -k NAME` and its like go to pytest.
+set -euo pipefail
+. "$(dirname "$0")/../scripts/lib.sh"
+choose_target_dir
+bash "$ROOT/scripts/setup.sh" rust package
+cd "$ROOT/python"
+
+# Not the profile that users get: that takes two minutes more. A target folder of its own, since
+# maturin builds PyO3 in another way than the workspace does.
+say "building the wheel"
+rm -rf "$BUILD/wheels"
+CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build --quiet --locked --profile dev --compatibility linux \
+    --out "$BUILD/wheels"
+"$PACKAGE_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
+    --no-index "$BUILD"/wheels/livebag-*.whl
+say "annotations and stubs"
+"$PACKAGE_VENV/bin/python" -m mypy --cache-dir "$BUILD/mypy" src/livebag
+"$PACKAGE_VENV/bin/python" -m mypy.stubtest livebag._livebag --ignore-disjoint-bases --concise \
+    --mypy-config-file pyproject.toml
+# From the tests' folder, so that what is imported is what was installed.
+cd tests
+exec "$PACKAGE_VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --rootdir "$ROOT/python" \
+    --confcutdir "$ROOT/python" --doctest-modules --pyargs . livebag "$@"

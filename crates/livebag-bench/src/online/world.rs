@@ -162,6 +162,16 @@ impl World {
         names.iter().map(last).max().unwrap_or(0)
     }
 
+    /// The oldest log time published of some topics that is later than this one.
+    pub fn next_after(&self, names: &[&str], nanos: u64) -> Option<u64> {
+        let next = |name: &&str| {
+            let times =
+                self.ledger[self.place(name)].read().unwrap_or_else(PoisonError::into_inner);
+            times.get(times.partition_point(|&time| time <= nanos)).copied()
+        };
+        names.iter().filter_map(next).min()
+    }
+
     /// Oldest log time published.
     pub fn oldest(&self) -> u64 {
         let first = self.ledger[0].read().unwrap_or_else(PoisonError::into_inner);

@@ -132,14 +132,7 @@ fn latest(world: &World, topic: &'static str, names: &[&str], seconds: u64) -> R
         let end = split.newest_closed();
         let answer = split.read(names, end.saturating_sub(span), end)?;
         let server_ms = answer.nanos as f64 / 1e6;
-        runs.push(run(
-            split.name(),
-            published,
-            server_ms,
-            None,
-            answer.messages,
-            answer.newest_nanos,
-        ));
+        runs.push(run(split.name(), asked, server_ms, None, answer.messages, answer.newest_nanos));
     }
     Ok(runs)
 }

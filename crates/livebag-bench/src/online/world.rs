@@ -218,12 +218,13 @@ fn feed(
         .enumerate()
         .map(|(at, topic)| begin + (1e9 / topic.rate_hz) as u64 * at as u64 / topics.len() as u64)
         .collect();
-    let mut sequence = 0u64;
+    let mut sequences = vec![0u64; topics.len()];
     while !stop.load(Ordering::Relaxed) {
         let Some((at, &next)) = due.iter().enumerate().min_by_key(|(_, due)| **due) else { return };
         clock::sleep_until(next);
         due[at] += (1e9 / topics[at].rate_hz) as u64;
-        sequence += 1;
+        sequences[at] += 1;
+        let sequence = sequences[at];
         let log_time_nanos = clock::realtime_nanos();
         let data = &payload[..topics[at].bytes];
         let message =

@@ -15,6 +15,9 @@ CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build --quiet --lock
     --out "$BUILD/wheels"
 "$PACKAGE_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
     --no-index "$BUILD"/wheels/livebag-*.whl
+# A server for the tests of addresses.
+cargo build --quiet --locked --manifest-path "$ROOT/Cargo.toml" -p livebag-cli
+export LIVEBAG="$TARGET/debug/livebag"
 say "annotations and stubs"
 "$PACKAGE_VENV/bin/python" -m mypy --cache-dir "$BUILD/mypy" src/livebag
 "$PACKAGE_VENV/bin/python" -m mypy.stubtest livebag._livebag --ignore-disjoint-bases --concise \

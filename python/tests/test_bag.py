@@ -249,9 +249,12 @@ def test_what_is_not_there_or_no_recording_is_said(tmp_path):
     other.write_bytes(b"no recording at all")
     with pytest.raises(livebag.Unsupported, match="no recording"):
         livebag.open(other)
-    for url in ("http://127.0.0.1:7447/run1", "https://robot/run1", "zenoh://robot/run1"):
-        with pytest.raises(livebag.Error, match="not part of this build"):
-            livebag.open(url)
+    with pytest.raises(livebag.Error, match="livebag serve"):
+        livebag.open("http://127.0.0.1:1/run1")
+    with pytest.raises(livebag.Error, match="no address of a recording"):
+        livebag.open("http://127.0.0.1:1/")
+    with pytest.raises(livebag.Unsupported, match="begin with http"):
+        livebag.open("zenoh://robot/run1")
 
 
 def test_what_is_closed_or_no_time_is_said(sample):

@@ -185,12 +185,16 @@ impl Parameters {
         }
     }
 
-    fn decode(&mut self) -> Result<bool, AskError> {
-        match self.one("decode")?.as_deref() {
+    /// `name=true`, or `name` alone.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn flag(&mut self, name: &str) -> Result<bool, AskError> {
+        match self.one(name)?.as_deref() {
             None | Some("false" | "0") => Ok(false),
             Some("true" | "1" | "") => Ok(true),
             Some(other) => {
-                Err(AskError(format!("`decode` is true or false, not `{}`", shortened(other))))
+                Err(AskError(format!("`{name}` is true or false, not `{}`", shortened(other))))
             }
         }
     }
@@ -200,7 +204,7 @@ impl Parameters {
     /// # Errors
     /// If one of them makes no sense.
     pub fn form(&mut self) -> Result<Form, AskError> {
-        let (format, decode) = (self.one("format")?, self.decode()?);
+        let (format, decode) = (self.one("format")?, self.flag("decode")?);
         let array_items_max = self.array_items()?;
         match (format.as_deref(), decode) {
             (None | Some("mcap"), false) => Ok(Form::Mcap),

@@ -4,22 +4,29 @@
 //! [`ask`] says what it means, the [`Catalog`] finds the container, an answer is laid out by
 //! `livebag`'s own query engine and sent piece by piece.
 
+#[cfg(feature = "server")]
 mod answer;
 pub mod ask;
+#[cfg(feature = "server")]
 mod catalog;
-#[cfg(any(test, fuzzing))]
-#[expect(missing_docs, reason = "for fuzzers and tests only")]
+#[cfg(all(feature = "server", any(test, fuzzing)))]
 pub mod fuzzing;
+#[cfg(feature = "server")]
 mod http;
 pub mod limits;
+#[cfg(feature = "server")]
 mod link;
 pub mod moment;
+#[cfg(feature = "server")]
 mod picture;
+#[cfg(feature = "server")]
 mod pool;
 pub mod remote;
 pub mod tell;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
+#[cfg(feature = "server")]
 pub use catalog::{Catalog, CatalogError, KeepFresh};
+#[cfg(feature = "server")]
 pub use http::{AnswerTiming, OPENAPI, Secrets, ServeError, Server, ServerOptions, TlsFiles};

@@ -1,6 +1,8 @@
 //! What a server tells of its recordings, as JSON. Times are nanoseconds since the Unix epoch.
 
-use livebag::{Bag, BagError, BagTopic};
+use std::collections::BTreeMap;
+
+use livebag::{Bag, BagError, BagTopic, Topic};
 use livebag_format::container::Losses;
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +107,13 @@ impl BagInfo {
             topics: bag.topics().iter().map(TopicRow::new).collect::<Result<_, _>>()?,
         })
     }
+
+    /// The same with the topics' definitions.
+    pub fn with_definitions(mut self, bag: &Bag) -> Self {
+        let topics = self.topics.into_iter().zip(bag.topics());
+        self.topics = topics.map(|(row, topic)| row.with_definition(topic)).collect();
+        self
+    }
 }
 
 /// A topic of a recording.
@@ -131,9 +140,67 @@ pub struct TopicRow {
     pub lost: Lost,
     /// Messages left out on purpose.
     pub skipped: u64,
+    /// Bytes of the messages; of a live recording as its recorder last wrote them.
+    pub message_bytes: u64,
+    /// The definition, where definitions were asked for (`schemas=true`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Definition>,
+    /// Further names and values, where definitions were asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A definition of a type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Definition {
+    /// Text.
+    Text(String),
+    /// Bytes that are not text, in hexadecimal digits.
+    Hex(String),
+}
+
+impl Definition {
+    fn new(schema: &[u8]) -> Self {
+        match std::str::from_utf8(schema) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Hex(schema.iter().map(|byte| format!("{byte:02x}")).collect()),
+        }
+    }
+
+    /// As it was stored; `None` if the digits are none.
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        match self {
+            Self::Text(text) => Some(text.clone().into_bytes()),
+            Self::Hex(digits) if digits.len() % 2 == 0 => {
+                digits.as_bytes().chunks(2).map(byte).collect()
+            }
+            Self::Hex(_) => None,
+        }
+    }
 }
 
 impl TopicRow {
+    /// The same with what decodes its messages.
+    fn with_definition(mut self, topic: &BagTopic) -> Self {
+        self.schema = Some(Definition::new(&topic.topic().schema));
+        self.metadata = topic.topic().metadata.clone();
+        self
+    }
+
+    /// The topic as a recording describes it, without its definition unless that was asked for.
+    pub fn topic(&self) -> Topic {
+        Topic {
+            name: self.name.clone(),
+            type_name: self.type_name.clone(),
+            message_encoding: self.message_encoding.clone(),
+            schema_encoding: self.schema_encoding.clone(),
+            schema: self.schema.as_ref().and_then(Definition::bytes).unwrap_or_default(),
+            metadata: self.metadata.clone(),
+        }
+    }
+
     /// All of a topic.
     ///
     /// # Errors
@@ -156,6 +223,9 @@ impl TopicRow {
             end_nanos: range.map(|(_, end)| end),
             lost: (*topic.lost()).into(),
             skipped: topic.skipped(),
+            message_bytes: topic.message_bytes(),
+            schema: None,
+            metadata: BTreeMap::new(),
         })
     }
 }
@@ -196,4 +266,18 @@ pub struct ServerStatus {
     pub bytes: u64,
     /// Requests turned away because there were too many.
     pub refused: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_go_both_ways() {
+        for schema in [&b"string data"[..], b"", &[0xff, 0, 0x9c]] {
+            assert_eq!(Definition::new(schema).bytes().unwrap(), schema);
+        }
+        assert_eq!(Definition::Hex("zz".into()).bytes(), None);
+        assert_eq!(Definition::Hex("\u{20ac}0".into()).bytes(), None);
+    }
 }

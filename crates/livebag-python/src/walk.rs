@@ -91,10 +91,10 @@ impl Batch {
             }
             let start = self.bytes.len();
             self.bytes.resize(start + entry.data_bytes as usize, 0);
-            if cursor.read_to(&mut self.bytes[start..])? {
-                self.messages.push_back((topic, entry, start..self.bytes.len()));
-            } else {
-                self.bytes.truncate(start);
+            match cursor.read_into(&mut self.bytes[start..]) {
+                Ok(()) => self.messages.push_back((topic, entry, start..self.bytes.len())),
+                Err(BagError::Damaged { .. }) => self.bytes.truncate(start),
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -179,13 +179,16 @@ fn next_of_container(
             if let Some(view) = view {
                 return Ok(Some(message(py, &channels[topic], &entry, Data::Mapped(view))));
             }
-            let mut is_whole = false;
+            let mut is_damaged = false;
             let data = PyBytes::new_with(py, entry.data_bytes as usize, |room| {
-                let read = || walk.with_dependent_mut(|_, cursor| cursor.read_to(room));
-                is_whole = py.detach(read).map_err(errors::bag)?;
+                let read = || walk.with_dependent_mut(|_, cursor| cursor.read_into(room));
+                match py.detach(read) {
+                    Err(BagError::Damaged { .. }) => is_damaged = true,
+                    other => other.map_err(errors::bag)?,
+                }
                 Ok(())
             })?;
-            if !is_whole {
+            if is_damaged {
                 continue;
             }
             return Ok(Some(message(py, &channels[topic], &entry, Data::Own(data.unbind()))));

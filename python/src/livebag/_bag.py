@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _livebag
-from ._errors import DecodeError, Error
+from ._errors import DecodeError, Error, Unsupported
 from ._livebag import Channel, Message, Messages
 from ._time import MAX_NANOS, Moment, Span, nanos, span_nanos
 
@@ -23,43 +23,53 @@ if TYPE_CHECKING:
 #: Channel, messages, bytes, first and last log time, messages lost.
 Row = tuple[Channel, int, int, Optional[int], Optional[int], Optional[int]]
 Sums = Callable[[], list[Row]]
+Core = Union[_livebag.Recording, _livebag.RemoteRecording]
 Names = Union[str, Iterable[str], None]
 
+#: Kinds that tell their counts without a look at every message.
+_COUNTED = ("livebag container", "livebag server")
 #: Where `auto` begins to look, and what it aims to read at once.
 _AUTO_NANOS = 1_000_000
 _AUTO_BYTES = 8 << 20
 
 
-def open(path: str | os.PathLike[str], *, mapped: bool = False) -> Bag:
+def open(
+    path: str | os.PathLike[str],
+    *,
+    mapped: bool = False,
+    token: str | None = None,
+    ca_certificates: str | os.PathLike[str] | None = None,
+) -> Bag:
     """Opens a recording for reading and gives a :class:`Bag`.
 
     ``path`` is a livebag container (finished, or still being written), an MCAP file, a rosbag2
-    directory or database, or a ROS 1 bag; its contents tell which.
+    directory or database, or a ROS 1 bag; its contents tell which. Or it is the address of a recording
+    on a server (``livebag serve``, ``livebag record --serve``): ``http://HOST:PORT/NAME``.
 
     ``mapped``: messages of 64 KiB and more of a finished, uncompressed container are not read into
     memory of their own but mapped, so that a view of an image costs no copy at all. A program that looks
     at a mapped file which somebody else cuts or overwrites meanwhile is killed (SIGBUS), as with
     ``numpy.memmap``; hence it must be asked for.
 
+    ``token``, ``ca_certificates``: what a server asks for (else the environment's ``LIVEBAG_TOKEN``), and
+    a PEM file of certificates to trust instead of the machine's.
+
     Raises :class:`livebag.NotFound` where there is nothing, :class:`livebag.Unsupported` where there is
     something else.
     """
-    scheme, mark, _ = str(os.fspath(path)).partition("://")
+    text = str(os.fspath(path))
+    scheme, mark, _ = text.partition("://")
+    if mark and scheme.lower() in ("http", "https"):
+        token = token or os.environ.get("LIVEBAG_TOKEN") or None
+        trusted = None if ca_certificates is None else os.fspath(ca_certificates)
+        return Bag(_livebag.RemoteRecording.open(text, token, trusted))
     if mark and scheme.isalnum():
-        return Bag(_remote(path, scheme))
+        raise Unsupported(f"{text}: addresses of servers begin with http:// or https://, not {scheme}://")
     return Bag(_livebag.Recording.open(path, mapped), mapped)
 
 
 def _open_again(path: Any, mapped: bool) -> Bag:
     return open(path, mapped=mapped)
-
-
-def _remote(url: Any, scheme: str) -> _livebag.Recording:
-    """A recording behind an address: an object with the methods of `_livebag.Recording`."""
-    raise Error(
-        f"reading {scheme}:// addresses is not part of this build, which reads files: {url}. Fetch it with "
-        "`livebag query URL … -o part.mcap`, and open that"
-    )
 
 
 def convert(
@@ -190,13 +200,13 @@ class Bag:
     [0.0, 0.5, 1.0]
     """
 
-    def __init__(self, core: _livebag.Recording, mapped: bool = False) -> None:
-        self._opened: _livebag.Recording | None = core
+    def __init__(self, core: Core, mapped: bool = False) -> None:
+        self._opened: Core | None = core
         self._mapped = mapped
         self._counted: list[Row] | None = None
 
     @property
-    def _core(self) -> _livebag.Recording:
+    def _core(self) -> Core:
         if self._opened is None:
             raise ValueError("the recording has been closed")
         return self._opened
@@ -244,7 +254,7 @@ class Bag:
 
     def _sums(self) -> list[Row]:
         # Of a container this is a few system calls, and may have grown.
-        if self.kind == "livebag container":
+        if self.kind in _COUNTED:
             return self._core.summaries()
         if self._counted is None:
             self._counted = self._core.summaries()
@@ -337,12 +347,23 @@ class Bag:
             return self._core.messages(topics, 0, 0)
         return self._core.messages(topics, max(span[1] - span_nanos(last), 0), span[1])
 
-    def auto(self, within: Span, topics: Names = None) -> Iterator[Message]:
+    def auto(
+        self, within: Span, topics: Names = None, decimate: collections.abc.Mapping[str, float] | None = None
+    ) -> Iterator[Message]:
         """As many of the newest messages as can be read within so many seconds, newest first.
 
-        The time runs from the first message asked for, and what the caller does with a message counts.
+        Of a recording that is here the time runs from the first message asked for, and what the caller
+        does with a message counts. A server watches how fast the connection takes what it sends, and stops
+        in time; ``decimate`` gives it the messages a second that are enough of a topic:
+        ``{"/camera": 5}``.
         """
         topics = self._names(topics)
+        if isinstance(self._core, _livebag.RemoteRecording):
+            rates = [f"{name}:{rate}" for name, rate in (decimate or {}).items()]
+            yield from self._core.newest(span_nanos(within) / 1e9, topics, rates)
+            return
+        if decimate:
+            raise Unsupported("decimate is for recordings on a server")
         span = self._time_range(topics)
         if span is None:
             yield from self.latest(0, topics)
@@ -437,12 +458,14 @@ class Bag:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Worker processes (multiprocessing, data loaders) open it for themselves.
+        if not isinstance(self._core, _livebag.Recording):
+            raise TypeError("a bag on a server is not handed to other processes: open it there again")
         return _open_again, (self.path, self._mapped)
 
     def _table(self) -> list[list[str]]:
         """Rows of name, type, messages, size, rate, lost; without counts where they are not known and
         would take a look at every message."""
-        is_known = self.kind == "livebag container" or self._counted is not None
+        is_known = self.kind in _COUNTED or self._counted is not None
         rows = []
         for topic in self.topics.values():
             told = [topic.name, topic.type_name]
@@ -471,7 +494,7 @@ class Bag:
 
     def _about(self) -> str:
         about = f"{self.kind}, {self.state}"
-        if self.kind == "livebag container" or self._counted is not None:
+        if self.kind in _COUNTED or self._counted is not None:
             about += f", {self.message_count:,} messages in {self.duration:.1f} s"
         return about
 

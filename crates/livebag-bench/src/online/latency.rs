@@ -36,8 +36,11 @@ struct Run {
     seconds: f64,
     server_ms: f64,
     client_ms: Option<f64>,
-    /// The newest message published when it was asked, less the newest in the answer.
+    /// When it was asked, less the newest log time in the answer.
     newest_age_ms: Option<f64>,
+    /// When it was asked, less the log time of the oldest message that is newer than the answer: how
+    /// long something published took to be readable. 0 if there is none.
+    behind_ms: Option<f64>,
     messages: usize,
     /// Published when it was asked, in the time asked for, and not in the answer.
     missing: usize,
@@ -103,37 +106,33 @@ fn ask(world: &World, question: &Question, names: &[&str]) -> Result<(f64, f64, 
 fn latest(world: &World, topic: &'static str, names: &[&str], seconds: u64) -> Result<Vec<Run>> {
     let span = seconds * 1_000_000_000;
     let mut runs = Vec::new();
-    let run = |system: &str, published: u64, server_ms, client_ms, messages, newest: u64| Run {
+    let run = |system: &str, asked: u64, server_ms, client_ms, messages, newest: u64| Run {
         system: system.to_owned(),
         query: "latest",
         topic,
         seconds: seconds as f64,
         server_ms,
         client_ms,
-        newest_age_ms: (newest > 0).then(|| published.saturating_sub(newest) as f64 / 1e6),
+        newest_age_ms: (newest > 0).then(|| asked.saturating_sub(newest) as f64 / 1e6),
+        behind_ms: Some(
+            world
+                .next_after(names, newest)
+                .map_or(0.0, |next| asked.saturating_sub(next) as f64 / 1e6),
+        ),
         messages,
-        missing: world
-            .published(names, published.saturating_sub(span), published)
-            .saturating_sub(world.published(names, published.saturating_sub(span), newest)),
+        missing: world.published(names, (newest + 1).max(asked.saturating_sub(span)), asked),
     };
-    let published = world.newest(names);
+    let asked = clock::realtime_nanos();
     let question = Question::latest(&format!("{seconds}s"));
     let (server_ms, client_ms, count, newest) = ask(world, &question, names)?;
-    runs.push(run("livebag", published, server_ms, Some(client_ms), count, newest));
+    runs.push(run("livebag", asked, server_ms, Some(client_ms), count, newest));
     for split in &world.splits {
-        let published = world.newest(names);
+        let asked = clock::realtime_nanos();
         // The last so much of what is there.
         let end = split.newest_closed();
         let answer = split.read(names, end.saturating_sub(span), end)?;
         let server_ms = answer.nanos as f64 / 1e6;
-        runs.push(run(
-            split.name(),
-            published,
-            server_ms,
-            None,
-            answer.messages,
-            answer.newest_nanos,
-        ));
+        runs.push(run(split.name(), asked, server_ms, None, answer.messages, answer.newest_nanos));
     }
     Ok(runs)
 }
@@ -153,6 +152,7 @@ fn history(
         server_ms,
         client_ms,
         newest_age_ms: None,
+        behind_ms: None,
         messages,
         missing: published.saturating_sub(messages),
     };
@@ -181,7 +181,7 @@ fn summarise(runs: &[Run], outcome: &mut Outcome) {
             figure(durations.percentile_us(percent).map(|us| us / 1000.0))
         };
         let (server, client) = (of(&|run| Some(run.server_ms)), of(&|run| run.client_ms));
-        let age = of(&|run| run.newest_age_ms);
+        let (age, behind) = (of(&|run| run.newest_age_ms), of(&|run| run.behind_ms));
         let missing: usize = group.iter().map(|run| run.missing).sum();
         let asked: usize = group.iter().map(|run| run.missing + run.messages).sum();
         let mut found = row(&json!({
@@ -194,6 +194,8 @@ fn summarise(runs: &[Run], outcome: &mut Outcome) {
         found.insert("client_p95_ms".into(), at(&client, 95.0));
         found.insert("newest_age_ms".into(), at(&age, 50.0));
         found.insert("newest_age_p99_ms".into(), at(&age, 99.0));
+        found.insert("behind_ms".into(), at(&behind, 50.0));
+        found.insert("behind_p99_ms".into(), at(&behind, 99.0));
         if *system != "livebag"
             && let Some(ours) = groups.get(&(*query, *topic, "livebag"))
         {

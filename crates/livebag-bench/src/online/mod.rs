@@ -75,6 +75,8 @@ pub const COLUMNS: &[&str] = &[
     "client_p95_ms",
     "newest_age_ms",
     "newest_age_p99_ms",
+    "behind_ms",
+    "behind_p99_ms",
     "missing",
     "lost",
     "used_pct",

@@ -162,6 +162,16 @@ impl World {
         names.iter().map(last).max().unwrap_or(0)
     }
 
+    /// The oldest log time published of some topics that is later than this one.
+    pub fn next_after(&self, names: &[&str], nanos: u64) -> Option<u64> {
+        let next = |name: &&str| {
+            let times =
+                self.ledger[self.place(name)].read().unwrap_or_else(PoisonError::into_inner);
+            times.get(times.partition_point(|&time| time <= nanos)).copied()
+        };
+        names.iter().filter_map(next).min()
+    }
+
     /// Oldest log time published.
     pub fn oldest(&self) -> u64 {
         let first = self.ledger[0].read().unwrap_or_else(PoisonError::into_inner);
@@ -208,12 +218,13 @@ fn feed(
         .enumerate()
         .map(|(at, topic)| begin + (1e9 / topic.rate_hz) as u64 * at as u64 / topics.len() as u64)
         .collect();
-    let mut sequence = 0u64;
+    let mut sequences = vec![0u64; topics.len()];
     while !stop.load(Ordering::Relaxed) {
         let Some((at, &next)) = due.iter().enumerate().min_by_key(|(_, due)| **due) else { return };
         clock::sleep_until(next);
         due[at] += (1e9 / topics[at].rate_hz) as u64;
-        sequence += 1;
+        sequences[at] += 1;
+        let sequence = sequences[at];
         let log_time_nanos = clock::realtime_nanos();
         let data = &payload[..topics[at].bytes];
         let message =

@@ -72,7 +72,7 @@ impl Answer for Local<'_> {
 
     fn data(&mut self) -> Result<Option<&[u8]>, CliError> {
         self.buffer.clear();
-        Ok(self.cursor.read_into(&mut self.buffer)?.then_some(&*self.buffer))
+        Ok(self.cursor.append_to(&mut self.buffer)?.then_some(&*self.buffer))
     }
 
     fn topic(&self, at: usize) -> &Topic {
@@ -113,7 +113,7 @@ impl<F: FnMut() -> bool> Answer for LocalNewest<'_, F> {
 
     fn data(&mut self) -> Result<Option<&[u8]>, CliError> {
         self.buffer.clear();
-        Ok(self.messages.read_into(&mut self.buffer)?.then_some(&*self.buffer))
+        Ok(self.messages.append_to(&mut self.buffer)?.then_some(&*self.buffer))
     }
 
     fn topic(&self, at: usize) -> &Topic {

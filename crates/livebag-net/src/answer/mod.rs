@@ -275,7 +275,7 @@ pub fn one_message(bag: &Bag, query: &Query) -> Result<OneMessage, AnswerError> 
     while let Some((topic, entry)) = messages.next_entry()? {
         let mut data = Buffer::default();
         // A damaged one is passed over for the one before.
-        if messages.read_into(&mut data)? {
+        if messages.append_to(&mut data)? {
             let line = MessageLine {
                 topic: bag.topics()[topic].topic().name.clone(),
                 log_time: entry.log_time_nanos,

@@ -249,13 +249,17 @@ async fn info(
     name: Name,
     RawQuery(query): RawQuery,
 ) -> Result<Response, HttpError> {
-    no_parameters(query)?;
+    let mut ask = parameters(query)?;
+    let with_definitions = ask.flag("schemas")?;
+    ask.end()?;
     let name = text_of(name)?;
     let turn = app.turn(link.peer()).await?;
     blocking(move || {
         let served = turn.app.bag(&name)?;
         let bag = served.bag()?;
-        Ok(Json(BagInfo::new(served.name(), &bag)?).into_response())
+        let info = BagInfo::new(served.name(), &bag)?;
+        let info = if with_definitions { info.with_definitions(&bag) } else { info };
+        Ok(Json(info).into_response())
     })
     .await
 }

@@ -269,6 +269,14 @@ impl RemoteBag {
         self.server.json(&format!("/v1/bags/{}", escape(&self.name)))
     }
 
+    /// The same with the topics' definitions.
+    ///
+    /// # Errors
+    /// See [`RemoteError`].
+    pub fn definitions(&self) -> Result<BagInfo, RemoteError> {
+        self.server.json(&format!("/v1/bags/{}?schemas=true", escape(&self.name)))
+    }
+
     /// An answer as the server gives it, in `format` (`mcap`, `jsonl`); `auto` has only `mcap`.
     ///
     /// # Errors

@@ -334,7 +334,7 @@ fn span_of(time: &TimeRange) -> Span {
 /// Messages in either order.
 trait Messages {
     fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, livebag::BagError>;
-    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError>;
+    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError>;
     fn damaged(&self) -> u64;
 }
 
@@ -342,8 +342,8 @@ impl Messages for Cursor<'_> {
     fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, livebag::BagError> {
         Cursor::next_entry(self)
     }
-    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError> {
-        Cursor::read_into(self, out)
+    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError> {
+        Cursor::append_to(self, out)
     }
     fn damaged(&self) -> u64 {
         Cursor::damaged(self)
@@ -354,8 +354,8 @@ impl Messages for NewestFirst<'_> {
     fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, livebag::BagError> {
         NewestFirst::next_entry(self)
     }
-    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError> {
-        NewestFirst::read_into(self, out)
+    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError> {
+        NewestFirst::append_to(self, out)
     }
     fn damaged(&self) -> u64 {
         NewestFirst::damaged(self)
@@ -410,7 +410,7 @@ impl<'a> Replies<'a> {
             }
             now_at.1 += 1;
             buffer.clear();
-            if messages.read_into(&mut buffer)? {
+            if messages.append_to(&mut buffer)? {
                 self.reply(topic, &entry, buffer.to_vec())?;
                 end.messages += 1;
                 bytes += u64::from(entry.data_bytes);

@@ -29,15 +29,15 @@ pub enum Verdict {
 /// Where messages come from, in whatever order.
 trait Messages {
     fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError>;
-    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError>;
+    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError>;
 }
 
 impl Messages for Cursor<'_> {
     fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
         Cursor::next_entry(self)
     }
-    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
-        Cursor::read_into(self, out)
+    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+        Cursor::append_to(self, out)
     }
 }
 
@@ -45,8 +45,8 @@ impl Messages for NewestFirst<'_> {
     fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
         NewestFirst::next_entry(self)
     }
-    fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
-        NewestFirst::read_into(self, out)
+    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+        NewestFirst::append_to(self, out)
     }
 }
 
@@ -167,7 +167,7 @@ impl<'bag> McapAnswer<'bag> {
                 entry.publish_time_nanos,
                 u64::from(entry.data_bytes),
             ));
-            if !messages.read_into(out)? {
+            if !messages.append_to(out)? {
                 out.truncate(records + inner);
                 continue;
             }

@@ -14,7 +14,6 @@ use crate::storage::DiskFile;
 
 /// Index entries read at once.
 const ENTRIES_AT_ONCE: usize = 512;
-
 /// The messages of a query, oldest first.
 pub struct Cursor<'bag> {
     topics: Vec<TopicCursor<'bag>>,
@@ -22,7 +21,7 @@ pub struct Cursor<'bag> {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     remaining: u64,
     damaged: u64,
-    /// What [`Cursor::next_entry`] gave last: place in `topics`, entry.
+    /// Place in `topics` and entry of the message that was come to last.
     last: Option<(usize, IndexEntry)>,
 }
 
@@ -119,7 +118,8 @@ impl<'bag> Cursor<'bag> {
         }
         self.skip(damaged);
         self.remaining -= 1;
-        Ok(Some((at, entry)))
+        self.last = Some((at, entry));
+        Ok(self.last)
     }
 
     /// The next message's topic (its place in [`Bag::topics`]) and index entry, without reading the
@@ -132,54 +132,52 @@ impl<'bag> Cursor<'bag> {
         Ok(self.last.map(|(at, entry)| (self.topics[at].number, entry)))
     }
 
-    /// Where the message lies whose entry [`Cursor::next_entry`] gave last: the file, and the offset of
-    /// its first byte. `None` if it is compressed, damaged, or there is none.
-    pub fn place(&self) -> Option<(&Arc<dyn DiskFile>, u64)> {
-        let (at, entry) = self.last.filter(|(_, entry)| !entry.compressed)?;
-        let (_, file) = self.topics[at].segment.brick(&entry).ok()?;
-        Some((file, entry.offset))
-    }
-
-    /// Reads the message whose entry [`Cursor::next_entry`] gave last into memory of the caller's, as
-    /// long as the entry says; whether it could be. One that is damaged is not, and counts as such.
-    ///
-    /// # Errors
-    /// If the brick cannot be read.
-    ///
-    /// # Panics
-    /// If `room` has another length.
-    pub fn read_to(&mut self, room: &mut [u8]) -> Result<bool, BagError> {
-        let Some((at, entry)) = self.last else { return Ok(false) };
-        assert_eq!(room.len(), entry.data_bytes as usize, "room for just this message");
-        let read = self.topics[at].read_to(&entry, room);
-        self.told(read)
-    }
-
     /// Appends the message whose entry [`Cursor::next_entry`] gave last; whether it could be. One
     /// that is damaged is not, and counts as such; `out` stays as it was.
     ///
     /// # Errors
     /// If the brick cannot be read.
-    pub fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+    pub fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
         let Some((at, entry)) = self.last else { return Ok(false) };
         let filled = out.len();
-        let read = self.topics[at].read_to(&entry, out.room(entry.data_bytes as usize));
-        if read.is_err() {
-            out.truncate(filled);
-        }
-        self.told(read)
-    }
-
-    /// Whether a message could be read; counts it as damaged if that was why not.
-    fn told(&mut self, read: Result<(), BagError>) -> Result<bool, BagError> {
+        // Before there is room for it: an entry that lies may ask for gigabytes.
+        let holds = self.topics[at].segment.holds(&entry);
+        let read = holds
+            .and_then(|()| self.topics[at].read_into(&entry, out.room(entry.data_bytes as usize)));
         match read {
             Ok(()) => Ok(true),
             Err(BagError::Damaged { .. }) => {
+                out.truncate(filled);
                 self.damaged += 1;
                 Ok(false)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads the message whose entry [`Cursor::next_entry`] gave last into memory of the caller's. A
+    /// large one comes straight from the file, without a stop in memory of the cursor's.
+    ///
+    /// # Errors
+    /// [`BagError::Damaged`] if this message is not what its entry promises; it counts as damaged, and
+    /// the next one is none the worse for it. Otherwise if the brick cannot be read.
+    ///
+    /// # Panics
+    /// If `room` has not the entry's `data_bytes`, or no entry was given.
+    pub fn read_into(&mut self, room: &mut [u8]) -> Result<(), BagError> {
+        let (at, entry) = self.last.expect("an entry was given");
+        assert_eq!(room.len(), entry.data_bytes as usize, "room for just this message");
+        let read = self.topics[at].read_into(&entry, room);
+        self.damaged += u64::from(matches!(read, Err(BagError::Damaged { .. })));
+        read
+    }
+
+    /// Where the message lies whose entry [`Cursor::next_entry`] gave last: the file, and the offset of
+    /// its first byte. `None` if it is compressed, damaged, or there is none.
+    pub fn place(&self) -> Option<(&Arc<dyn DiskFile>, u64)> {
+        let (at, entry) = self.last.filter(|(_, entry)| !entry.compressed)?;
+        let (_, file) = self.topics[at].segment.bricks.get(usize::from(entry.brick))?;
+        Some((file, entry.offset))
     }
 
     /// The next message and its topic's place in [`Bag::topics`].
@@ -253,22 +251,6 @@ impl<'bag> TopicCursor<'bag> {
         Ok(damaged)
     }
 
-    /// Reads a large message straight to where it is wanted.
-    fn read_to(&mut self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), BagError> {
-        if entry.compressed || room.len() < READ_STRAIGHT_BYTES_MIN {
-            room.copy_from_slice(self.read(entry)?);
-            return Ok(());
-        }
-        let end = if entry.brick == self.window.end.0 { self.window.end.1 } else { u64::MAX };
-        if entry.brick != self.window.brick {
-            (self.window.brick, self.window.filled, self.window.asked) = (entry.brick, 0, 0);
-        }
-        self.segment.holds(entry)?;
-        let (_, file) = self.segment.brick(entry)?;
-        self.window.ask(&**file, entry.offset, end);
-        self.segment.read_at(entry, 0, room)
-    }
-
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
         let (path, file) = self.segment.brick(entry)?;
         if entry.compressed {
@@ -276,10 +258,7 @@ impl<'bag> TopicCursor<'bag> {
         }
         let bytes = entry.data_bytes as usize;
         let window = &mut self.window;
-        if entry.brick != window.brick {
-            (window.brick, window.start, window.filled, window.asked) = (entry.brick, 0, 0, 0);
-        }
-        let end = if entry.brick == window.end.0 { window.end.1 } else { u64::MAX };
+        let end = window.turn_to(entry.brick);
         let inside = entry.offset >= window.start
             && entry.offset + bytes as u64 <= window.start + window.filled as u64;
         if !inside {
@@ -300,9 +279,30 @@ impl<'bag> TopicCursor<'bag> {
         let start = (entry.offset - self.window.start) as usize;
         Ok(&self.window.bytes[start..start + bytes])
     }
+
+    /// Reads a large message straight to where it is wanted.
+    fn read_into(&mut self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), BagError> {
+        if entry.compressed || room.len() < READ_STRAIGHT_BYTES_MIN {
+            room.copy_from_slice(self.read(entry)?);
+            return Ok(());
+        }
+        let (_, file) = self.segment.brick(entry)?;
+        let end = self.window.turn_to(entry.brick);
+        self.window.ask(&**file, entry.offset, end);
+        self.segment.read_at(entry, 0, room)
+    }
 }
 
 impl Window {
+    /// Forgets what is of another brick than this; gives the file offset up to which messages of
+    /// this one are wanted.
+    fn turn_to(&mut self, brick: u16) -> u64 {
+        if brick != self.brick {
+            (self.brick, self.start, self.filled, self.asked) = (brick, 0, 0, 0);
+        }
+        if brick == self.end.0 { self.end.1 } else { u64::MAX }
+    }
+
     /// Keeps the kernel reading ahead of a range longer than one window.
     fn ask(&mut self, file: &dyn DiskFile, from: u64, end: u64) {
         let until = end.min(from.saturating_add(READ_AHEAD_BYTES));

@@ -177,7 +177,8 @@ impl Segment {
 
     /// Before memory is taken for a large message: whether its brick is that long.
     fn holds(&self, entry: &IndexEntry) -> Result<(), BagError> {
-        if (entry.data_bytes as usize) < LARGE_MESSAGE_BYTES {
+        // In a compressed chunk an offset is not a place in the file, and the chunk bounds the memory.
+        if entry.compressed || (entry.data_bytes as usize) < LARGE_MESSAGE_BYTES {
             return Ok(());
         }
         let (path, file) = self.brick(entry)?;

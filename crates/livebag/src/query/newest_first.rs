@@ -98,7 +98,7 @@ impl<'bag> NewestFirst<'bag> {
     ///
     /// # Errors
     /// If the brick cannot be read.
-    pub fn read_into(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+    pub fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
         let Some((at, entry)) = self.last else { return Ok(false) };
         let filled = out.len();
         match self.topics[at].read_into(&entry, out) {

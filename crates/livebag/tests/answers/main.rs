@@ -165,7 +165,7 @@ fn newest_first_is_the_same_backward() {
     let mut read = Known::new();
     while let Some((topic, entry)) = messages.next_entry().unwrap() {
         buffer.clear();
-        assert!(messages.read_into(&mut buffer).unwrap());
+        assert!(messages.append_to(&mut buffer).unwrap());
         let name = bag.topics()[topic].topic().name.clone();
         read.push((name, entry.log_time_nanos, buffer.to_vec()));
     }

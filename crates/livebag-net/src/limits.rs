@@ -70,16 +70,20 @@ pub const PIXELS_MAX: u64 = 1 << 27;
 
 /// Bytes of a chunk of an `auto` answer: what is newer must not wait for what is older.
 pub const AUTO_CHUNK_BYTES: u64 = 16 << 10;
-/// What `auto` keeps on its way at least, however slow the link: what TCP sends at once.
+/// What `auto` keeps on its way at least, and before it has seen what the link does now at most, however slow or fast the link: some of what TCP sends at once.
 pub const AUTO_BLIND_BYTES: u64 = 16 << 10;
-/// What `auto` keeps on its way to the asker, as a time at the link's speed.
-pub const AUTO_AHEAD: Duration = Duration::from_millis(60);
+/// What `auto` keeps on its way to the asker beside the message that goes next, as a time at the link's
+/// speed; a longer round trip counts instead. A link that becomes twenty times slower is late by so much
+/// times twenty.
+pub const AUTO_AHEAD: Duration = Duration::from_millis(10);
 /// Time that `auto` keeps for what it does not know: the answer's end, the asker's reading.
 pub const AUTO_MARGIN: Duration = Duration::from_millis(40);
 /// Time over which the speed of a link is averaged.
 pub const GOODPUT_WINDOW: Duration = Duration::from_millis(250);
+/// The same for noticing that it has become slower.
+pub const GOODPUT_WINDOW_SHORT: Duration = Duration::from_millis(60);
 /// Pause between two looks at a link.
-pub const GOODPUT_INTERVAL: Duration = Duration::from_millis(5);
+pub const GOODPUT_INTERVAL: Duration = Duration::from_millis(2);
 /// How long the speed of the link to an address is remembered …
 pub const GOODPUT_MEMORY: Duration = Duration::from_secs(30);
 /// … and of how many addresses.

@@ -15,7 +15,8 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::limits::{
-    GOODPUT_ADDRESSES_MAX, GOODPUT_INTERVAL, GOODPUT_MEMORY, GOODPUT_WINDOW, PROGRESS_BYTES_MIN,
+    GOODPUT_ADDRESSES_MAX, GOODPUT_INTERVAL, GOODPUT_MEMORY, GOODPUT_WINDOW, GOODPUT_WINDOW_SHORT,
+    PROGRESS_BYTES_MIN,
 };
 
 /// One end of a TCP connection, as seen by who lays out answers for it.
@@ -225,11 +226,20 @@ impl Goodput {
         self.samples.clear();
     }
 
-    fn measured(&self) -> Option<f64> {
-        let (first, last) = self.samples.front().zip(self.samples.back())?;
-        let (nanos, bytes) = (last.0 - first.0, last.1 - first.1);
-        // A shorter time tells how the kernel batches.
-        (nanos >= TELLING_NANOS && bytes > 0).then(|| bytes as f64 * 1e9 / nanos as f64)
+    /// The speed over the whole window, or over its end if that is slower.
+    pub fn measured(&self) -> Option<f64> {
+        let last = self.samples.back()?;
+        let since = |first: &(u64, u64)| {
+            let (nanos, bytes) = (last.0 - first.0, last.1 - first.1);
+            // A shorter time tells how the kernel batches.
+            (nanos >= TELLING_NANOS).then(|| bytes as f64 * 1e9 / nanos as f64)
+        };
+        let whole = since(self.samples.front()?).filter(|speed| *speed > 0.0)?;
+        let short = GOODPUT_WINDOW_SHORT.as_nanos() as u64;
+        let end = self.samples.iter().rev().find(|(time, _)| last.0 - time >= short);
+        let end = end.and_then(since).unwrap_or(whole);
+        // A standstill may be over in a moment; a tenth is what it is taken for.
+        Some(whole.min(end.max(whole / 10.0)))
     }
 
     /// Bytes a second that arrive; `None` if nothing is known.
@@ -289,6 +299,23 @@ mod tests {
         goodput.pause(2_000_000_000, 11_000_000);
         goodput.sample(9_000_000_000, 11_000_000);
         assert!((goodput.bytes_per_second().unwrap() - 1e7).abs() < 1e5, "time off does not count");
+    }
+
+    #[test]
+    fn a_link_that_becomes_slower_is_known_soon() {
+        let mut goodput = Goodput::new(None);
+        let mut bytes = 0;
+        for step in 0..200u64 {
+            // 25 MB/s, then 1.25 MB/s.
+            bytes += if step < 125 { 50_000 } else { 2_500 };
+            goodput.sample(step * 2_000_000, bytes);
+            if step == 124 {
+                assert!((goodput.bytes_per_second().unwrap() - 2.5e7).abs() < 1e6);
+            }
+            if step >= 124 + 32 {
+                assert!(goodput.bytes_per_second().unwrap() < 1.5e6, "64 ms later");
+            }
+        }
     }
 
     #[test]

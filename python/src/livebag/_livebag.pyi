@@ -18,6 +18,7 @@ __all__ = [
     "Reader",
     "Recorder",
     "Recording",
+    "RemoteRecording",
     "Slot",
     "TopicWriter",
     "__version__",

@@ -142,6 +142,9 @@ impl<'a> Auto<'a> {
                 Some(speed) => {
                     let flight = round_trip.max(AUTO_AHEAD).as_secs_f64() * speed;
                     let arrival = (outstanding + bytes) as f64 / speed * 1e9;
+                    // What was known before may not be so any more.
+                    let is_measured = self.goodput.measured().is_some();
+                    let flight = if is_measured { flight } else { 0.0 };
                     let is_room = (outstanding as f64) < flight.max(AUTO_BLIND_BYTES as f64);
                     (is_room, (now as f64 + arrival) < end as f64)
                 }

@@ -238,8 +238,8 @@ impl Goodput {
         let short = GOODPUT_WINDOW_SHORT.as_nanos() as u64;
         let end = self.samples.iter().rev().find(|(time, _)| last.0 - time >= short);
         let end = end.and_then(since).unwrap_or(whole);
-        // A standstill may be over in a moment; a tenth is what it is taken for.
-        Some(whole.min(end.max(whole / 10.0)))
+        // A standstill may be over in a moment; a twentieth is what it is taken for.
+        Some(whole.min(end.max(whole / 20.0)))
     }
 
     /// Bytes a second that arrive; `None` if nothing is known.

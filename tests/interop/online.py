@@ -80,7 +80,8 @@ def read_in_node(url):
 def read_bricks(container):
     """What is in the container's own files, splits included."""
     topics = {}
-    for path in sorted(container.rglob("*.mcap")):
+    # The first split lies beside the folders of the later ones.
+    for path in sorted(container.rglob("*.mcap"), key=lambda path: (len(path.parts), path)):
         with open(path, "rb") as file:
             for topic, found in messages(file).items():
                 topics.setdefault(topic, []).extend(found)

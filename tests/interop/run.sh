@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Bricks and exports, read by the official Python reader, rosbags and @mcap/core; the benchmark's
-# report, laid out by a browser; live containers read by their URL, and the server held to its description. `run.sh checkers` tests the checkers alone.
+# report, laid out by a browser; live containers read by their URL, and the server held to its
+# description. `run.sh checkers` tests the checkers alone.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 choose_target_dir

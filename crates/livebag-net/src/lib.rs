@@ -8,7 +8,6 @@ mod answer;
 pub mod ask;
 mod catalog;
 #[cfg(any(test, fuzzing))]
-#[expect(missing_docs, reason = "for fuzzers and tests only")]
 pub mod fuzzing;
 mod http;
 pub mod limits;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Bricks and exports, read by the official Python reader, rosbags and @mcap/core; the benchmark's
-# report, laid out by a browser. `run.sh checkers` tests the checkers alone.
+# report, laid out by a browser; live containers read by their URL, and the server held to its
+# description. `run.sh checkers` tests the checkers alone.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 choose_target_dir
@@ -20,7 +21,7 @@ if [ "${1:-}" != checkers ]; then
     bash "$ROOT/scripts/setup.sh" browser
     LIVEBAG_BROWSER=$(find_browser) || say "no browser: the benchmark's report is not looked at"
     export LIVEBAG_BROWSER
-    tests+=(tests/interop/test_livebag.py tests/interop/test_report.py)
+    tests+=(tests/interop/test_livebag.py tests/interop/test_online.py tests/interop/test_report.py)
 fi
 exec "$VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --import-mode=importlib \
     -o pythonpath=tests/interop --rootdir "$ROOT" "${tests[@]}"

@@ -180,6 +180,8 @@ pub fn container(bytes: &[u8]) {
                 spoil(path, &mut spoilt, change);
             }
         }
+        // Over the old file ext4 would wait for the disk.
+        let _ = std::fs::remove_file(path);
         std::fs::write(path, spoilt).unwrap();
     }
     read_everything(&sample.path);

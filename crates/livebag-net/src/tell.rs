@@ -8,12 +8,16 @@ use serde::{Deserialize, Serialize};
 
 /// Messages that were published and are not in the recording, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names are those of container.yaml")]
 pub struct Lost {
+    /// Missing in the source's sequence.
     pub transport: u64,
+    /// Dropped because the topic's queue was full.
     pub queue: u64,
+    /// Overwritten in the stream's slot before the device had them.
     pub lapped: u64,
+    /// Refused by the disk.
     pub disk: u64,
+    /// All of them.
     pub total: u64,
 }
 

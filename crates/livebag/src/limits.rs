@@ -32,6 +32,12 @@ pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 /// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
 /// some dozen of 64 KiB.
 pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;
+/// Blocks of such memory that a topic goes through in turn, as far as they fit: between two uses of one
+/// lies time in which the caches forget that the device had it.
+pub const SPARE_BLOCKS_MIN: usize = 32;
+/// Chunks of written small messages whose memory a topic keeps for its next ones: one being filled, one
+/// waiting, two on their way.
+pub const SPARE_BATCHES_MAX: usize = 4;
 
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;

@@ -13,3 +13,4 @@ mod disk_gone;
 mod full_disk;
 mod play;
 mod record;
+mod retention;

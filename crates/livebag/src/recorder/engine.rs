@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use livebag_format::Topic;
+use livebag_format::index::IndexEntry;
 
 use super::brick::Brick;
 use super::compress::Compressors;
@@ -73,7 +74,9 @@ pub(super) struct Engine {
     /// A snapshot has been asked for: the ring goes to the disk.
     flush_ring: bool,
     done: Vec<Completion>,
-    drained: Vec<Queued>,
+    drained: VecDeque<Queued>,
+    /// Memory of committed index entries, on its way back.
+    pub spent: Vec<Vec<IndexEntry>>,
 }
 
 impl Engine {
@@ -114,7 +117,8 @@ impl Engine {
             next_sync_nanos: 0,
             flush_ring: false,
             done: Vec::new(),
-            drained: Vec::new(),
+            drained: VecDeque::new(),
+            spent: Vec::new(),
         };
         this.write_manifest(0)?;
         Ok(this)
@@ -375,14 +379,15 @@ impl Engine {
 
     /// Takes all that one topic has gathered, so that a large message does not overtake it.
     pub fn take_queue(&mut self, topic: usize) {
-        let mut drained = Vec::new();
+        let mut drained = std::mem::take(&mut self.drained);
         let mut shared = Vec::new();
         let mut everything = u64::MAX;
         self.topics[topic].queue.drain(u64::MAX, &mut everything, &mut drained);
-        for queued in drained {
+        for queued in drained.drain(..) {
             self.keep_latched(topic, &queued);
             self.write_queued(topic, queued, &mut shared);
         }
+        self.drained = drained;
         self.write_shared(shared);
     }
 

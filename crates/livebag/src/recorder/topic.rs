@@ -159,11 +159,17 @@ impl SplitTopic {
         Self::new(self.topic.clone(), self.channel_id, self.counters.clone())
     }
 
-    /// Settles an extent, and commits all that are settled up to the first that is not.
+    /// Settles an extent, and commits all that are settled up to the first that is not. The memory of
+    /// what has been committed goes to `spent`.
     ///
     /// # Errors
     /// If the index cannot be written; the messages concerned are then counted as lost.
-    pub fn settle(&mut self, ticket: Ticket, outcome: Outcome) -> io::Result<()> {
+    pub fn settle(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        spent: &mut Vec<Vec<IndexEntry>>,
+    ) -> io::Result<()> {
         let Some(files) = &mut self.files else { return Ok(()) };
         files.tickets.settle(ticket, outcome);
         let mut failure = Ok(());
@@ -174,6 +180,7 @@ impl SplitTopic {
                         self.lose(Cause::Disk, entries.len() as u64);
                         failure = Err(error);
                     }
+                    spent.push(entries);
                 }
                 Outcome::Lost(cause, count) => self.lose(cause, count),
                 Outcome::Pending => {}

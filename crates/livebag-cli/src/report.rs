@@ -1,9 +1,12 @@
 //! What `record` and `info` tell of a container's topics.
 
-use livebag::{Bag, BagState, BagTopic, Query};
+use std::path::Path;
+
+use livebag::{Bag, BagState, BagTopic, Query, Status, TopicStatus};
 use livebag_format::container::Losses;
 use serde::Serialize;
 
+use crate::files;
 use crate::outcome::CliError;
 use crate::text;
 
@@ -108,6 +111,29 @@ pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
         });
     }
     Ok(reports)
+}
+
+/// Every topic of a bag of databases that has just been recorded; rates are those of the whole time.
+pub fn topics_of(
+    status: &Status,
+    directory: &Path,
+    duration_s: f64,
+) -> Result<Vec<TopicReport>, CliError> {
+    let names = files::list(directory)?.into_iter().map(|(name, _)| name);
+    let names: Vec<String> = names.filter(|name| name.ends_with(".db3")).collect();
+    let report = |topic: &TopicStatus| TopicReport {
+        name: topic.name.clone(),
+        type_name: topic.type_name.clone(),
+        message_encoding: topic.message_encoding.clone(),
+        message_count: topic.messages,
+        bytes: topic.bytes,
+        rate_hz: (topic.messages > 1).then(|| topic.messages as f64 / duration_s.max(1e-9)),
+        start_nanos: None,
+        end_nanos: None,
+        lost: Some(topic.lost.into()),
+        files: names.clone(),
+    };
+    Ok(status.topics.iter().map(report).collect())
 }
 
 fn summed_bytes(bag: &Bag) -> Result<Vec<u64>, CliError> {

@@ -46,6 +46,9 @@ pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 /// a tenth of the lap of eight slots at 30 Hz.
 pub const DEVICE_BYTES_MAX: u64 = 64 << 20;
 
+/// Messages in an SQLite transaction, in bytes, at which it is committed before the queues are empty.
+pub const COMMIT_BYTES_MAX: u64 = 16 << 20;
+
 /// Memory on its way to the disk at which the queues keep what they have.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Orders that wait for a thread of the recorder; who gives more of them waits too.

@@ -8,6 +8,7 @@ mod control;
 mod convert;
 mod crash;
 mod damage;
+mod database;
 mod demo;
 mod disk_gone;
 mod full_disk;

@@ -105,16 +105,21 @@ impl Queued {
         }
     }
 
-    /// The newest message: its index entry and its bytes.
-    pub fn newest(&self) -> Option<(&IndexEntry, &[u8])> {
+    /// A message by its place: its index entry and its bytes.
+    pub fn message(&self, at: usize) -> Option<(&IndexEntry, &[u8])> {
         match self {
             Self::Batch(batch) => {
-                let entry = batch.entries.last()?;
+                let entry = batch.entries.get(at)?;
                 let start = CHUNK_HEADER_BYTES + entry.inner as usize + MESSAGE_HEADER_BYTES;
                 Some((entry, batch.records.get(start..start + entry.data_bytes as usize)?))
             }
-            Self::Own(extent) => Some((&extent.entry, extent.data())),
+            Self::Own(extent) => (at == 0).then(|| (&extent.entry, extent.data())),
         }
+    }
+
+    /// The newest message.
+    pub fn newest(&self) -> Option<(&IndexEntry, &[u8])> {
+        self.message((self.messages() as usize).checked_sub(1)?)
     }
 
     fn newest_nanos(&self) -> u64 {

@@ -486,6 +486,11 @@ impl TopicQueue {
         (bytes, (bytes > 0).then_some(state.waiting_nanos))
     }
 
+    /// Gives back the memory of what has been taken.
+    pub fn recycle(&self, queued: Queued) {
+        self.spares.give(queued);
+    }
+
     /// Gives back the memory of a chunk of small messages.
     pub fn recycle_records(&self, records: Vec<u8>) {
         self.spares.give_records(records);

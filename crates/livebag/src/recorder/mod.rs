@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use livebag_format::container::Losses;
 use livebag_format::{Message, Topic};
 
+use crate::convert::ConvertError;
 use crate::limits::{JOBS_MAX, TOPICS_MAX};
 use crate::queue::{Budget, TopicQueue};
 use crate::source::Selector;
@@ -19,6 +20,8 @@ use crate::storage::{Disk, KernelDisk, MethodChoice};
 mod brick;
 mod close;
 mod compress;
+mod database;
+mod discovery;
 mod engine;
 mod flight;
 mod gate;
@@ -58,6 +61,12 @@ pub enum RecordError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A database refused something.
+    #[error("{source}{}", hint_of(source))]
+    Database {
+        /// What was tried, and what was said.
+        source: Box<ConvertError>,
+    },
     /// The recording was closed in order, but ended early.
     #[error("the recording ended early: {0}; everything written before it is kept and readable")]
     Failed(String),
@@ -89,6 +98,13 @@ pub enum RecordError {
     /// The recorder's thread is gone.
     #[error("the recorder has stopped")]
     Stopped,
+}
+
+fn hint_of(error: &ConvertError) -> &'static str {
+    match error {
+        ConvertError::Io { source, .. } => hint(source),
+        _ => "",
+    }
 }
 
 fn hint(error: &io::Error) -> &'static str {
@@ -137,6 +153,8 @@ pub struct TopicStatus {
     pub name: String,
     /// Type name.
     pub type_name: String,
+    /// How messages are encoded.
+    pub message_encoding: String,
     /// Messages committed: on the disk and in the time index.
     pub messages: u64,
     /// Bytes of those.
@@ -267,7 +285,8 @@ impl Recorder {
         Ok(this)
     }
 
-    /// The same on any disk, a simulated one for example.
+    /// The same on any disk, a simulated one for example; but databases are written by SQLite, which
+    /// knows the kernel's disk only.
     ///
     /// # Errors
     /// If the directory exists, or cannot be made or written.
@@ -290,14 +309,24 @@ impl Recorder {
             channels_given: AtomicU32::new(0),
             failure: Mutex::default(),
         });
-        let engine = engine::Engine::create(shared.clone())?;
+        if shared.options.database.is_some() {
+            Self::start(database::Collector::create(shared.clone())?, shared)
+        } else {
+            Self::start(engine::Engine::create(shared.clone())?, shared)
+        }
+    }
+
+    fn start(
+        machine: impl Machine + Send + 'static,
+        shared: Arc<Shared>,
+    ) -> Result<Self, RecordError> {
         let (commands, receiver) = sync_channel(JOBS_MAX);
         let thread = std::thread::Builder::new()
             .name("livebag-recorder".into())
-            .spawn(move || run(engine, &receiver))
+            .spawn(move || run(machine, &receiver))
             .map_err(|source| RecordError::Io {
                 doing: "starting a thread to record into",
-                path: directory.to_owned(),
+                path: shared.directory.clone(),
                 source,
             })?;
         Ok(Self { shared, commands, thread: Some(thread), method: None })
@@ -365,6 +394,7 @@ impl Recorder {
         let topics = topics.iter().map(|(topic, counters)| TopicStatus {
             name: topic.name.clone(),
             type_name: topic.type_name.clone(),
+            message_encoding: topic.message_encoding.clone(),
             messages: counters.messages.load(Ordering::Acquire),
             bytes: counters.bytes.load(Ordering::Relaxed),
             lost: counters.losses(),
@@ -386,22 +416,25 @@ impl Recorder {
     /// [`RecordError::Failed`] if the recording had ended early; the container is closed and
     /// readable all the same, unless the text says that closing failed too: then it is recovered when it
     /// is next opened.
-    pub fn finish(mut self) -> Result<Status, RecordError> {
+    pub fn finish(self) -> Result<Status, RecordError> {
+        let (status, ended) = self.finish_with_status();
+        ended.map(|()| status)
+    }
+
+    /// The same, with the last look also where the recording had ended early.
+    pub fn finish_with_status(mut self) -> (Status, Result<(), RecordError>) {
         let stopped = self.stop();
         let status = self.status();
-        if let Err(error) = stopped {
+        let ended = match (stopped, &status.failure) {
             // What went wrong first is the cause of what went wrong at the end.
-            return Err(match status.failure {
-                Some(first) if first != error.to_string() => RecordError::Failed(format!(
-                    "{first}; closing the container failed too: {error}"
-                )),
-                _ => error,
-            });
-        }
-        match &status.failure {
-            Some(failure) => Err(RecordError::Failed(failure.clone())),
-            None => Ok(status),
-        }
+            (Err(error), Some(first)) if *first != error.to_string() => {
+                Err(RecordError::Failed(format!("{first}; closing it failed too: {error}")))
+            }
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(failure)) => Err(RecordError::Failed(failure.clone())),
+            (Ok(()), None) => Ok(()),
+        };
+        (status, ended)
     }
 
     fn stop(&mut self) -> Result<(), RecordError> {
@@ -420,9 +453,17 @@ impl Drop for Recorder {
     }
 }
 
-fn run(mut engine: engine::Engine, commands: &Receiver<Command>) -> Result<(), RecordError> {
-    while engine.turn(commands) {}
-    engine.close()
+/// What the recorder's thread does, in rounds.
+trait Machine {
+    /// One round; `false` when the recorder has been told to finish.
+    fn turn(&mut self, commands: &Receiver<Command>) -> bool;
+    /// The last round: everything published until now, then the ends of all files.
+    fn close(self) -> Result<(), RecordError>;
+}
+
+fn run<M: Machine>(mut machine: M, commands: &Receiver<Command>) -> Result<(), RecordError> {
+    while machine.turn(commands) {}
+    machine.close()
 }
 
 /// Every topic has files of its own; the usual soft limit of 1,024 is soon reached.

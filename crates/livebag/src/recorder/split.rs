@@ -239,7 +239,10 @@ pub(super) fn write_manifest(
     written.map_err(|source| RecordError::Io { doing: "writing", path, source })
 }
 
-fn reserve_space(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, RecordError> {
+pub(super) fn reserve_space(
+    disk: &dyn Disk,
+    path: &Path,
+) -> Result<Arc<dyn DiskFile>, RecordError> {
     let make = || {
         let file = disk.create(path, Access::Buffered)?;
         file.reserve(0, CLOSE_RESERVE_BYTES)?;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use livebag_format::Message;
 use livebag_format::container::{Removed, State, TopicManifest};
 
 use super::close::ended_state;
@@ -78,14 +77,9 @@ impl Engine {
     /// Puts the newest message of latched topics at the head of a split.
     fn repeat_latched(&mut self) {
         for topic in &self.topics {
-            let Some(latched) = topic.latched.as_ref().filter(|kept| !kept.data.is_empty()) else {
+            let Some(message) = topic.latched.as_ref().and_then(|latched| latched.message(0))
+            else {
                 continue;
-            };
-            let message = Message {
-                log_time_nanos: 0,
-                publish_time_nanos: latched.publish_time_nanos,
-                sequence: latched.sequence,
-                data: &latched.data,
             };
             // A full queue has counted the message as lost.
             let _ = topic.queue.write_wanted(&message);

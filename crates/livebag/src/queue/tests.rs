@@ -88,7 +88,7 @@ fn memory_of_large_messages_is_filled_in_turn() {
 #[test]
 fn reused_memory_tells_nothing_of_its_past() {
     let queue = queue();
-    let mut lone = |bytes: usize, byte: u8| {
+    let lone = |bytes: usize, byte: u8| {
         queue.write(&message(&vec![byte; bytes])).unwrap();
         let Some(Queued::Own(extent)) = drained(&queue).pop_front() else { panic!("a large one") };
         let contents = extent.block.to_vec();

@@ -179,8 +179,7 @@ def test_a_direct_recording_is_read_by_rosbags_as_a_bag(tmp_path):
     assert sum(checked) == info["message_count"]
 
 
-@pytest.mark.parametrize("preset", ["none", "resilient"])
-@pytest.mark.parametrize("version", ["5", "7", "9"])
+@pytest.mark.parametrize("preset, version", [("none", "5"), ("none", "7"), ("resilient", "9")])
 def test_a_recording_of_databases_is_read_by_rosbags(tmp_path, preset, version):
     command = os.environ["LIVEBAG"]
     recorded = tmp_path / "recorded"

@@ -109,3 +109,28 @@ fn a_flood_of_low_priority_costs_a_critical_topic_nothing() {
     let kept = of(&flood)["message_count"].as_u64().unwrap();
     assert!((1..FLOOD).contains(&kept), "{kept}");
 }
+
+/// A latched topic's message stands in every split, and is counted once.
+#[test]
+fn repeated_messages_are_counted_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("run1");
+    let bag = text(&bag);
+    let (map, mut writer) = stream(StreamOptions::bytes(1000).slots(64));
+    let topic = format!("/{map}");
+    let recording = Recording::begin(&[&*map, "-o", bag, "--repeat-latched", &topic, "--json"], 1);
+    publish(&mut writer, 3, 100);
+    wait_until("three messages", || status(bag)["messages"] == 3);
+    for repeated in 1..=2 {
+        run(&["ctl", bag, "split"]).expect(0, &[]);
+        wait_until("one more", || status(bag)["repeated"] == repeated);
+    }
+    assert_eq!(status(bag)["messages"], 5);
+    let ended = recording.interrupt().expect(0, &[]);
+    assert_eq!(ended.json()["topics"][0]["repeated"], 2);
+    let told = info(bag);
+    assert_eq!((&told["message_count"], &told["topics"][0]["repeated"]), (&5.into(), &2.into()));
+    let human = run(&["info", bag]).expect(0, &[]).out;
+    assert!(human.contains("2 of them repeated"), "{human}");
+    run(&["verify", bag]).expect(0, &[]);
+}

@@ -80,6 +80,11 @@ impl Batch {
     }
 }
 
+/// How many of these messages were published, and are not repeated.
+pub fn published(entries: &[IndexEntry]) -> u64 {
+    entries.iter().filter(|entry| !entry.repeated).count() as u64
+}
+
 /// What the recorder takes out of a queue.
 pub enum Queued {
     /// Messages for one chunk.
@@ -94,6 +99,14 @@ impl Queued {
         match self {
             Self::Batch(batch) => batch.entries.len() as u64,
             Self::Own(_) => 1,
+        }
+    }
+
+    /// Those of them that were published, and are not repeated.
+    pub fn published(&self) -> u64 {
+        match self {
+            Self::Batch(batch) => published(&batch.entries),
+            Self::Own(extent) => published(std::slice::from_ref(&extent.entry)),
         }
     }
 

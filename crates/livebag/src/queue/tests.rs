@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use livebag_format::Message;
 
-use super::{Budget, Priority, QueueOptions, Queued, TopicQueue, WriteError};
+use super::{Budget, Overflow, Priority, QueueOptions, Queued, TopicQueue, WriteError};
 use crate::clock::Clock;
 use crate::limits::{CHUNK_BYTES_MIN, OWN_CHUNK_BYTES_MIN, SPARE_BLOCKS_MIN};
 
@@ -100,6 +100,29 @@ fn reused_memory_tells_nothing_of_its_past() {
     for _ in 0..2 * SPARE_BLOCKS_MIN {
         let contents = lone(OWN_CHUNK_BYTES_MIN, 0x11);
         assert!(!contents.contains(&0xEE));
+    }
+}
+
+/// A repeat that finds no room is no loss, and one that makes way is none either.
+#[test]
+fn repeats_are_not_counted_as_lost() {
+    for overflow in [Overflow::DropNewest, Overflow::DropOldest, Overflow::Block] {
+        let options = QueueOptions { overflow, bytes_max: Some(20_000), ..QueueOptions::default() };
+        let paused = Arc::new(AtomicBool::new(false));
+        let clock = Clock::simulated(7);
+        let queue = TopicQueue::new("/t".into(), 1, options, Budget::new(1 << 20), clock, paused);
+        queue.repeat(&message(&[1; 9_000]));
+        queue.repeat(&message(&[2; 9_000]));
+        queue.repeat(&message(&[3; 9_000]));
+        assert_eq!(queue.counts(), [0, 0, 0]);
+        if overflow == Overflow::DropOldest {
+            queue.write(&message(&[4; 9_000])).unwrap();
+            assert_eq!(queue.counts(), [0, 0, 0], "what made way was recorded before");
+        }
+        let taken = drained(&queue);
+        let published: u64 = taken.iter().map(Queued::published).sum();
+        assert_eq!(published, u64::from(overflow == Overflow::DropOldest));
+        assert!(taken.iter().map(Queued::messages).sum::<u64>() >= 1);
     }
 }
 

@@ -232,27 +232,51 @@ impl TopicQueue {
         self.put(self.lock(), message)
     }
 
-    fn put(&self, state: MutexGuard<'_, State>, message: &Message<'_>) -> Result<(), WriteError> {
-        match message.data.len() {
-            bytes if bytes > MESSAGE_BYTES_MAX => Err(WriteError::TooLarge {
-                topic: self.topic.clone(),
-                bytes,
-                max: MESSAGE_BYTES_MAX,
-            }),
-            bytes if bytes >= OWN_CHUNK_BYTES_MIN => self.put_own(state, message),
-            _ => self.put_gathered(state, message),
+    /// The same for a message that was recorded before and is to be there once more. Where it finds no
+    /// room it is left out: nothing is lost, nothing waits or makes way for it.
+    pub fn repeat(&self, message: &Message<'_>) {
+        let mut state = self.lock();
+        let (own, bytes) = Self::room_for(message);
+        if state.closed || !self.take_bytes(&mut state, bytes) {
+            return;
+        }
+        if own {
+            let mut extent = OwnedExtent::copied(message.data, self.spares.block());
+            let entry = IndexEntry { repeated: true, ..self.entry_of(&mut state, message) };
+            extent.describe(self.channel_id, entry);
+            self.push_own(&mut state, extent);
+        } else {
+            self.append(&mut state, message, true);
         }
     }
 
-    /// A large message is copied while nobody is kept out, and has its place in the order, and its
-    /// log time, from when it is there.
-    fn put_own(
-        &self,
-        state: MutexGuard<'_, State>,
-        message: &Message<'_>,
-    ) -> Result<(), WriteError> {
-        let bytes = OwnedExtent::bytes_for(message.data.len()) as u64;
-        drop(self.take_room(state, bytes)?);
+    /// Whether a message is a chunk of its own, and the bytes that it takes.
+    fn room_for(message: &Message<'_>) -> (bool, u64) {
+        let own = message.data.len() >= OWN_CHUNK_BYTES_MIN;
+        let bytes = match own {
+            true => OwnedExtent::bytes_for(message.data.len()),
+            false => MESSAGE_HEADER_BYTES + message.data.len(),
+        };
+        (own, bytes as u64)
+    }
+
+    fn put(&self, state: MutexGuard<'_, State>, message: &Message<'_>) -> Result<(), WriteError> {
+        if message.data.len() > MESSAGE_BYTES_MAX {
+            return Err(WriteError::TooLarge {
+                topic: self.topic.clone(),
+                bytes: message.data.len(),
+                max: MESSAGE_BYTES_MAX,
+            });
+        }
+        let (own, bytes) = Self::room_for(message);
+        let mut state = self.take_room(state, bytes)?;
+        if !own {
+            self.append(&mut state, message, false);
+            return Ok(());
+        }
+        // A large message is copied while nobody is kept out, and has its place in the order, and its
+        // log time, from when it is there.
+        drop(state);
         let mut extent = OwnedExtent::copied(message.data, self.spares.block());
         let mut state = self.lock();
         if state.closed {
@@ -261,25 +285,24 @@ impl TopicQueue {
             return Err(WriteError::Closed { topic: self.topic.clone() });
         }
         extent.describe(self.channel_id, self.entry_of(&mut state, message));
-        if state.is_empty() {
-            state.waiting_nanos = self.clock.monotonic_nanos();
-        }
-        self.close_open(&mut state);
-        state.push(Queued::Own(extent));
-        self.note_due(&state);
+        self.push_own(&mut state, extent);
         Ok(())
     }
 
-    fn put_gathered(
-        &self,
-        state: MutexGuard<'_, State>,
-        message: &Message<'_>,
-    ) -> Result<(), WriteError> {
-        let bytes = MESSAGE_HEADER_BYTES + message.data.len();
-        let mut state = self.take_room(state, bytes as u64)?;
-        let mut entry = self.entry_of(&mut state, message);
+    fn push_own(&self, state: &mut State, extent: OwnedExtent) {
+        if state.is_empty() {
+            state.waiting_nanos = self.clock.monotonic_nanos();
+        }
+        self.close_open(state);
+        state.push(Queued::Own(extent));
+        self.note_due(state);
+    }
+
+    /// Adds a small message to the open batch.
+    fn append(&self, state: &mut State, message: &Message<'_>, repeated: bool) {
+        let mut entry = IndexEntry { repeated, ..self.entry_of(state, message) };
         if state.open.entries.is_empty() {
-            self.open(&mut state, bytes);
+            self.open(state, MESSAGE_HEADER_BYTES + message.data.len());
         }
         let batch = &mut state.open;
         entry.inner = batch.records_bytes() as u32;
@@ -293,10 +316,9 @@ impl TopicQueue {
         batch.records.extend_from_slice(message.data);
         batch.entries.push(entry);
         if batch.records.len() >= state.chunk_bytes {
-            self.close_open(&mut state);
+            self.close_open(state);
         }
-        self.note_due(&state);
-        Ok(())
+        self.note_due(state);
     }
 
     /// Begins a batch whose first message takes `bytes`, with room for the chunk, its last message and
@@ -370,7 +392,7 @@ impl TopicQueue {
         }
         let Some(oldest) = state.pop() else { return false };
         if !self.options.is_ring {
-            self.dropped.fetch_add(oldest.messages(), Ordering::Relaxed);
+            self.dropped.fetch_add(oldest.published(), Ordering::Relaxed);
         }
         self.note_due(state);
         self.release(oldest.held_bytes());

@@ -12,7 +12,7 @@ use super::compress::Job;
 use super::engine::Engine;
 use super::topic::{Cause, Outcome, Ticket, TopicState};
 use crate::limits::{BLOCK_BYTES, OWN_CHUNK_BYTES_MIN};
-use crate::queue::{Batch, Extent, OwnedExtent, Queued};
+use crate::queue::{Batch, Extent, OwnedExtent, Queued, published};
 use crate::source::StreamSource;
 use crate::storage::{Access, Block, Completion, Part, Write};
 
@@ -467,7 +467,7 @@ impl Engine {
             Content::Slot { piece, .. } | Content::Commit { piece } => vec![piece],
         };
         for piece in pieces {
-            let lost = Outcome::Lost(Cause::Disk, piece.entries.len() as u64);
+            let lost = Outcome::Lost(Cause::Disk, published(&piece.entries));
             self.settle(place, piece, lost);
         }
     }
@@ -564,7 +564,7 @@ impl Engine {
 
     /// Counts messages that the disk can no longer take.
     fn refuse(&mut self, topic: usize, queued: &Queued) {
-        self.current().topics[topic].lose(Cause::Disk, queued.messages());
+        self.current().topics[topic].lose(Cause::Disk, queued.published());
         self.topics[topic].queue.release(queued.held_bytes());
     }
 }

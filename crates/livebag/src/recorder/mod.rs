@@ -128,6 +128,7 @@ fn hint(error: &io::Error) -> &'static str {
 pub(crate) struct Counters {
     pub messages: AtomicU64,
     pub bytes: AtomicU64,
+    pub repeated: AtomicU64,
     pub transport: AtomicU64,
     pub queue: AtomicU64,
     pub lapped: AtomicU64,
@@ -159,6 +160,9 @@ pub struct TopicStatus {
     pub messages: u64,
     /// Bytes of those.
     pub bytes: u64,
+    /// How many of `messages` were recorded before and stand at the head of a split once more.
+    /// Published were `messages - repeated + lost`, beside what was skipped.
+    pub repeated: u64,
     /// Messages lost, by cause.
     pub lost: Losses,
     /// Messages left out on purpose: while paused, or more often than asked for.
@@ -397,6 +401,7 @@ impl Recorder {
             message_encoding: topic.message_encoding.clone(),
             messages: counters.messages.load(Ordering::Acquire),
             bytes: counters.bytes.load(Ordering::Relaxed),
+            repeated: counters.repeated.load(Ordering::Relaxed),
             lost: counters.losses(),
             skipped: counters.skipped.load(Ordering::Relaxed),
         });

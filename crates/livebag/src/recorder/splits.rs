@@ -81,8 +81,7 @@ impl Engine {
             else {
                 continue;
             };
-            // A full queue has counted the message as lost.
-            let _ = topic.queue.write_wanted(&message);
+            topic.queue.repeat(&message);
         }
     }
 
@@ -95,6 +94,7 @@ impl Engine {
             for topic in &topics {
                 holds.messages += topic.message_count;
                 holds.bytes += topic.message_bytes;
+                holds.repeated += topic.repeated;
                 holds.lost.add(&topic.lost);
             }
             self.history.past.push_back(Past {
@@ -163,6 +163,7 @@ impl Engine {
         removed.splits += 1;
         removed.messages += oldest.holds.messages;
         removed.bytes += oldest.holds.bytes;
+        removed.repeated += oldest.holds.repeated;
         removed.lost.add(&oldest.holds.lost);
         let directory = &self.shared.directory;
         let (files, directory) = if oldest.number == 0 {

@@ -12,7 +12,7 @@ use livebag_format::index::{ENTRY_BYTES, IndexEntry, index_header};
 use livebag_format::{Message, Topic};
 
 use super::Counters;
-use crate::queue::TopicQueue;
+use crate::queue::{TopicQueue, published};
 use crate::source::StreamSource;
 use crate::storage::{Access, Disk, DiskFile};
 
@@ -136,6 +136,7 @@ pub(super) struct SplitTopic {
     pub files: Option<TopicFiles>,
     messages: u64,
     bytes: u64,
+    repeated: u64,
     lost: Losses,
     skipped: u64,
 }
@@ -149,6 +150,7 @@ impl SplitTopic {
             files: None,
             messages: 0,
             bytes: 0,
+            repeated: 0,
             lost: Losses::default(),
             skipped: 0,
         }
@@ -177,7 +179,7 @@ impl SplitTopic {
             match outcome {
                 Outcome::Readable(entries) => {
                     if let Err(error) = self.commit(&entries) {
-                        self.lose(Cause::Disk, entries.len() as u64);
+                        self.lose(Cause::Disk, published(&entries));
                         failure = Err(error);
                     }
                     spent.push(entries);
@@ -194,6 +196,9 @@ impl SplitTopic {
             files.append(entries)?;
         }
         let bytes: u64 = entries.iter().map(|entry| u64::from(entry.data_bytes)).sum();
+        let repeated = entries.len() as u64 - published(entries);
+        self.repeated += repeated;
+        self.counters.repeated.fetch_add(repeated, Ordering::Relaxed);
         self.messages += entries.len() as u64;
         self.bytes += bytes;
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -219,6 +224,10 @@ impl SplitTopic {
         self.counters.skipped.fetch_add(count, Ordering::Relaxed);
     }
 
+    pub fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
     pub fn lost(&self) -> &Losses {
         &self.lost
     }
@@ -229,6 +238,7 @@ impl SplitTopic {
         TopicManifest {
             message_count: self.messages,
             message_bytes: self.bytes,
+            repeated: self.repeated,
             lost: self.lost,
             skipped: self.skipped,
             ..TopicManifest::new(&self.topic, self.channel_id, index, bricks)

@@ -47,8 +47,22 @@ struct Recorded {
     queue: Arc<TopicQueue>,
     counters: Arc<Counters>,
     latched: Option<Latched>,
-    /// Messages and bytes of the open transaction.
-    open: (u64, u64),
+    open: Open,
+}
+
+/// What the open transaction has of a topic.
+#[derive(Default)]
+struct Open {
+    messages: u64,
+    bytes: u64,
+    repeated: u64,
+}
+
+impl Open {
+    fn add(&mut self, data: &[u8]) {
+        self.messages += 1;
+        self.bytes += data.len() as u64;
+    }
 }
 
 /// A file that takes no more messages.
@@ -144,7 +158,8 @@ impl Writing {
         self.file = None;
         self.is_whole = false;
         for topic in &mut self.topics {
-            add(&topic.counters.disk, std::mem::take(&mut topic.open).0);
+            let Open { messages, repeated, .. } = std::mem::take(&mut topic.open);
+            add(&topic.counters.disk, messages - repeated);
         }
         if self.reserve.take().is_some() {
             // A reserve that cannot be removed is only an empty file more.
@@ -180,7 +195,7 @@ impl Writing {
         self.with_file(|file| file.add_topic(&topic));
         let is_latched = self.shared.options.topics.rule(&topic.name).latched;
         let latched = is_latched.then(Latched::default);
-        self.topics.push(Recorded { topic, queue, counters, latched, open: (0, 0) });
+        self.topics.push(Recorded { topic, queue, counters, latched, open: Open::default() });
     }
 
     /// Writes what is ready or old enough, or everything; most important topics first.
@@ -219,8 +234,7 @@ impl Writing {
             if self.with_file(|file| file.write(at, &message)).is_none() {
                 break;
             }
-            let (messages, bytes) = &mut self.topics[at].open;
-            (*messages, *bytes) = (*messages + 1, *bytes + data.len() as u64);
+            self.topics[at].open.add(data);
             written += 1;
         }
         let topic = &mut self.topics[at];
@@ -236,7 +250,7 @@ impl Writing {
     }
 
     fn open_bytes(&self) -> u64 {
-        self.topics.iter().map(|topic| topic.open.1).sum()
+        self.topics.iter().map(|topic| topic.open.bytes).sum()
     }
 
     /// Ends the transaction: its messages are recorded.
@@ -245,8 +259,9 @@ impl Writing {
             return;
         }
         for Recorded { counters, open, .. } in &mut self.topics {
-            let (messages, bytes) = std::mem::take(open);
+            let Open { messages, bytes, repeated } = std::mem::take(open);
             add(&counters.bytes, bytes);
+            add(&counters.repeated, repeated);
             // Release: pairs with the Acquire in `Recorder::status`.
             counters.messages.fetch_add(messages, Ordering::Release);
         }
@@ -295,8 +310,8 @@ impl Writing {
         if let Some(message) = latched.message(log_time_nanos)
             && self.with_file(|file| file.write(at, &message)).is_some()
         {
-            let (messages, bytes) = &mut self.topics[at].open;
-            (*messages, *bytes) = (*messages + 1, *bytes + message.data.len() as u64);
+            self.topics[at].open.add(message.data);
+            self.topics[at].open.repeated += 1;
         }
         self.topics[at].latched = Some(latched);
     }

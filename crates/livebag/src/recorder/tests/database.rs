@@ -91,6 +91,35 @@ fn a_full_database_ends_the_recording() {
     assert!(path.join("metadata.yaml").is_file());
 }
 
+/// The newest message of a latched topic stands at the head of every file, and is counted apart.
+#[test]
+fn latched_messages_are_repeated_in_every_file() {
+    let (_folder, path) = bag();
+    let latched = TopicSettings { latched: true, ..TopicSettings::default() };
+    let options = RecorderOptions {
+        topics: TopicRules(vec![TopicRule::named("/map", latched)]),
+        ..RecorderOptions::default()
+    };
+    let recorder = recorder_at(&path, Sqlite3Options::default(), options);
+    let writer = recorder.topic(topic("/map")).unwrap();
+    for number in 1..=2u64 {
+        writer.write(1, number, &number.to_le_bytes()).unwrap();
+    }
+    while recorder.status().totals().0 < 2 {
+        std::thread::yield_now();
+    }
+    for splits in 2..=3 {
+        recorder.split().unwrap();
+        while recorder.status().splits < splits {
+            std::thread::yield_now();
+        }
+    }
+    let status = recorder.finish().unwrap();
+    let map = &status.topics[0];
+    assert_eq!((map.messages, map.repeated, map.lost.total()), (4, 2, 0));
+    assert_eq!(read_back(&path)["/map"], [1, 2, 2, 2]);
+}
+
 #[test]
 fn a_ring_goes_into_the_database_when_asked_for() {
     let (_folder, path) = bag();

@@ -241,10 +241,9 @@ impl TopicQueue {
             return;
         }
         if own {
-            let mut extent = OwnedExtent::copied(message.data, self.spares.block());
-            let entry = IndexEntry { repeated: true, ..self.entry_of(&mut state, message) };
-            extent.describe(self.channel_id, entry);
-            self.push_own(&mut state, extent);
+            drop(state);
+            // A queue that has closed meanwhile wants no repeats.
+            let _ = self.put_own(message, bytes, true);
         } else {
             self.append(&mut state, message, true);
         }
@@ -274,9 +273,13 @@ impl TopicQueue {
             self.append(&mut state, message, false);
             return Ok(());
         }
-        // A large message is copied while nobody is kept out, and has its place in the order, and its
-        // log time, from when it is there.
         drop(state);
+        self.put_own(message, bytes, false)
+    }
+
+    /// Puts a large message in, whose room has been taken. It is copied while nobody is kept out, and
+    /// has its place in the order, and its log time, from when it is there.
+    fn put_own(&self, message: &Message<'_>, bytes: u64, repeated: bool) -> Result<(), WriteError> {
         let mut extent = OwnedExtent::copied(message.data, self.spares.block());
         let mut state = self.lock();
         if state.closed {
@@ -284,18 +287,15 @@ impl TopicQueue {
             self.release(bytes);
             return Err(WriteError::Closed { topic: self.topic.clone() });
         }
-        extent.describe(self.channel_id, self.entry_of(&mut state, message));
-        self.push_own(&mut state, extent);
-        Ok(())
-    }
-
-    fn push_own(&self, state: &mut State, extent: OwnedExtent) {
+        let entry = IndexEntry { repeated, ..self.entry_of(&mut state, message) };
+        extent.describe(self.channel_id, entry);
         if state.is_empty() {
             state.waiting_nanos = self.clock.monotonic_nanos();
         }
-        self.close_open(state);
+        self.close_open(&mut state);
         state.push(Queued::Own(extent));
-        self.note_due(state);
+        self.note_due(&state);
+        Ok(())
     }
 
     /// Adds a small message to the open batch.

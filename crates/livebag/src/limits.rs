@@ -32,8 +32,8 @@ pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 /// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
 /// some dozen of 64 KiB.
 pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;
-/// Blocks of such memory that a topic goes through in turn, as far as they fit: between two uses of one
-/// lies time in which the caches forget that the device had it.
+/// Blocks of such memory that lie ready for a topic's messages, if so many of them fit: between two uses
+/// of one lies time in which the caches forget that the device had it.
 pub const SPARE_BLOCKS_MIN: usize = 32;
 /// Chunks of written small messages whose memory a topic keeps for its next ones: one being filled, one
 /// waiting, two on their way.

@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use livebag_format::index::IndexEntry;
 
 use super::{Batch, Queued};
-use crate::limits::{CHUNK_BYTES_MAX, SPARE_BATCHES_MAX, SPARE_BLOCK_BYTES_MAX, SPARE_BLOCKS_MIN};
+use crate::limits::{
+    BLOCK_BYTES, CHUNK_BYTES_MAX, SPARE_BATCHES_MAX, SPARE_BLOCK_BYTES_MAX, SPARE_BLOCKS_MIN,
+};
 use crate::storage::Block;
 
 #[derive(Default)]
@@ -72,27 +74,24 @@ impl Spares {
         }
     }
 
-    /// Takes a block back. One more is made for it as long as there are few: by the recorder's thread,
-    /// so that no writer has to.
+    /// Takes a block back.
     pub fn give_block(&self, block: Block) {
-        let bytes = block.len();
-        if self.keep_block(block) < SPARE_BLOCKS_MIN {
-            self.keep_block(Block::touched(bytes));
+        let bytes = block.memory_bytes();
+        let mut kept = self.lock();
+        if kept.block_bytes + bytes <= SPARE_BLOCK_BYTES_MAX {
+            kept.block_bytes += bytes;
+            kept.blocks.push_back(block);
         }
     }
 
-    /// Tells how many there are now; no fewer than enough if there is no room for more.
-    fn keep_block(&self, block: Block) -> usize {
-        let bytes = block.memory_bytes();
-        let mut kept = self.lock();
-        if kept.block_bytes + bytes > SPARE_BLOCK_BYTES_MAX {
-            return SPARE_BLOCKS_MIN;
+    /// Sees to it that there are enough blocks of `bytes`: the recorder's thread, so that no writer has
+    /// to. Of such size that so many of them are too much, there are those that come back.
+    pub fn prepare_blocks(&self, bytes: usize) {
+        if (bytes + BLOCK_BYTES) * SPARE_BLOCKS_MIN > SPARE_BLOCK_BYTES_MAX {
+            return;
         }
-        kept.block_bytes += bytes;
-        kept.blocks.push_back(block);
-        // Another one of this size must have room too.
-        let is_full = kept.block_bytes + bytes > SPARE_BLOCK_BYTES_MAX;
-        if is_full { SPARE_BLOCKS_MIN } else { kept.blocks.len() }
+        let count = self.lock().blocks.len();
+        (count..SPARE_BLOCKS_MIN).for_each(|_| self.give_block(Block::touched(bytes)));
     }
 
     /// Takes back the memory of messages that are not going to be written.
@@ -102,7 +101,7 @@ impl Spares {
                 self.give_records(batch.records);
                 self.give_entries(batch.entries);
             }
-            Queued::Own(extent) => drop(self.keep_block(extent.block)),
+            Queued::Own(extent) => self.give_block(extent.block),
         }
     }
 }

@@ -67,8 +67,10 @@ fn drained(queue: &TopicQueue) -> VecDeque<Queued> {
 fn memory_of_large_messages_is_filled_in_turn() {
     let queue = queue();
     let data = vec![5; OWN_CHUNK_BYTES_MIN];
+    // Those that are spare, and the one that is on its way.
+    const TURN: usize = SPARE_BLOCKS_MIN + 1;
     let mut addresses = Vec::new();
-    for _ in 0..3 * SPARE_BLOCKS_MIN {
+    for _ in 0..3 * TURN {
         queue.write(&message(&data)).unwrap();
         let Some(Queued::Own(extent)) = drained(&queue).pop_front() else { panic!("a large one") };
         assert_eq!(extent.data(), data);
@@ -76,12 +78,12 @@ fn memory_of_large_messages_is_filled_in_turn() {
         queue.release(extent.block.len() as u64);
         queue.recycle_block(extent.block);
     }
-    let (settled, last) = addresses.split_at(2 * SPARE_BLOCKS_MIN);
-    let mut one_turn = settled[SPARE_BLOCKS_MIN..].to_vec();
+    let (settled, last) = addresses.split_at(2 * TURN);
+    let mut one_turn = settled[TURN..].to_vec();
     one_turn.sort_unstable();
     one_turn.dedup();
-    assert_eq!(one_turn.len(), SPARE_BLOCKS_MIN, "each once");
-    assert_eq!(last, &settled[SPARE_BLOCKS_MIN..], "and then again, in the same order");
+    assert_eq!(one_turn.len(), TURN, "each once");
+    assert_eq!(last, &settled[TURN..], "and then again, in the same order");
 }
 
 /// A block that comes back with other sizes holds nothing of what it held before.

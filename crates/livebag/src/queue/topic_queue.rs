@@ -496,6 +496,10 @@ impl TopicQueue {
             out.push_back(queued);
         }
         self.note_due(&state);
+        drop(state);
+        if let Some(Queued::Own(extent)) = out.back() {
+            self.spares.prepare_blocks(extent.block.len());
+        }
     }
 
     /// What waits here: bytes, and since when (monotonic) the oldest of them at the earliest.

@@ -228,15 +228,20 @@ impl Engine {
         round
     }
 
-    /// Takes every new frame of every stream.
+    /// Takes every frame that is new now of every stream.
     fn take_frames(&mut self) {
         for topic in self.round() {
             let Some(mut stream) = self.topics[topic].stream.take() else { continue };
+            let newest = stream.newest_sequence();
             loop {
                 let next = stream.next();
                 self.count_unseen(topic, next.lapped, next.damaged);
                 let Some(frame) = next.frame else { break };
+                let is_newest = frame.sequence() >= newest;
                 self.take_frame(topic, &stream, frame);
+                if is_newest {
+                    break;
+                }
             }
             self.topics[topic].stream = Some(stream);
         }

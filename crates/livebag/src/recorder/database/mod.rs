@@ -150,17 +150,19 @@ impl Collector {
         }
     }
 
-    /// Copies every new frame of every stream into its queue.
+    /// Copies every frame that is new now of every stream into its queue.
     fn take_frames(&mut self) {
         let is_paused = self.shared.paused.load(Ordering::Relaxed);
         let has_failed = self.shared.failure().is_some();
         for Source { counters, state, .. } in &mut self.sources {
             let Some(stream) = &mut state.stream else { continue };
+            let newest = stream.newest_sequence();
             loop {
                 let next = stream.next();
                 add(&counters.transport, next.damaged);
                 add(if is_paused { &counters.skipped } else { &counters.lapped }, next.lapped);
                 let Some(frame) = next.frame else { break };
+                let is_newest = frame.sequence() >= newest;
                 if !state.queue.wants_frame() {
                     add(&counters.skipped, 1);
                 } else if has_failed {
@@ -176,6 +178,9 @@ impl Collector {
                     let _ = state.queue.write_wanted(&message);
                 } else {
                     add(&counters.lapped, 1);
+                }
+                if is_newest {
+                    break;
                 }
             }
         }

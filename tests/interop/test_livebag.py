@@ -179,6 +179,35 @@ def test_a_direct_recording_is_read_by_rosbags_as_a_bag(tmp_path):
     assert sum(checked) == info["message_count"]
 
 
+@pytest.mark.parametrize("preset, version", [("none", "5"), ("none", "7"), ("resilient", "9")])
+def test_a_recording_of_databases_is_read_by_rosbags(tmp_path, preset, version):
+    command = os.environ["LIVEBAG"]
+    recorded = tmp_path / "recorded"
+    container = next(container for container in CONTAINERS if is_ros2(container))
+    player = subprocess.Popen([command, "play", container, "--loop"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        livebag_record(command, recorded, "--storage", "sqlite3", "--preset", preset,
+                       "--metadata-version", version, "--max-bag-duration", "0.7")
+    finally:
+        player.send_signal(signal.SIGINT)
+        player.wait(timeout=60)
+    played = merged(check(sorted(bricks(container))))
+    found = check_mcap.read_rosbags(recorded)
+    assert len(list(recorded.glob("*.db3"))) >= 2
+    info = json.loads(livebag("info", recorded, "--json"))
+    assert sum(said["count"] for said in found.values()) == info["message_count"] > 0
+    counts = {topic["name"]: topic["message_count"] for topic in info["topics"]}
+    # `--all` takes what others publish on this machine, too.
+    ours = [name for name in found if name in played]
+    assert ours
+    for name in ours:
+        assert found[name]["type"] == played[name]["type"]
+    for name, said in found.items():
+        assert said["count"] == counts[name]
+    livebag("verify", recorded)
+
+
 def test_info_counts_what_the_readers_count():
     for container in CONTAINERS:
         info = json.loads(livebag("info", container, "--json"))

@@ -230,6 +230,7 @@ impl Layout {
             inner: inner as u32,
             brick: 0,
             compressed: false,
+            repeated: false,
         };
         self.entries.extend_from_slice(&entry.encode());
     }

@@ -157,6 +157,11 @@ fn render(info: &Info) -> String {
     if info.duration_nanos > 0 {
         messages.push_str(&format!(", {}", text::bytes_per_second(rate)));
     }
+    let repeated: u64 = info.topics.iter().map(|topic| topic.repeated).sum();
+    if repeated > 0 {
+        let repeated = text::count(repeated);
+        messages.push_str(&format!(" ({repeated} of them repeated at the head of a split)"));
+    }
     lines.extend([
         (
             "files",

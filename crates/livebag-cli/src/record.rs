@@ -37,6 +37,7 @@ const SHOW: Duration = Duration::from_millis(200);
     livebag record -e '^/camera' --exclude-regex depth -o run2\n  \
     livebag record -a -d 60 --max-total-size 100GB --throttle /diagnostics=1 -o run3\n  \
     livebag record -a --snapshot-mode --max-cache-size 4GiB -o incidents\n  \
+    livebag record -a --storage sqlite3 --preset resilient -o run4\n  \
     livebag record -a -d 60 --print-profile > recording.yaml; livebag record --profile recording.yaml\n\n\
 Signals: USR1 begins a new split, USR2 takes a snapshot. `livebag ctl DIR` does the same and more.\n\n\
 Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost.\n\n\
@@ -115,8 +116,19 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let orders = SignalOrders::watch()?;
     let is_ring = options.snapshot.is_some();
     let server_options = settings.server_options()?;
+    let is_database = options.database.is_some();
+    if is_database && server_options.is_some() {
+        return Err(CliError::usage(
+            "--serve answers from containers, which --storage sqlite3 does not make: record with \
+             --storage container or mcap",
+        ));
+    }
     let recorder = Recorder::create(&directory, options)?;
-    let storage = announce(&recorder, &directory);
+    let storage = match is_database {
+        true => Storage { method: "sqlite3".into(), reasons: Vec::new() },
+        false => storage_of(&recorder),
+    };
+    announce(&storage, &directory);
     let socket = control_socket(&directory);
     let server = match server_options {
         Some(options) => Some(serve::beside(&recorder, &directory, options, &settings.zenoh())?),
@@ -152,11 +164,20 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     drop((socket, keyboard, server));
     let elapsed_s = (clock.monotonic_nanos() - began) as f64 / 1e9;
     wanted.look(&recorder.status());
-    let failure = match recorder.finish() {
-        Ok(_) => None,
+    let (status, finished) = recorder.finish_with_status();
+    let failure = match finished {
+        Ok(()) => None,
         Err(RecordError::Failed(failure)) => Some(failure),
         Err(error) => return Err(error.into()),
     };
+    if is_database {
+        // SQLite would have to be asked to count, and does not know what was lost.
+        let topics = report::topics_of(&status, &directory, elapsed_s)?;
+        let lost = status.totals().2.into();
+        let summary =
+            Summary::new(&directory, storage, failure, elapsed_s, wanted.missing(), topics, lost);
+        return conclude(&summary, args.json);
+    }
     if let Some(version) = metadata_version
         && failure.is_none()
     {
@@ -184,17 +205,19 @@ fn control_socket(directory: &Path) -> Option<ControlSocket> {
     .ok()
 }
 
-/// Says once where and how bytes go.
-fn announce(recorder: &Recorder, directory: &Path) -> Storage {
-    let storage = recorder.method().map_or_else(Storage::default, |choice| Storage {
+fn storage_of(recorder: &Recorder) -> Storage {
+    recorder.method().map_or_else(Storage::default, |choice| Storage {
         method: choice.method.to_string(),
         reasons: choice.reasons.clone(),
-    });
+    })
+}
+
+/// Says once where and how bytes go.
+fn announce(storage: &Storage, directory: &Path) {
     eprintln!("livebag: recording into {} ({})", directory.display(), storage.method);
     for reason in &storage.reasons {
         eprintln!("livebag: {reason}");
     }
-    storage
 }
 
 /// Everything that may tell the recording something while it runs.
@@ -261,6 +284,32 @@ impl Watch<'_> {
     }
 }
 
+impl Summary {
+    fn new(
+        directory: &Path,
+        storage: Storage,
+        failure: Option<String>,
+        duration_s: f64,
+        missing: Vec<String>,
+        topics: Vec<TopicReport>,
+        lost: Lost,
+    ) -> Self {
+        let bytes = topics.iter().map(|topic| topic.bytes).sum();
+        Self {
+            path: directory.display().to_string(),
+            storage,
+            failure,
+            duration_s,
+            message_count: topics.iter().map(|topic| topic.message_count).sum(),
+            bytes,
+            gb_per_s: bytes as f64 / 1e9 / duration_s.max(1e-9),
+            lost,
+            missing,
+            topics,
+        }
+    }
+}
+
 /// What is on the disk now, as anybody who opens the container will find it.
 fn summary(
     directory: &Path,
@@ -272,19 +321,8 @@ fn summary(
     // What could not be closed just now is not to be recovered just now.
     let bag = Bag::peek(directory)?;
     let topics = report::topics(&bag)?;
-    let bytes = topics.iter().map(|topic| topic.bytes).sum();
-    Ok(Summary {
-        path: directory.display().to_string(),
-        storage,
-        failure,
-        duration_s,
-        message_count: topics.iter().map(|topic| topic.message_count).sum(),
-        bytes,
-        gb_per_s: bytes as f64 / 1e9 / duration_s.max(1e-9),
-        lost: bag.lost().into(),
-        missing,
-        topics,
-    })
+    let lost = bag.lost().into();
+    Ok(Summary::new(directory, storage, failure, duration_s, missing, topics, lost))
 }
 
 fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {

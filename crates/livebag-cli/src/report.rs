@@ -1,9 +1,14 @@
 //! What `record` and `info` tell of a container's topics.
 
-use livebag::{Bag, BagState, BagTopic, Query};
-use livebag_format::container::Losses;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use livebag::storage::{Disk, KernelDisk};
+use livebag::{Bag, BagState, BagTopic, Query, Status, TopicStatus};
+use livebag_format::container::{CONTAINER_FILE, Losses, Manifest};
 use serde::Serialize;
 
+use crate::files;
 use crate::outcome::CliError;
 use crate::text;
 
@@ -67,6 +72,9 @@ pub struct TopicReport {
     pub start_nanos: Option<u64>,
     /// Log time of the last message.
     pub end_nanos: Option<u64>,
+    /// How many of `message_count` were recorded before and stand at the head of a split once more:
+    /// published are all others, and the lost ones. While recording as of a second ago.
+    pub repeated: u64,
     /// Losses; null where the format does not count them.
     pub lost: Option<Lost>,
     /// Files that hold its messages.
@@ -90,6 +98,7 @@ pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
         }
         _ => summed_bytes(bag)?,
     };
+    let repeated = repeated_by_topic(bag);
     let mut reports = Vec::with_capacity(bag.topics().len());
     for (topic, bytes) in bag.topics().iter().zip(bytes) {
         let message_count = topic.message_count()?;
@@ -103,11 +112,51 @@ pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
             rate_hz: TopicReport::rate(message_count, range),
             start_nanos: range.map(|(start, _)| start),
             end_nanos: range.map(|(_, end)| end),
+            repeated: repeated.get(&topic.topic().name).copied().unwrap_or(0),
             lost: Some((*topic.lost()).into()),
             files: topic.bricks().to_vec(),
         });
     }
     Ok(reports)
+}
+
+/// Messages that stand at the heads of splits once more, as the splits' manifests tell.
+fn repeated_by_topic(bag: &Bag) -> BTreeMap<String, u64> {
+    let mut repeated = BTreeMap::new();
+    for split in std::iter::once("").chain(bag.splits().iter().map(String::as_str)) {
+        let path = bag.path().join(split).join(CONTAINER_FILE);
+        // A split of a recording in progress may have been removed since the bag was opened.
+        let Ok(text) = KernelDisk::for_reading().read(&path) else { continue };
+        let Ok(manifest) = Manifest::parse(&String::from_utf8_lossy(&text)) else { continue };
+        for topic in manifest.topics {
+            *repeated.entry(topic.name).or_insert(0) += topic.repeated;
+        }
+    }
+    repeated
+}
+
+/// Every topic of a bag of databases that has just been recorded; rates are those of the whole time.
+pub fn topics_of(
+    status: &Status,
+    directory: &Path,
+    duration_s: f64,
+) -> Result<Vec<TopicReport>, CliError> {
+    let names = files::list(directory)?.into_iter().map(|(name, _)| name);
+    let names: Vec<String> = names.filter(|name| name.ends_with(".db3")).collect();
+    let report = |topic: &TopicStatus| TopicReport {
+        name: topic.name.clone(),
+        type_name: topic.type_name.clone(),
+        message_encoding: topic.message_encoding.clone(),
+        message_count: topic.messages,
+        bytes: topic.bytes,
+        rate_hz: (topic.messages > 1).then(|| topic.messages as f64 / duration_s.max(1e-9)),
+        start_nanos: None,
+        end_nanos: None,
+        repeated: topic.repeated,
+        lost: Some(topic.lost.into()),
+        files: names.clone(),
+    };
+    Ok(status.topics.iter().map(report).collect())
 }
 
 fn summed_bytes(bag: &Bag) -> Result<Vec<u64>, CliError> {

@@ -98,6 +98,10 @@ pub struct TopicManifest {
     /// Bytes of encoded messages recorded, as of the last writing of this file.
     #[serde(default)]
     pub message_bytes: u64,
+    /// How many of `message_count` were recorded before and stand at the head of a split once more:
+    /// published are all others, and the lost ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeated: u64,
     /// Losses by cause, as of the last writing of this file.
     #[serde(default)]
     pub lost: Losses,
@@ -120,6 +124,9 @@ pub struct Removed {
     pub messages: u64,
     /// Bytes of encoded messages in them.
     pub bytes: u64,
+    /// How many of those messages were repeated at the head of a split.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeated: u64,
     /// Losses that they told of.
     pub lost: Losses,
 }
@@ -150,6 +157,7 @@ impl TopicManifest {
             channel_id,
             message_count: 0,
             message_bytes: 0,
+            repeated: 0,
             lost: Losses::default(),
             skipped: 0,
         }

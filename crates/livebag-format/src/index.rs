@@ -30,10 +30,15 @@ pub struct IndexEntry {
     pub brick: u16,
     /// Whether its chunk is compressed.
     pub compressed: bool,
+    /// Whether it is not a published message, but one of an earlier split once more, at the head of
+    /// this one.
+    pub repeated: bool,
 }
 
 /// Bit of the flags that says that the chunk is compressed.
 const FLAG_COMPRESSED: u16 = 1;
+/// Bit of the flags that says that the message is repeated.
+const FLAG_REPEATED: u16 = 2;
 
 impl IndexEntry {
     /// The entry's 48 bytes.
@@ -46,7 +51,8 @@ impl IndexEntry {
         bytes[32..36].copy_from_slice(&self.data_bytes.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.inner.to_le_bytes());
         bytes[40..42].copy_from_slice(&self.brick.to_le_bytes());
-        let flags = if self.compressed { FLAG_COMPRESSED } else { 0 };
+        let flags = if self.compressed { FLAG_COMPRESSED } else { 0 }
+            | if self.repeated { FLAG_REPEATED } else { 0 };
         bytes[42..44].copy_from_slice(&flags.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..44]);
         bytes[44..48].copy_from_slice(&crc.to_le_bytes());
@@ -61,7 +67,7 @@ impl IndexEntry {
             return None;
         }
         let flags = u16::from_le_bytes([bytes[42], bytes[43]]);
-        if flags & !FLAG_COMPRESSED != 0 {
+        if flags & !(FLAG_COMPRESSED | FLAG_REPEATED) != 0 {
             return None;
         }
         // Files end before 2^63: so that a place and a length can be added anywhere below.
@@ -77,6 +83,7 @@ impl IndexEntry {
             inner: u32_at(36),
             brick: u16::from_le_bytes([bytes[40], bytes[41]]),
             compressed: flags & FLAG_COMPRESSED != 0,
+            repeated: flags & FLAG_REPEATED != 0,
         })
     }
 

@@ -204,6 +204,27 @@ pub fn put_message_index(
     });
 }
 
+/// Length of a message index record of one entry.
+pub const LONE_MESSAGE_INDEX_BYTES: usize = MESSAGE_INDEX_HEADER_BYTES + MESSAGE_INDEX_ENTRY_BYTES;
+
+/// A message index record of one entry, as [`put_message_index`] writes it.
+pub fn lone_message_index(
+    channel_id: u16,
+    log_time_nanos: u64,
+    offset: u64,
+) -> [u8; LONE_MESSAGE_INDEX_BYTES] {
+    let mut record = [0; LONE_MESSAGE_INDEX_BYTES];
+    let (head, entry) = record.split_at_mut(MESSAGE_INDEX_HEADER_BYTES);
+    head[0] = opcode::MESSAGE_INDEX;
+    let body_bytes = (LONE_MESSAGE_INDEX_BYTES - RECORD_HEADER_BYTES) as u64;
+    head[1..9].copy_from_slice(&body_bytes.to_le_bytes());
+    head[9..11].copy_from_slice(&channel_id.to_le_bytes());
+    head[11..15].copy_from_slice(&(MESSAGE_INDEX_ENTRY_BYTES as u32).to_le_bytes());
+    entry[..8].copy_from_slice(&log_time_nanos.to_le_bytes());
+    entry[8..].copy_from_slice(&offset.to_le_bytes());
+    record
+}
+
 /// The start of a padding record that takes `total_bytes` with its own header.
 ///
 /// # Panics

@@ -37,6 +37,12 @@ pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 /// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
 /// some dozen of 64 KiB.
 pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;
+/// Blocks of such memory that lie ready for a topic's messages, if so many of them fit: between two uses
+/// of one lies time in which the caches forget that the device had it.
+pub const SPARE_BLOCKS_MIN: usize = 32;
+/// Chunks of written small messages whose memory a topic keeps for its next ones: one being filled, one
+/// waiting, two on their way.
+pub const SPARE_BATCHES_MAX: usize = 4;
 
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
@@ -44,6 +50,9 @@ pub const WRITES_IN_FLIGHT_MAX: usize = 256;
 /// Bytes handed to the device at which frames wait in their slots: some 25 ms of a fast disk's work,
 /// a tenth of the lap of eight slots at 30 Hz.
 pub const DEVICE_BYTES_MAX: u64 = 64 << 20;
+
+/// Messages in an SQLite transaction, in bytes, at which it is committed before the queues are empty.
+pub const COMMIT_BYTES_MAX: u64 = 16 << 20;
 
 /// Memory on its way to the disk at which the queues keep what they have.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;

@@ -59,6 +59,7 @@ fn blank(topic: &livebag::Topic) -> TopicReport {
         rate_hz: None,
         start_nanos: None,
         end_nanos: None,
+        repeated: 0,
         lost: None,
         files: Vec::new(),
     }

@@ -86,6 +86,9 @@ pub struct Answer {
     pub messages: u64,
     /// Bytes of those.
     pub bytes: u64,
+    /// How many of those messages were repeated at the head of a split.
+    #[serde(default)]
+    pub repeated: u64,
     /// Messages lost, all causes.
     pub lost: u64,
     /// Messages left out on purpose.
@@ -106,6 +109,7 @@ impl Answer {
             splits: status.splits,
             messages,
             bytes,
+            repeated: status.topics.iter().map(|topic| topic.repeated).sum(),
             lost: lost.total(),
             skipped: status.topics.iter().map(|topic| topic.skipped).sum(),
             cache_bytes: status.cache_bytes,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use livebag::convert::{Sqlite3Options, Sqlite3Preset};
 use livebag::limits::COMPRESSION_THREADS_MAX;
 use livebag::{
     ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow, Priority, RecorderOptions,
@@ -97,10 +98,12 @@ pub struct Settings {
     #[arg(long, value_name = "TIME")]
     pub sync_interval: Option<String>,
     /// What to make: container, mcap (a container whose splits are one MCAP file each, with a
-    /// metadata.yaml: a bag of rosbag2 as well) [default: container]
+    /// metadata.yaml: a bag of rosbag2 as well), sqlite3 (a bag of rosbag2, and no container)
+    /// [default: container]
     #[arg(short, long, value_name = "WHAT")]
     pub storage: Option<String>,
-    /// Version of metadata.yaml with --storage mcap: 5 (Humble), 7 (Iron), 9 (Jazzy) [default: 7]
+    /// Version of metadata.yaml with --storage mcap or sqlite3: 5 (Humble), 7 (Iron), 9 (Jazzy)
+    /// [default: 7]
     #[arg(long, value_name = "V")]
     pub metadata_version: Option<String>,
     /// When to write: immediate, cycle-aware (while the applications on the cycle board rest)
@@ -212,16 +215,15 @@ pub enum Storage {
     #[default]
     Container,
     Mcap,
+    Sqlite3,
 }
 
 fn storage(text: &str) -> Result<Storage, String> {
     match text {
         "container" => Ok(Storage::Container),
         "mcap" => Ok(Storage::Mcap),
-        "sqlite3" => Err("SQLite is not recorded directly: record a container, and make a \
-             database of it with `livebag convert --storage sqlite3`"
-            .to_owned()),
-        _ => Err(format!("`{text}` is none of container, mcap")),
+        "sqlite3" => Ok(Storage::Sqlite3),
+        _ => Err(format!("`{text}` is none of container, mcap, sqlite3")),
     }
 }
 
@@ -401,7 +403,7 @@ impl Settings {
         self.names.iter().chain(&self.topics).cloned().collect()
     }
 
-    /// The version of `metadata.yaml` to write beside the container; `None`: none is written.
+    /// The version of `metadata.yaml` to write beside an MCAP file; `None`: none is written there.
     ///
     /// # Errors
     /// If storage or version are not known.
@@ -410,13 +412,44 @@ impl Settings {
         let version = parsed("metadata-version", version, metadata_version)?;
         match (self.storage()?, version) {
             (Storage::Mcap, version) => Ok(Some(version.unwrap_or(MetadataVersion::Iron))),
-            (Storage::Container, None) => Ok(None),
-            (Storage::Container, Some(_)) => Err(wrong("metadata-version", "needs --storage mcap")),
+            (Storage::Container | Storage::Sqlite3, None) | (Storage::Sqlite3, Some(_)) => Ok(None),
+            (Storage::Container, Some(_)) => {
+                Err(wrong("metadata-version", "needs --storage mcap or sqlite3"))
+            }
         }
     }
 
     fn storage(&self) -> Result<Storage, CliError> {
         Ok(parsed("storage", self.storage.as_ref(), storage)?.unwrap_or_default())
+    }
+
+    /// How databases are written, if they are; `None`: a container is.
+    fn database(&self) -> Result<Option<Sqlite3Options>, CliError> {
+        if self.storage()? != Storage::Sqlite3 {
+            return Ok(None);
+        }
+        let preset = self.preset.as_deref().unwrap_or_default();
+        let preset = Sqlite3Preset::from_name(preset)
+            .ok_or_else(|| wrong("preset", format!("`{preset}` is none of none, resilient")))?;
+        let unfit = [
+            ("compression", self.compression.is_some()),
+            ("checksum", self.checksum),
+            ("sync-interval", self.sync_interval.is_some()),
+            ("schedule", self.schedule.is_some()),
+        ];
+        if let Some((key, _)) = unfit.iter().find(|(_, is_given)| *is_given) {
+            return Err(wrong(
+                key,
+                "means nothing with --storage sqlite3: SQLite writes as it does",
+            ));
+        }
+        let version = self.metadata_version.as_ref();
+        let version = parsed("metadata-version", version, metadata_version)?;
+        Ok(Some(Sqlite3Options {
+            preset,
+            metadata_version: version.unwrap_or(MetadataVersion::Iron),
+            ..Sqlite3Options::default()
+        }))
     }
 
     /// When to stop.
@@ -468,6 +501,7 @@ impl Settings {
                 }
             },
             start_paused: self.start_paused,
+            database: self.database()?,
             sync_interval: time("sync-interval", &self.sync_interval)?.or(preset.sync_interval),
             compression: self.compression(preset.compression)?,
             checksum: self.checksum || preset.checksum,
@@ -626,6 +660,28 @@ mod tests {
         assert!(bad(level).contains("--compression zstd"));
         assert!(bad(Settings { preset: of("x"), ..Settings::default() }).contains("zstd_fast"));
         assert!(bad(Settings { schedule: of("x"), ..Settings::default() }).contains("cycle-aware"));
+    }
+
+    #[test]
+    fn databases_have_presets_of_their_own() {
+        let of = |key: &str| Some(key.to_owned());
+        let database = Settings { storage: of("sqlite3"), ..Settings::default() };
+        let plain = database.options().unwrap().database.unwrap();
+        assert_eq!((plain.preset, plain.metadata_version.number()), (Sqlite3Preset::None, 7));
+        let resilient =
+            Settings { preset: of("resilient"), metadata_version: of("9"), ..database.clone() };
+        assert_eq!(resilient.metadata_version().unwrap(), None);
+        let resilient = resilient.options().unwrap().database.unwrap();
+        assert_eq!(resilient.preset, Sqlite3Preset::Resilient);
+        assert_eq!(resilient.metadata_version.number(), 9);
+        let bad = |settings: Settings| settings.options().unwrap_err().to_string();
+        assert!(
+            bad(Settings { preset: of("zstd_fast"), ..database.clone() }).contains("resilient")
+        );
+        let schedule = Settings { schedule: of("cycle-aware"), ..database.clone() };
+        assert!(bad(schedule).contains("sqlite3"));
+        assert!(bad(Settings { checksum: true, ..database }).contains("checksum"));
+        assert!(Settings::default().options().unwrap().database.is_none());
     }
 
     #[test]

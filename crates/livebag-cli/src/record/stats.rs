@@ -23,6 +23,7 @@ struct Topic<'a> {
     name: &'a str,
     messages: u64,
     bytes: u64,
+    repeated: u64,
     lost: Lost,
     skipped: u64,
 }
@@ -33,6 +34,7 @@ pub fn print(status: &Status, elapsed_nanos: u64) -> Result<(), CliError> {
         name: &topic.name,
         messages: topic.messages,
         bytes: topic.bytes,
+        repeated: topic.repeated,
         lost: topic.lost.into(),
         skipped: topic.skipped,
     });

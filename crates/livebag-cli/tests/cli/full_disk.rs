@@ -128,6 +128,30 @@ fn a_disk_that_fills_up_with_small_messages() {
     assert_eq!(verified["state"], "closed");
 }
 
+/// SQLite takes its failed transaction back: what was committed before is there.
+#[test]
+fn a_disk_that_fills_up_with_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+    if !is_possible(folder.path()) {
+        return;
+    }
+    for preset in ["none", "resilient"] {
+        let script = r#"
+            "$2" record NAME -o "$1/bag" --storage sqlite3 --preset PRESET --json > OUT/told.json; code=$?
+            "$2" verify "$1/bag" --json > OUT/verified.json || exit 90
+            exit $code"#;
+        let script = script.replace("PRESET", preset);
+        let ended = flood(10_000, &script, folder.path());
+        ended.expect(1, &["ended early", "the disk is full", "kept and readable"]);
+        let (told, verified) =
+            (report(folder.path(), "told.json"), report(folder.path(), "verified.json"));
+        let recorded = told["message_count"].as_u64().unwrap();
+        assert!(recorded > 100, "{told}");
+        assert_eq!(verified["message_count"], recorded, "{verified}");
+        assert!(told["lost"]["disk"].as_u64().unwrap() > 0, "{told}");
+    }
+}
+
 /// The disk fills up behind the recorder's back, and then the recording ends: what was set aside for
 /// that is enough.
 #[test]

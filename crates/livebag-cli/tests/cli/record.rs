@@ -298,7 +298,6 @@ fn a_direct_recording_is_a_rosbag2_bag_too() {
     drop(info);
     let info = run(&["info", text(&folder.path().join("back")), "--json"]).expect(0, &[]).json();
     assert_eq!(info["message_count"], 40);
-    run(&["record", "-a", "-o", bag, "--storage", "sqlite3"]).expect(2, &["livebag convert"]);
 }
 
 /// A direct recording that is killed becomes a bag of rosbag2 by `recover`.

@@ -197,9 +197,9 @@ fn certificates(path: &PathBuf) -> Result<Vec<Certificate<'static>>, RemoteError
     let pem = std::fs::read(path).map_err(|error| wrong(format!("reading failed: {error}")))?;
     let mut found = Vec::new();
     for item in ureq::tls::parse_pem(&pem) {
-        match item.map_err(|error| wrong(format!("no PEM can be read there: {error}")))? {
-            ureq::tls::PemItem::Certificate(certificate) => found.push(certificate),
-            _ => {}
+        let item = item.map_err(|error| wrong(format!("no PEM can be read there: {error}")))?;
+        if let ureq::tls::PemItem::Certificate(certificate) = item {
+            found.push(certificate);
         }
     }
     if found.is_empty() {

@@ -42,9 +42,12 @@ struct Shared {
     clock: Clock,
     stop: AtomicBool,
     /// Questions to be answered; gone once the server stops.
-    questions: Mutex<Option<SyncSender<(Arc<ServedBag>, Query)>>>,
+    questions: Mutex<Option<SyncSender<Asked>>>,
     declared: Mutex<BTreeMap<String, Declared>>,
 }
+
+/// A question, and of which container.
+type Asked = (Arc<ServedBag>, Query);
 
 /// A container that is there. Dropped, it is not any more.
 struct Declared {
@@ -161,7 +164,7 @@ impl Shared {
         Ok(())
     }
 
-    fn work(&self, receiver: &Mutex<Receiver<(Arc<ServedBag>, Query)>>) {
+    fn work(&self, receiver: &Mutex<Receiver<Asked>>) {
         livebag::storage::lower_priority();
         loop {
             let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();

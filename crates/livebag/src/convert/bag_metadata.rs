@@ -80,6 +80,28 @@ fn container_metadata(bag: &Bag) -> Result<BagMetadata, BagError> {
     })
 }
 
+/// What several files of one bag hold together.
+pub(crate) fn joined_metadata(files: &[BagMetadata]) -> BagMetadata {
+    let mut all = files.first().cloned().unwrap_or_default();
+    for more in files.iter().skip(1) {
+        all.message_count += more.message_count;
+        all.files.extend_from_slice(&more.files);
+        for topic in &more.topics {
+            match all.topics.iter_mut().find(|known| known.name == topic.name) {
+                Some(known) => known.message_count += topic.message_count,
+                None => all.topics.push(topic.clone()),
+            }
+        }
+    }
+    let with_messages = || all.files.iter().filter(|file| file.message_count > 0);
+    let start = with_messages().map(|file| file.starting_time_nanos).min().unwrap_or(0);
+    let end = with_messages().map(|file| file.starting_time_nanos + file.duration_nanos).max();
+    all.starting_time_nanos = start;
+    all.duration_nanos = end.unwrap_or(0) - start;
+    all.relative_file_paths = all.files.iter().map(|file| file.path.clone()).collect();
+    all
+}
+
 /// One entry by name: rosbag2 knows no two topics of the same name. Counts are added up, QoS
 /// profiles joined.
 pub(super) fn topic_entries(topics: &[Topic], message_counts: &[u64]) -> Vec<TopicEntry> {

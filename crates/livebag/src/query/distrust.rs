@@ -378,12 +378,14 @@ impl<'a, 'm> Walk<'a, 'm> {
                 inner: inner as u32,
                 brick,
                 compressed: chunk.compression != Compression::None,
+                repeated: false,
             };
             // The entry has all 64 bits of the sequence.
             if let Some((_, claimed)) = self.claimed.get(&place_of(&entry))
                 && says_the_same(&message, claimed, message.channel_id)
             {
                 entry.sequence = claimed.sequence;
+                entry.repeated = claimed.repeated;
             }
             found.push((at, entry));
             inner += MESSAGE_HEADER_BYTES + message.data_bytes as usize;

@@ -391,6 +391,7 @@ impl Brick {
                 inner: at as u32,
                 brick: indexes[place].brick,
                 compressed: header.compression != Compression::None,
+                repeated: false,
             });
             at += MESSAGE_HEADER_BYTES + message.data_bytes as usize;
         }

@@ -12,16 +12,15 @@
 
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
-    CHUNK_CRC_OFFSET, CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
-    MESSAGE_INDEX_HEADER_BYTES, RECORD_HEADER_BYTES, chunk_header, message_header, padding_header,
-    put_message_index, put_padding_to,
+    CHUNK_CRC_OFFSET, CHUNK_HEADER_BYTES, LONE_MESSAGE_INDEX_BYTES, MESSAGE_HEADER_BYTES,
+    RECORD_HEADER_BYTES, chunk_header, lone_message_index, message_header, padding_header,
+    put_padding_to,
 };
 
 use crate::limits::BLOCK_BYTES;
 use crate::storage::Block;
 
-/// One message index record of one entry.
-const INDEX_BYTES: usize = MESSAGE_INDEX_HEADER_BYTES + MESSAGE_INDEX_ENTRY_BYTES;
+const INDEX_BYTES: usize = LONE_MESSAGE_INDEX_BYTES;
 
 /// What is taken from a slot at once for its checksum: stays in the processor's first cache.
 const CHECKSUM_PIECE_BYTES: usize = 16 << 10;
@@ -49,10 +48,6 @@ fn put_headers(out: &mut Vec<u8>, channel_id: u16, entry: &IndexEntry) {
         entry.publish_time_nanos,
         data_bytes,
     ));
-}
-
-fn put_index(out: &mut Vec<u8>, channel_id: u16, entry: &IndexEntry) {
-    put_message_index(out, channel_id, [(entry.log_time_nanos, 0)].into_iter());
 }
 
 /// The blocks around a frame that is written from its slot.
@@ -88,7 +83,7 @@ impl Extent {
 
         let mut tail = vec![0; rest_bytes];
         tail.extend_from_slice(suffix);
-        put_index(&mut tail, channel_id, &entry);
+        tail.extend_from_slice(&lone_message_index(channel_id, entry.log_time_nanos, 0));
         let position = tail.len() as u64;
         put_padding_to(&mut tail, position, BLOCK_BYTES as u64);
         let mut tail_block = Block::zeroed(tail.len());
@@ -170,13 +165,12 @@ impl OwnedExtent {
         &self.block[start..start + self.entry.data_bytes as usize]
     }
 
-    /// Copies `data` into an extent, in `spare` memory if it is enough.
-    pub fn new(channel_id: u16, entry: IndexEntry, data: &[u8], spare: Option<Block>) -> Self {
-        Self::with_spare(channel_id, entry, data.len(), spare, |room| {
-            room.copy_from_slice(data);
-            true
-        })
-        .expect("the copy above cannot fail")
+    /// An extent with a copy of `data`, in `spare` memory if it is enough. It is whole when it has been
+    /// [described](Self::describe).
+    pub fn copied(data: &[u8], spare: Option<Block>) -> Self {
+        let mut extent = Self::with_room(data.len(), spare);
+        extent.data_mut().copy_from_slice(data);
+        extent
     }
 
     /// Makes an extent whose message of `data_bytes` is written by `fill`; `None` if it says that
@@ -187,36 +181,54 @@ impl OwnedExtent {
         data_bytes: usize,
         fill: impl FnOnce(&mut [u8]) -> bool,
     ) -> Option<Self> {
-        Self::with_spare(channel_id, entry, data_bytes, None, fill)
-    }
-
-    fn with_spare(
-        channel_id: u16,
-        mut entry: IndexEntry,
-        data_bytes: usize,
-        spare: Option<Block>,
-        fill: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Option<Self> {
-        entry.data_bytes = data_bytes as u32;
-        entry.inner = 0;
-        entry.offset = (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64;
-        let mut headers = Vec::with_capacity(entry.offset as usize);
-        put_headers(&mut headers, channel_id, &entry);
-        let bytes = Self::bytes_for(data_bytes);
-        // All of it is written below.
-        let spare = spare.and_then(|spare| spare.reused(bytes));
-        let mut block = spare.unwrap_or_else(|| Block::zeroed(bytes));
-        let (head, rest) = block.split_at_mut(headers.len());
-        head.copy_from_slice(&headers);
-        let (data, tail) = rest.split_at_mut(data_bytes);
-        if !fill(data) {
+        let mut extent = Self::with_room(data_bytes, None);
+        if !fill(extent.data_mut()) {
             return None;
         }
-        let mut end = Vec::with_capacity(tail.len());
-        put_index(&mut end, channel_id, &entry);
-        let position = (headers.len() + data_bytes + end.len()) as u64;
-        put_padding_to(&mut end, position, BLOCK_BYTES as u64);
-        tail.copy_from_slice(&end);
-        Some(Self { block, entry })
+        extent.describe(channel_id, entry);
+        Some(extent)
+    }
+
+    /// All but the message and what is said of it.
+    fn with_room(data_bytes: usize, spare: Option<Block>) -> Self {
+        let bytes = Self::bytes_for(data_bytes);
+        let spare = spare.and_then(|spare| spare.reused(bytes));
+        let block = spare.unwrap_or_else(|| Block::zeroed(bytes));
+        let entry = IndexEntry {
+            data_bytes: data_bytes as u32,
+            offset: (CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES) as u64,
+            ..IndexEntry::default()
+        };
+        let mut extent = Self { block, entry };
+        let end = extent.indexes_end();
+        let padding = &mut extent.block[end..];
+        if !padding.is_empty() {
+            let (head, rest) = padding.split_at_mut(RECORD_HEADER_BYTES);
+            head.copy_from_slice(&padding_header((bytes - end) as u64));
+            rest.fill(0);
+        }
+        extent
+    }
+
+    /// Writes around the message what `entry` says of it; the message's place and length stay.
+    pub fn describe(&mut self, channel_id: u16, entry: IndexEntry) {
+        let IndexEntry { data_bytes, offset, inner, .. } = self.entry;
+        self.entry = IndexEntry { data_bytes, offset, inner, ..entry };
+        let time = entry.log_time_nanos;
+        let bytes = u64::from(data_bytes);
+        let chunk = chunk_header(time, time, MESSAGE_HEADER_BYTES as u64 + bytes, 0);
+        self.block[..CHUNK_HEADER_BYTES].copy_from_slice(&chunk);
+        let (sequence, publish_time) = (entry.sequence, entry.publish_time_nanos);
+        let head = message_header(channel_id, sequence, time, publish_time, bytes);
+        self.block[CHUNK_HEADER_BYTES..offset as usize].copy_from_slice(&head);
+        let index = lone_message_index(channel_id, time, 0);
+        let (from, to) = (self.records_end(), self.indexes_end());
+        self.block[from..to].copy_from_slice(&index);
+    }
+
+    fn data_mut(&mut self) -> &mut [u8] {
+        let start = self.entry.offset as usize;
+        let end = self.records_end();
+        &mut self.block[start..end]
     }
 }

@@ -1,7 +1,12 @@
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use super::{Budget, Priority};
-use crate::limits::CHUNK_BYTES_MIN;
+use livebag_format::Message;
+
+use super::{Budget, Overflow, Priority, QueueOptions, Queued, TopicQueue, WriteError};
+use crate::clock::Clock;
+use crate::limits::{CHUNK_BYTES_MIN, OWN_CHUNK_BYTES_MIN, SPARE_BLOCKS_MIN};
 
 fn budget(bytes_max: u64, topics: usize) -> Arc<Budget> {
     let budget = Budget::new(bytes_max);
@@ -38,4 +43,99 @@ fn the_less_important_may_take_less_of_what_is_common() {
         assert_eq!(budget.take(60 << 20, 60 << 20, priority), fits, "{priority:?}");
         assert!(!budget.take(60 << 20, 60 << 20, priority), "{priority:?}");
     }
+}
+
+fn queue() -> TopicQueue {
+    let budget = Budget::new(64 << 20);
+    let options = QueueOptions::default();
+    let paused = Arc::new(AtomicBool::new(false));
+    TopicQueue::new("/t".into(), 1, options, budget, Clock::simulated(7), paused)
+}
+
+fn message(data: &[u8]) -> Message<'_> {
+    Message { log_time_nanos: 0, publish_time_nanos: 1, sequence: 0, data }
+}
+
+fn drained(queue: &TopicQueue) -> VecDeque<Queued> {
+    let mut out = VecDeque::new();
+    queue.drain(u64::MAX, &mut u64::MAX.clone(), &mut out);
+    out
+}
+
+/// What a device has just fetched is filled last.
+#[test]
+fn memory_of_large_messages_is_filled_in_turn() {
+    let queue = queue();
+    let data = vec![5; OWN_CHUNK_BYTES_MIN];
+    // Those that are spare, and the one that is on its way.
+    const TURN: usize = SPARE_BLOCKS_MIN + 1;
+    let mut addresses = Vec::new();
+    for _ in 0..3 * TURN {
+        queue.write(&message(&data)).unwrap();
+        let Some(Queued::Own(extent)) = drained(&queue).pop_front() else { panic!("a large one") };
+        assert_eq!(extent.data(), data);
+        addresses.push(extent.block.as_ptr());
+        queue.release(extent.block.len() as u64);
+        queue.recycle_block(extent.block);
+    }
+    let (settled, last) = addresses.split_at(2 * TURN);
+    let mut one_turn = settled[TURN..].to_vec();
+    one_turn.sort_unstable();
+    one_turn.dedup();
+    assert_eq!(one_turn.len(), TURN, "each once");
+    assert_eq!(last, &settled[TURN..], "and then again, in the same order");
+}
+
+/// A block that comes back with other sizes holds nothing of what it held before.
+#[test]
+fn reused_memory_tells_nothing_of_its_past() {
+    let queue = queue();
+    let lone = |bytes: usize, byte: u8| {
+        queue.write(&message(&vec![byte; bytes])).unwrap();
+        let Some(Queued::Own(extent)) = drained(&queue).pop_front() else { panic!("a large one") };
+        let contents = extent.block.to_vec();
+        queue.release(extent.block.len() as u64);
+        queue.recycle_block(extent.block);
+        contents
+    };
+    lone(OWN_CHUNK_BYTES_MIN + 3000, 0xEE);
+    for _ in 0..2 * SPARE_BLOCKS_MIN {
+        let contents = lone(OWN_CHUNK_BYTES_MIN, 0x11);
+        assert!(!contents.contains(&0xEE));
+    }
+}
+
+/// A repeat that finds no room is no loss, and one that makes way is none either.
+#[test]
+fn repeats_are_not_counted_as_lost() {
+    for overflow in [Overflow::DropNewest, Overflow::DropOldest, Overflow::Block] {
+        let options = QueueOptions { overflow, bytes_max: Some(20_000), ..QueueOptions::default() };
+        let paused = Arc::new(AtomicBool::new(false));
+        let clock = Clock::simulated(7);
+        let queue = TopicQueue::new("/t".into(), 1, options, Budget::new(1 << 20), clock, paused);
+        queue.repeat(&message(&[1; 9_000]));
+        queue.repeat(&message(&[2; 9_000]));
+        queue.repeat(&message(&[3; 9_000]));
+        assert_eq!(queue.counts(), [0, 0, 0]);
+        if overflow == Overflow::DropOldest {
+            queue.write(&message(&[4; 9_000])).unwrap();
+            assert_eq!(queue.counts(), [0, 0, 0], "what made way was recorded before");
+        }
+        let taken = drained(&queue);
+        let published: u64 = taken.iter().map(Queued::published).sum();
+        assert_eq!(published, u64::from(overflow == Overflow::DropOldest));
+        assert!(taken.iter().map(Queued::messages).sum::<u64>() >= 1);
+    }
+}
+
+#[test]
+fn a_closed_queue_keeps_no_room() {
+    let queue = queue();
+    queue.close();
+    for bytes in [10, OWN_CHUNK_BYTES_MIN] {
+        let refused = queue.write(&message(&vec![1; bytes]));
+        assert!(matches!(refused, Err(WriteError::Closed { .. })));
+    }
+    assert_eq!(queue.waiting(), (0, None));
+    assert!(drained(&queue).is_empty());
 }

@@ -44,6 +44,8 @@ struct Done {
     bytes: u64,
     chunk: Block,
     stored: Option<(Compression, u64)>,
+    /// What was compressed, if it is not `chunk`.
+    spare: Option<Block>,
 }
 
 /// The threads' handle.
@@ -196,7 +198,7 @@ fn compress(
         let head = chunk_header(times.0, times.1, records.len() as u64, crc);
         chunk[..CHUNK_HEADER_BYTES].copy_from_slice(&head);
         let whole = if is_padded { chunk } else { block_of(chunk[..indexes_end].to_vec(), direct) };
-        return Done { number, place, pieces, bytes, chunk: whole, stored: None };
+        return Done { number, place, pieces, bytes, chunk: whole, stored: None, spare: None };
     }
     let sizes = (records.len() as u64, out.len() as u64);
     let indexes = &chunk[records_end..indexes_end];
@@ -205,7 +207,8 @@ fn compress(
     whole.extend_from_slice(out);
     whole.extend_from_slice(indexes);
     let stored = Some((options.compression, sizes.1));
-    Done { number, place, pieces, bytes, chunk: block_of(whole, direct), stored }
+    let whole = block_of(whole, direct);
+    Done { number, place, pieces, bytes, chunk: whole, stored, spare: Some(chunk) }
 }
 
 fn block_of(bytes: Vec<u8>, direct: bool) -> Block {
@@ -240,6 +243,9 @@ impl Engine {
 
     fn write_compressed(&mut self, mut done: Done) {
         let place = done.place;
+        if let Some(spare) = done.spare.take() {
+            self.recycle(&done.pieces, vec![Part::Block(spare)]);
+        }
         self.write_announcements(place);
         let total = done.chunk.len() as u64;
         let offset = self.brick(place).place(total);

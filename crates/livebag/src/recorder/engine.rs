@@ -1,6 +1,6 @@
 //! The recorder's thread: takes from streams and queues, hands to the disk, commits.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -8,22 +8,24 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use livebag_format::Topic;
+use livebag_format::index::IndexEntry;
 
 use super::brick::Brick;
 use super::compress::Compressors;
+use super::discovery::Discovery;
 use super::flight::Flight;
 use super::gate::Gate;
 use super::keeper::Keeper;
 use super::split::Split;
 use super::splits::History;
-use super::topic::{Cause, Latched, SplitTopic, TopicState};
-use super::{Command, Counters, RecordError, Shared};
+use super::topic::{Cause, SplitTopic, TopicState};
+use super::{Command, Counters, Machine, RecordError, Shared};
 use crate::limits::{
-    CHUNK_AGE_MAX_READ, DISCOVERY_INTERVAL, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX,
-    MANIFEST_INTERVAL, OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN,
+    CHUNK_AGE_MAX_READ, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX, MANIFEST_INTERVAL,
+    OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN,
 };
 use crate::queue::{Queued, TopicQueue};
-use crate::source::{Selector, StreamSource};
+use crate::source::StreamSource;
 use crate::storage::{Completion, Lock, WriteQueue};
 
 /// How much is taken out of the queues.
@@ -59,21 +61,15 @@ pub(super) struct Engine {
     order: Vec<usize>,
     /// Where the next round among equals begins.
     turn: usize,
-    selectors: Vec<Selector>,
-    known_streams: HashSet<String>,
-    /// Regions that no selector takes: opening them again at every look would map other people's
-    /// streams ten times a second.
-    refused: HashSet<(String, u64)>,
-    /// Streams that are there when recording starts are followed from now on, those that appear
-    /// later from their first frame.
-    first_look: bool,
-    next_discovery_nanos: u64,
+    discovery: Discovery,
     next_manifest_nanos: u64,
     next_sync_nanos: u64,
     /// A snapshot has been asked for: the ring goes to the disk.
     flush_ring: bool,
     done: Vec<Completion>,
-    drained: Vec<Queued>,
+    drained: VecDeque<Queued>,
+    /// Memory of committed index entries, on its way back.
+    pub spent: Vec<Vec<IndexEntry>>,
 }
 
 impl Engine {
@@ -105,29 +101,22 @@ impl Engine {
             lock,
             order: Vec::new(),
             turn: 0,
-            selectors: Vec::new(),
-            known_streams: HashSet::new(),
-            refused: HashSet::new(),
-            first_look: true,
-            next_discovery_nanos: 0,
+            discovery: Discovery::new(),
             next_manifest_nanos: 0,
             next_sync_nanos: 0,
             flush_ring: false,
             done: Vec::new(),
-            drained: Vec::new(),
+            drained: VecDeque::new(),
+            spent: Vec::new(),
         };
         this.write_manifest(0)?;
         Ok(this)
     }
 
-    /// One round; `false` when the recorder has been told to finish.
-    pub fn turn(&mut self, commands: &Receiver<Command>) -> bool {
+    fn take_turn(&mut self, commands: &Receiver<Command>) -> bool {
         let finish = self.take_commands(commands);
         let now = self.shared.options.clock.monotonic_nanos();
-        if now >= self.next_discovery_nanos {
-            self.discover();
-            self.next_discovery_nanos = now + DISCOVERY_INTERVAL.as_nanos() as u64;
-        }
+        self.discover(now);
         if finish {
             return false;
         }
@@ -144,11 +133,7 @@ impl Engine {
         loop {
             match commands.try_recv() {
                 Ok(Command::AddTopic(topic, queue)) => self.add_topic(topic, queue, None),
-                Ok(Command::Follow(selector)) => {
-                    self.selectors.push(selector);
-                    self.refused.clear();
-                    self.next_discovery_nanos = 0;
-                }
+                Ok(Command::Follow(selector)) => self.discovery.follow(selector),
                 Ok(Command::Split) => self.begin_split(),
                 Ok(Command::Snapshot) => self.flush_ring = true,
                 Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return true,
@@ -201,30 +186,11 @@ impl Engine {
         }
     }
 
-    fn discover(&mut self) {
-        if self.selectors.is_empty() {
-            return;
+    fn discover(&mut self, now: u64) {
+        let Some(appeared) = self.discovery.look(now, &self.shared.options.clock) else { return };
+        for source in appeared {
+            self.add_stream(source.topic(), source);
         }
-        // A failing look is tried again at the next one.
-        let regions = livebag_shm::list_regions().unwrap_or_default();
-        self.refused.retain(|refused| regions.contains(refused));
-        for (name, region) in regions {
-            let refused = (name.clone(), region);
-            if self.known_streams.contains(&name) || self.refused.contains(&refused) {
-                continue;
-            }
-            let Ok(reader) = livebag_shm::Reader::open(&name) else { continue };
-            let source =
-                StreamSource::new(reader, self.first_look, self.shared.options.clock.clone());
-            let topic = source.topic();
-            if !self.selectors.iter().any(|selector| selector.takes(&name, &topic)) {
-                self.refused.insert(refused);
-                continue;
-            }
-            self.known_streams.insert(name);
-            self.add_stream(topic, source);
-        }
-        self.first_look = false;
         self.follow_successors();
     }
 
@@ -262,15 +228,20 @@ impl Engine {
         round
     }
 
-    /// Takes every new frame of every stream.
+    /// Takes every frame that is new now of every stream.
     fn take_frames(&mut self) {
         for topic in self.round() {
             let Some(mut stream) = self.topics[topic].stream.take() else { continue };
+            let newest = stream.newest_sequence();
             loop {
                 let next = stream.next();
                 self.count_unseen(topic, next.lapped, next.damaged);
                 let Some(frame) = next.frame else { break };
+                let is_newest = frame.sequence() >= newest;
                 self.take_frame(topic, &stream, frame);
+                if is_newest {
+                    break;
+                }
             }
             self.topics[topic].stream = Some(stream);
         }
@@ -378,14 +349,15 @@ impl Engine {
 
     /// Takes all that one topic has gathered, so that a large message does not overtake it.
     pub fn take_queue(&mut self, topic: usize) {
-        let mut drained = Vec::new();
+        let mut drained = std::mem::take(&mut self.drained);
         let mut shared = Vec::new();
         let mut everything = u64::MAX;
         self.topics[topic].queue.drain(u64::MAX, &mut everything, &mut drained);
-        for queued in drained {
+        for queued in drained.drain(..) {
             self.keep_latched(topic, &queued);
             self.write_queued(topic, queued, &mut shared);
         }
+        self.drained = drained;
         self.write_shared(shared);
     }
 
@@ -409,10 +381,7 @@ impl Engine {
     fn keep_latched(&mut self, topic: usize, queued: &Queued) {
         let Some(latched) = &mut self.topics[topic].latched else { return };
         if let Some((entry, data)) = queued.newest() {
-            let Latched { publish_time_nanos, sequence, data: kept } = latched;
-            (*publish_time_nanos, *sequence) = (entry.publish_time_nanos, entry.sequence);
-            kept.clear();
-            kept.extend_from_slice(data);
+            latched.keep(entry, data);
         }
     }
 
@@ -468,11 +437,7 @@ impl Engine {
 
     /// Sets the topics' shares by what they took since the last time, about a second ago.
     fn share_out(&mut self) {
-        let measured = |topic: &mut TopicState| {
-            let taken = topic.queue.taken_bytes();
-            taken - std::mem::replace(&mut topic.taken_bytes, taken)
-        };
-        let rates: Vec<u64> = self.topics.iter_mut().map(measured).collect();
+        let rates: Vec<u64> = self.topics.iter_mut().map(TopicState::taken_since).collect();
         let shares = self.shared.budget.shares(&rates);
         for (topic, share) in self.topics.iter().zip(shares) {
             topic.queue.set_share(share);
@@ -498,8 +463,7 @@ impl Engine {
         }
     }
 
-    /// The last round: everything published until now, then the ends of all files.
-    pub fn close(mut self) -> Result<(), RecordError> {
+    fn close_all(mut self) -> Result<(), RecordError> {
         self.take_frames();
         self.write_all_held();
         for topic in &self.topics {
@@ -512,5 +476,15 @@ impl Engine {
         }
         self.note_all_counts();
         self.finish_splits()
+    }
+}
+
+impl Machine for Engine {
+    fn turn(&mut self, commands: &Receiver<Command>) -> bool {
+        self.take_turn(commands)
+    }
+
+    fn close(self) -> Result<(), RecordError> {
+        self.close_all()
     }
 }

@@ -12,7 +12,7 @@ use super::compress::Job;
 use super::engine::Engine;
 use super::topic::{Cause, Outcome, Ticket, TopicState};
 use crate::limits::{BLOCK_BYTES, OWN_CHUNK_BYTES_MIN};
-use crate::queue::{Batch, Extent, OwnedExtent, Queued};
+use crate::queue::{Batch, Extent, OwnedExtent, Queued, published};
 use crate::source::StreamSource;
 use crate::storage::{Access, Block, Completion, Part, Write};
 
@@ -341,7 +341,7 @@ impl Engine {
                 let shift = (bytes.len() - CHUNK_HEADER_BYTES) as u32;
                 bytes.extend_from_slice(&batch.records[CHUNK_HEADER_BYTES..]);
                 entries.iter_mut().for_each(|entry| entry.inner += shift);
-                self.topics[topic].queue.recycle(batch);
+                self.topics[topic].queue.recycle_records(batch.records);
             }
             let ticket = self.issue(place, topic);
             pieces.push(Piece { topic, ticket, entries, held_bytes });
@@ -424,7 +424,10 @@ impl Engine {
                 Content::Chunk { pieces, stored } => {
                     self.brick(place).write_behind();
                     self.note_chunk(place, &pieces, stored);
-                    self.commit_chunk(place, pieces, completion.parts);
+                    if stored.is_none() {
+                        self.recycle(&pieces, completion.parts);
+                    }
+                    self.commit_chunk(place, pieces);
                 }
                 Content::Commit { mut piece } => {
                     self.note_chunk(place, std::slice::from_ref(&piece), None);
@@ -464,7 +467,7 @@ impl Engine {
             Content::Slot { piece, .. } | Content::Commit { piece } => vec![piece],
         };
         for piece in pieces {
-            let lost = Outcome::Lost(Cause::Disk, piece.entries.len() as u64);
+            let lost = Outcome::Lost(Cause::Disk, published(&piece.entries));
             self.settle(place, piece, lost);
         }
     }
@@ -486,19 +489,20 @@ impl Engine {
         self.brick(place).note_chunk(chunk);
     }
 
-    fn commit_chunk(&mut self, place: Place, pieces: Vec<Piece>, mut parts: Vec<Part>) {
-        // The memory of a lone piece goes back to where it came from.
-        if let ([piece], Some(Part::Block(block))) = (&pieces[..], parts.pop()) {
-            let TopicState { queue, stream, .. } = &self.topics[piece.topic];
+    /// Gives the memory of a lone piece's chunk back to where it came from.
+    pub fn recycle(&self, pieces: &[Piece], mut parts: Vec<Part>) {
+        let ([piece], Some(Part::Block(block))) = (pieces, parts.pop()) else { return };
+        let TopicState { queue, stream, .. } = &self.topics[piece.topic];
+        let is_large = block.len() >= OWN_CHUNK_BYTES_MIN;
+        match (stream, piece.entries.len()) {
             // A stream's frames seldom pass through memory: theirs goes.
-            if stream.is_some() && block.len() >= OWN_CHUNK_BYTES_MIN {
-                drop(block);
-            } else if piece.entries.len() == 1 && block.len() >= OWN_CHUNK_BYTES_MIN {
-                queue.recycle_block(block);
-            } else {
-                queue.recycle(Batch { records: block.into_vec(), ..Batch::default() });
-            }
+            (Some(_), _) if is_large => drop(block),
+            (None, 1) if is_large => queue.recycle_block(block),
+            _ => queue.recycle_records(block.into_vec()),
         }
+    }
+
+    fn commit_chunk(&mut self, place: Place, pieces: Vec<Piece>) {
         for mut piece in pieces {
             let entries = std::mem::take(&mut piece.entries);
             self.settle(place, piece, Outcome::Readable(entries));
@@ -533,13 +537,18 @@ impl Engine {
         if piece.held_bytes > 0 {
             self.topics[piece.topic].queue.release(piece.held_bytes);
         }
+        let mut spent = std::mem::take(&mut self.spent);
         let split = self.split(place.split);
-        if let Err(error) = split.topics[piece.topic].settle(piece.ticket, outcome) {
+        let settled = split.topics[piece.topic].settle(piece.ticket, outcome, &mut spent);
+        if let Err(error) = settled {
             let files = split.topics[piece.topic].files.as_ref();
             let name = files.map_or("", |files| files.index_name.as_str());
             let path = split.directory.join(name);
             self.fail("writing", &path, error);
         }
+        let queue = &self.topics[piece.topic].queue;
+        spent.drain(..).for_each(|entries| queue.recycle_entries(entries));
+        self.spent = spent;
     }
 
     fn lose_for_disk(&mut self, topic: usize, count: u64, error: std::io::Error) {
@@ -555,7 +564,7 @@ impl Engine {
 
     /// Counts messages that the disk can no longer take.
     fn refuse(&mut self, topic: usize, queued: &Queued) {
-        self.current().topics[topic].lose(Cause::Disk, queued.messages());
+        self.current().topics[topic].lose(Cause::Disk, queued.published());
         self.topics[topic].queue.release(queued.held_bytes());
     }
 }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use livebag_format::container::Losses;
 use livebag_format::{Message, Topic};
 
+use crate::convert::ConvertError;
 use crate::limits::{JOBS_MAX, READ_INTEREST, TOPICS_MAX};
 use crate::queue::{Budget, TopicQueue};
 use crate::source::Selector;
@@ -19,6 +20,8 @@ use crate::storage::{Disk, KernelDisk, MethodChoice};
 mod brick;
 mod close;
 mod compress;
+mod database;
+mod discovery;
 mod engine;
 mod flight;
 mod gate;
@@ -58,6 +61,12 @@ pub enum RecordError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A database refused something.
+    #[error("{source}{}", hint_of(source))]
+    Database {
+        /// What was tried, and what was said.
+        source: Box<ConvertError>,
+    },
     /// The recording was closed in order, but ended early.
     #[error("the recording ended early: {0}; everything written before it is kept and readable")]
     Failed(String),
@@ -91,6 +100,13 @@ pub enum RecordError {
     Stopped,
 }
 
+fn hint_of(error: &ConvertError) -> &'static str {
+    match error {
+        ConvertError::Io { source, .. } => hint(source),
+        _ => "",
+    }
+}
+
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -112,6 +128,7 @@ fn hint(error: &io::Error) -> &'static str {
 pub(crate) struct Counters {
     pub messages: AtomicU64,
     pub bytes: AtomicU64,
+    pub repeated: AtomicU64,
     pub transport: AtomicU64,
     pub queue: AtomicU64,
     pub lapped: AtomicU64,
@@ -137,10 +154,15 @@ pub struct TopicStatus {
     pub name: String,
     /// Type name.
     pub type_name: String,
+    /// How messages are encoded.
+    pub message_encoding: String,
     /// Messages committed: on the disk and in the time index.
     pub messages: u64,
     /// Bytes of those.
     pub bytes: u64,
+    /// How many of `messages` were recorded before and stand at the head of a split once more.
+    /// Published were `messages - repeated + lost`, beside what was skipped.
+    pub repeated: u64,
     /// Messages lost, by cause.
     pub lost: Losses,
     /// Messages left out on purpose: while paused, or more often than asked for.
@@ -283,7 +305,8 @@ impl Recorder {
         Ok(this)
     }
 
-    /// The same on any disk, a simulated one for example.
+    /// The same on any disk, a simulated one for example; but databases are written by SQLite, which
+    /// knows the kernel's disk only.
     ///
     /// # Errors
     /// If the directory exists, or cannot be made or written.
@@ -307,14 +330,24 @@ impl Recorder {
             read_until_nanos: AtomicU64::new(0),
             failure: Mutex::default(),
         });
-        let engine = engine::Engine::create(shared.clone())?;
+        if shared.options.database.is_some() {
+            Self::start(database::Collector::create(shared.clone())?, shared)
+        } else {
+            Self::start(engine::Engine::create(shared.clone())?, shared)
+        }
+    }
+
+    fn start(
+        machine: impl Machine + Send + 'static,
+        shared: Arc<Shared>,
+    ) -> Result<Self, RecordError> {
         let (commands, receiver) = sync_channel(JOBS_MAX);
         let thread = std::thread::Builder::new()
             .name("livebag-recorder".into())
-            .spawn(move || run(engine, &receiver))
+            .spawn(move || run(machine, &receiver))
             .map_err(|source| RecordError::Io {
                 doing: "starting a thread to record into",
-                path: directory.to_owned(),
+                path: shared.directory.clone(),
                 source,
             })?;
         Ok(Self { shared, commands, thread: Some(thread), method: None })
@@ -387,8 +420,10 @@ impl Recorder {
         let topics = topics.iter().map(|(topic, counters)| TopicStatus {
             name: topic.name.clone(),
             type_name: topic.type_name.clone(),
+            message_encoding: topic.message_encoding.clone(),
             messages: counters.messages.load(Ordering::Acquire),
             bytes: counters.bytes.load(Ordering::Relaxed),
+            repeated: counters.repeated.load(Ordering::Relaxed),
             lost: counters.losses(),
             skipped: counters.skipped.load(Ordering::Relaxed),
         });
@@ -408,22 +443,25 @@ impl Recorder {
     /// [`RecordError::Failed`] if the recording had ended early; the container is closed and
     /// readable all the same, unless the text says that closing failed too: then it is recovered when it
     /// is next opened.
-    pub fn finish(mut self) -> Result<Status, RecordError> {
+    pub fn finish(self) -> Result<Status, RecordError> {
+        let (status, ended) = self.finish_with_status();
+        ended.map(|()| status)
+    }
+
+    /// The same, with the last look also where the recording had ended early.
+    pub fn finish_with_status(mut self) -> (Status, Result<(), RecordError>) {
         let stopped = self.stop();
         let status = self.status();
-        if let Err(error) = stopped {
+        let ended = match (stopped, &status.failure) {
             // What went wrong first is the cause of what went wrong at the end.
-            return Err(match status.failure {
-                Some(first) if first != error.to_string() => RecordError::Failed(format!(
-                    "{first}; closing the container failed too: {error}"
-                )),
-                _ => error,
-            });
-        }
-        match &status.failure {
-            Some(failure) => Err(RecordError::Failed(failure.clone())),
-            None => Ok(status),
-        }
+            (Err(error), Some(first)) if *first != error.to_string() => {
+                Err(RecordError::Failed(format!("{first}; closing it failed too: {error}")))
+            }
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(failure)) => Err(RecordError::Failed(failure.clone())),
+            (Ok(()), None) => Ok(()),
+        };
+        (status, ended)
     }
 
     fn stop(&mut self) -> Result<(), RecordError> {
@@ -442,9 +480,17 @@ impl Drop for Recorder {
     }
 }
 
-fn run(mut engine: engine::Engine, commands: &Receiver<Command>) -> Result<(), RecordError> {
-    while engine.turn(commands) {}
-    engine.close()
+/// What the recorder's thread does, in rounds.
+trait Machine {
+    /// One round; `false` when the recorder has been told to finish.
+    fn turn(&mut self, commands: &Receiver<Command>) -> bool;
+    /// The last round: everything published until now, then the ends of all files.
+    fn close(self) -> Result<(), RecordError>;
+}
+
+fn run<M: Machine>(mut machine: M, commands: &Receiver<Command>) -> Result<(), RecordError> {
+    while machine.turn(commands) {}
+    machine.close()
 }
 
 /// Every topic has files of its own; the usual soft limit of 1,024 is soon reached.

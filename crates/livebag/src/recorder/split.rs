@@ -40,6 +40,7 @@ pub(super) struct Split {
     pub one_file: Option<String>,
     pub metadata: Vec<MetadataEntry>,
     written_losses: Losses,
+    written_repeated: u64,
     file_names: FileNames,
     shared_brick: Option<usize>,
     gathered_bricks: usize,
@@ -87,6 +88,7 @@ impl Split {
             one_file: None,
             metadata: Vec::new(),
             written_losses: Losses::default(),
+            written_repeated: 0,
             file_names: FileNames::default(),
             shared_brick: None,
             gathered_bricks: 0,
@@ -172,9 +174,15 @@ impl Split {
         }
     }
 
-    /// Losses since the manifest was written, or topics that it does not tell of.
+    /// Losses or repeated messages since the manifest was written, or topics that it does not tell of.
     pub fn has_news(&self) -> bool {
-        self.new_topics || self.losses() != self.written_losses
+        self.new_topics
+            || self.losses() != self.written_losses
+            || self.repeated() != self.written_repeated
+    }
+
+    fn repeated(&self) -> u64 {
+        self.topics.iter().map(SplitTopic::repeated).sum()
     }
 
     fn losses(&self) -> Losses {
@@ -213,6 +221,7 @@ impl Split {
     /// The manifest tells everything now.
     pub fn note_written(&mut self) {
         self.written_losses = self.losses();
+        self.written_repeated = self.repeated();
         self.new_topics = false;
         self.new_bricks = false;
     }
@@ -239,7 +248,10 @@ pub(super) fn write_manifest(
     written.map_err(|source| RecordError::Io { doing: "writing", path, source })
 }
 
-fn reserve_space(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, RecordError> {
+pub(super) fn reserve_space(
+    disk: &dyn Disk,
+    path: &Path,
+) -> Result<Arc<dyn DiskFile>, RecordError> {
     let make = || {
         let file = disk.create(path, Access::Buffered)?;
         file.reserve(0, CLOSE_RESERVE_BYTES)?;

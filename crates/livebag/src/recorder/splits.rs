@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use livebag_format::Message;
 use livebag_format::container::{Removed, State, TopicManifest};
 
 use super::close::ended_state;
@@ -78,17 +77,11 @@ impl Engine {
     /// Puts the newest message of latched topics at the head of a split.
     fn repeat_latched(&mut self) {
         for topic in &self.topics {
-            let Some(latched) = topic.latched.as_ref().filter(|kept| !kept.data.is_empty()) else {
+            let Some(message) = topic.latched.as_ref().and_then(|latched| latched.message(0))
+            else {
                 continue;
             };
-            let message = Message {
-                log_time_nanos: 0,
-                publish_time_nanos: latched.publish_time_nanos,
-                sequence: latched.sequence,
-                data: &latched.data,
-            };
-            // A full queue has counted the message as lost.
-            let _ = topic.queue.write_wanted(&message);
+            topic.queue.repeat(&message);
         }
     }
 
@@ -101,6 +94,7 @@ impl Engine {
             for topic in &topics {
                 holds.messages += topic.message_count;
                 holds.bytes += topic.message_bytes;
+                holds.repeated += topic.repeated;
                 holds.lost.add(&topic.lost);
             }
             self.history.past.push_back(Past {
@@ -169,6 +163,7 @@ impl Engine {
         removed.splits += 1;
         removed.messages += oldest.holds.messages;
         removed.bytes += oldest.holds.bytes;
+        removed.repeated += oldest.holds.repeated;
         removed.lost.add(&oldest.holds.lost);
         let directory = &self.shared.directory;
         let (files, directory) = if oldest.number == 0 {

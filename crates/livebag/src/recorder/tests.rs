@@ -9,6 +9,7 @@ use super::*;
 use crate::query::{Bag, BagState, Query};
 use crate::storage::{Fault, SimulatedDisk};
 
+mod database;
 mod floods;
 
 const DIRECTORY: &str = "/bag";
@@ -354,8 +355,12 @@ fn splits_follow_each_other_without_a_gap() {
             std::thread::yield_now();
         }
     }
-    let splits = recorder.finish().unwrap().splits;
+    let status = recorder.finish().unwrap();
+    let splits = status.splits;
     assert!(splits >= 10, "{splits}");
+    let map = &status.topics[0];
+    assert_eq!(map.messages - map.repeated, 1, "the map was published once");
+    assert_eq!(status.topics[1].repeated, 0);
     let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
     assert_eq!((bag.state(), bag.splits().len() as u32), (BagState::Closed, splits - 1));
     let (repeated, read): (Vec<_>, Vec<_>) =

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use livebag_format::Topic;
 use livebag_format::container::{Losses, TopicManifest};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, index_header};
+use livebag_format::{Message, Topic};
 
 use super::Counters;
-use crate::queue::TopicQueue;
+use crate::queue::{TopicQueue, published};
 use crate::source::StreamSource;
 use crate::storage::{Access, Disk, DiskFile};
 
@@ -136,6 +136,7 @@ pub(super) struct SplitTopic {
     pub files: Option<TopicFiles>,
     messages: u64,
     bytes: u64,
+    repeated: u64,
     lost: Losses,
     skipped: u64,
 }
@@ -149,6 +150,7 @@ impl SplitTopic {
             files: None,
             messages: 0,
             bytes: 0,
+            repeated: 0,
             lost: Losses::default(),
             skipped: 0,
         }
@@ -159,11 +161,17 @@ impl SplitTopic {
         Self::new(self.topic.clone(), self.channel_id, self.counters.clone())
     }
 
-    /// Settles an extent, and commits all that are settled up to the first that is not.
+    /// Settles an extent, and commits all that are settled up to the first that is not. The memory of
+    /// what has been committed goes to `spent`.
     ///
     /// # Errors
     /// If the index cannot be written; the messages concerned are then counted as lost.
-    pub fn settle(&mut self, ticket: Ticket, outcome: Outcome) -> io::Result<()> {
+    pub fn settle(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        spent: &mut Vec<Vec<IndexEntry>>,
+    ) -> io::Result<()> {
         let Some(files) = &mut self.files else { return Ok(()) };
         files.tickets.settle(ticket, outcome);
         let mut failure = Ok(());
@@ -171,9 +179,10 @@ impl SplitTopic {
             match outcome {
                 Outcome::Readable(entries) => {
                     if let Err(error) = self.commit(&entries) {
-                        self.lose(Cause::Disk, entries.len() as u64);
+                        self.lose(Cause::Disk, published(&entries));
                         failure = Err(error);
                     }
+                    spent.push(entries);
                 }
                 Outcome::Lost(cause, count) => self.lose(cause, count),
                 Outcome::Pending => {}
@@ -187,6 +196,9 @@ impl SplitTopic {
             files.append(entries)?;
         }
         let bytes: u64 = entries.iter().map(|entry| u64::from(entry.data_bytes)).sum();
+        let repeated = entries.len() as u64 - published(entries);
+        self.repeated += repeated;
+        self.counters.repeated.fetch_add(repeated, Ordering::Relaxed);
         self.messages += entries.len() as u64;
         self.bytes += bytes;
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -212,6 +224,10 @@ impl SplitTopic {
         self.counters.skipped.fetch_add(count, Ordering::Relaxed);
     }
 
+    pub fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
     pub fn lost(&self) -> &Losses {
         &self.lost
     }
@@ -222,6 +238,7 @@ impl SplitTopic {
         TopicManifest {
             message_count: self.messages,
             message_bytes: self.bytes,
+            repeated: self.repeated,
             lost: self.lost,
             skipped: self.skipped,
             ..TopicManifest::new(&self.topic, self.channel_id, index, bricks)
@@ -238,21 +255,46 @@ pub(super) struct TopicState {
     /// The newest message, if it is repeated at the head of every split.
     pub latched: Option<Latched>,
     /// Bytes that had entered the queue at the last look.
-    pub taken_bytes: u64,
+    taken_bytes: u64,
 }
 
 /// The newest message of a topic that is repeated at the head of every split.
 #[derive(Default)]
 pub(super) struct Latched {
-    pub publish_time_nanos: u64,
-    pub sequence: u64,
-    pub data: Vec<u8>,
+    publish_time_nanos: u64,
+    sequence: u64,
+    data: Vec<u8>,
+}
+
+impl Latched {
+    /// Keeps this message instead.
+    pub fn keep(&mut self, entry: &IndexEntry, data: &[u8]) {
+        (self.publish_time_nanos, self.sequence) = (entry.publish_time_nanos, entry.sequence);
+        self.data.clear();
+        self.data.extend_from_slice(data);
+    }
+
+    /// The message once more; `None` if there has been none. A log time of 0 means now.
+    pub fn message(&self, log_time_nanos: u64) -> Option<Message<'_>> {
+        (!self.data.is_empty()).then_some(Message {
+            log_time_nanos,
+            publish_time_nanos: self.publish_time_nanos,
+            sequence: self.sequence,
+            data: &self.data,
+        })
+    }
 }
 
 impl TopicState {
     pub fn new(queue: Arc<TopicQueue>, stream: Option<StreamSource>, is_latched: bool) -> Self {
         let latched = is_latched.then(Latched::default);
         Self { queue, stream, noted: [0; 3], latched, taken_bytes: 0 }
+    }
+
+    /// Bytes that have entered the queue since the last call.
+    pub fn taken_since(&mut self) -> u64 {
+        let taken = self.queue.taken_bytes();
+        taken - std::mem::replace(&mut self.taken_bytes, taken)
     }
 
     /// Messages since the last call: dropped by the queue, missing before it, left out on purpose.

@@ -61,6 +61,11 @@ impl StreamSource {
         (reader.info().instance != self.reader.info().instance).then_some(reader)
     }
 
+    /// Number of the newest frame: who takes frames up to it comes to an end, however fast they come.
+    pub(crate) fn newest_sequence(&self) -> u64 {
+        self.reader.latest_sequence()
+    }
+
     /// The topic that the stream is recorded as.
     pub(crate) fn topic(&self) -> Topic {
         stream_topic(self.reader.info())

@@ -19,6 +19,13 @@ impl Block {
         Self { memory, start, bytes }
     }
 
+    /// `bytes` of no matter what, in memory whose pages are there: filling it meets no page fault.
+    pub fn touched(bytes: usize) -> Self {
+        let mut block = Self { memory: vec![1; bytes + BLOCK_BYTES], start: 0, bytes };
+        block.start = block.memory.as_ptr().align_offset(BLOCK_BYTES);
+        block
+    }
+
     /// The same memory for another `bytes`, whatever they are; `None` if they do not fit.
     pub fn reused(self, bytes: usize) -> Option<Self> {
         let start = self.memory.as_ptr().align_offset(BLOCK_BYTES);

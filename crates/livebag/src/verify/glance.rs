@@ -7,7 +7,7 @@ use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 
 use super::{RecordingKind, is_container};
 use crate::convert::{self, ConvertError, METADATA_FILE};
-use crate::query::{Bag, BagError, BagState, BagTopic};
+use crate::query::{Bag, BagError, BagState, BagTopic, is_being_written};
 use crate::storage::{Disk, KernelDisk};
 
 /// How a recording was left, as far as a glance tells.
@@ -109,6 +109,9 @@ fn glance_at_directory(path: &Path) -> Option<Glance> {
                     ..glance
                 },
             }
+        }
+        Ok(None) if is_being_written(&KernelDisk::for_reading(), path).unwrap_or(false) => {
+            Glance::new(kind, GlanceState::Live)
         }
         Ok(None) => Glance::troubled(kind, GlanceState::Crashed, "it has no metadata.yaml"),
         Err(error) => Glance::troubled(kind, GlanceState::Damaged, error),

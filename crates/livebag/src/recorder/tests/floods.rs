@@ -1,5 +1,7 @@
 //! Floods, stalls and faults: what was published is recorded or lost, by topic and by cause.
 
+use livebag_format::container::Manifest;
+
 use super::*;
 
 /// What one thread does to its topic.
@@ -27,11 +29,12 @@ fn floods() -> impl Strategy<Value = Vec<Flood>> {
     let priority =
         prop_oneof![Just(Priority::Critical), Just(Priority::Normal), Just(Priority::Low)];
     let bytes_max = prop_oneof![Just(None), (20_000u64..300_000).prop_map(Some)];
-    let settings = (overflow, priority, bytes_max);
-    let settings = settings.prop_map(|(overflow, priority, bytes_max)| TopicSettings {
+    let settings = (overflow, priority, bytes_max, any::<bool>());
+    let settings = settings.prop_map(|(overflow, priority, bytes_max, latched)| TopicSettings {
         overflow: Some(overflow),
         priority: Some(priority),
         bytes_max,
+        latched,
         ..TopicSettings::default()
     });
     prop::collection::vec((messages, settings), 1..5).prop_map(|floods| {
@@ -129,7 +132,10 @@ proptest! {
         let topics = shared.topics.lock().unwrap();
         for (at, &(published, missing)) in poured.iter().enumerate() {
             let (_, counters) = topics.iter().find(|(topic, _)| topic.name == name(at)).unwrap();
-            let (recorded, lost) = (counters.messages.load(Ordering::Relaxed), counters.losses());
+            let (messages, lost) = (counters.messages.load(Ordering::Relaxed), counters.losses());
+            let repeated = counters.repeated.load(Ordering::Relaxed);
+            let recorded = messages - repeated;
+            prop_assert!(repeated == 0 || floods[at].settings.latched);
             prop_assert_eq!(lost.transport, missing);
             prop_assert_eq!(lost.lapped, 0);
             if weather.is_ring {
@@ -150,9 +156,29 @@ proptest! {
                 let messages = read.iter().filter(|seen| seen.0 == topic.name).count() as u64;
                 prop_assert_eq!(messages, counters.messages.load(Ordering::Relaxed));
                 prop_assert_eq!(*bag.topics()[at].lost(), counters.losses());
+                let repeated = repeated_in(&disk, &bag, &topic.name);
+                prop_assert_eq!(repeated, counters.repeated.load(Ordering::Relaxed));
             }
         }
     }
+}
+
+/// Repeated messages of a topic, as its index entries tell, and the manifests of its splits alike.
+fn repeated_in(disk: &SimulatedDisk, bag: &Bag, topic: &str) -> u64 {
+    let mut told = 0;
+    for split in std::iter::once("").chain(bag.splits().iter().map(String::as_str)) {
+        let text = disk.read(&Path::new(DIRECTORY).join(split).join("container.yaml")).unwrap();
+        let manifest = Manifest::parse(std::str::from_utf8(&text).unwrap()).unwrap();
+        let ours = manifest.topics.iter().filter(|known| known.name == topic);
+        told += ours.map(|known| known.repeated).sum::<u64>();
+    }
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut found = 0;
+    while let Some((at, entry)) = cursor.next_entry().unwrap() {
+        found += u64::from(entry.repeated && bag.topics()[at].topic().name == topic);
+    }
+    assert_eq!(told, found, "{topic}");
+    found
 }
 
 /// One topic's flood takes the common cache and its own share, and nobody else's.

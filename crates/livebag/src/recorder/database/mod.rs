@@ -1,0 +1,276 @@
+//! Recording into SQLite: a bag of rosbag2 whose files are databases.
+//!
+//! Two threads, and between them nothing but the queues, bounded as always. The recorder's own takes
+//! frames out of their streams before they are overwritten; the other one ([`writing`]) puts what the
+//! queues hold into transactions. What SQLite does not keep up with is lost in the queue, and counted.
+
+mod writing;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use livebag_format::Topic;
+use livebag_format::container::{LOCK_FILE, Losses};
+
+use self::writing::{Order, Writing, Written};
+use super::discovery::Discovery;
+use super::topic::TopicState;
+use super::{Command, Counters, Machine, RecordError, Shared};
+use crate::convert::{ConvertError, joined_metadata, reindex, write_bag_metadata};
+use crate::limits::{FILL_BYTES_PER_NANO, JOBS_MAX, MANIFEST_INTERVAL, POLL_MAX, POLL_MIN};
+use crate::queue::TopicQueue;
+use crate::source::StreamSource;
+
+impl From<ConvertError> for RecordError {
+    fn from(error: ConvertError) -> Self {
+        Self::Database { source: Box::new(error) }
+    }
+}
+
+/// A topic, and what is counted of it.
+struct Source {
+    topic: Arc<Topic>,
+    counters: Arc<Counters>,
+    state: TopicState,
+}
+
+impl Source {
+    fn note_counts(&mut self) {
+        let [dropped, gaps, skipped] = self.state.new_counts();
+        add(&self.counters.queue, dropped);
+        add(&self.counters.transport, gaps);
+        add(&self.counters.skipped, skipped);
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    if count > 0 {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// The recorder's thread: from streams into queues.
+pub(super) struct Collector {
+    shared: Arc<Shared>,
+    discovery: Discovery,
+    sources: Vec<Source>,
+    scratch: Vec<u8>,
+    orders: SyncSender<Order>,
+    /// Until it is joined.
+    writing: Option<JoinHandle<Written>>,
+    next_share_nanos: u64,
+}
+
+impl Collector {
+    /// Makes the directory and the first database in it.
+    ///
+    /// # Errors
+    /// If the directory exists, or the disk refuses.
+    pub fn create(shared: Arc<Shared>) -> Result<Self, RecordError> {
+        let writing = Writing::create(shared.clone())?;
+        let (orders, receiver) = sync_channel(JOBS_MAX);
+        let writing = std::thread::Builder::new()
+            .name("livebag-sqlite".into())
+            .spawn(move || writing.run(&receiver))
+            .map_err(|source| RecordError::Io {
+                doing: "starting a thread to record into",
+                path: shared.directory.clone(),
+                source,
+            })?;
+        Ok(Self {
+            shared,
+            discovery: Discovery::new(),
+            sources: Vec::new(),
+            scratch: Vec::new(),
+            orders,
+            writing: Some(writing),
+            next_share_nanos: 0,
+        })
+    }
+
+    fn order(&self, order: Order) {
+        // A thread that is gone has panicked, which joining will tell.
+        let _ = self.orders.send(order);
+    }
+
+    fn take_commands(&mut self, commands: &Receiver<Command>) -> bool {
+        loop {
+            match commands.try_recv() {
+                Ok(Command::AddTopic(topic, queue)) => self.add_topic(topic, queue, None),
+                Ok(Command::Follow(selector)) => self.discovery.follow(selector),
+                Ok(Command::Split) => self.order(Order::Split),
+                Ok(Command::Snapshot) => {
+                    // What has been published by now belongs to it.
+                    self.take_frames();
+                    self.order(Order::Snapshot);
+                }
+                Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return true,
+                Err(TryRecvError::Empty) => return false,
+            }
+        }
+    }
+
+    fn add_topic(&mut self, topic: Topic, queue: Arc<TopicQueue>, stream: Option<StreamSource>) {
+        let (topic, counters) = (Arc::new(topic), Arc::new(Counters::default()));
+        let seen = (topic.clone(), counters.clone());
+        self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+        self.order(Order::Topic(topic.clone(), queue.clone(), counters.clone()));
+        let state = TopicState::new(queue, stream, false);
+        self.sources.push(Source { topic, counters, state });
+    }
+
+    fn add_stream(&mut self, stream: StreamSource) {
+        let topic = stream.topic();
+        match self.shared.make_queue(&topic.name, false) {
+            Ok(queue) => self.add_topic(topic, queue, Some(stream)),
+            Err(error) => self.shared.fail(error.to_string()),
+        }
+    }
+
+    fn discover(&mut self, now: u64) {
+        let clock = self.shared.options.clock.clone();
+        let Some(appeared) = self.discovery.look(now, &clock) else { return };
+        appeared.into_iter().for_each(|stream| self.add_stream(stream));
+        for at in 0..self.sources.len() {
+            let stream = self.sources[at].state.stream.as_ref();
+            let Some(reader) = stream.and_then(StreamSource::successor) else { continue };
+            // What the old region still holds comes first.
+            self.take_frames();
+            let stream = StreamSource::new(reader, false, clock.clone());
+            if stream.topic() == *self.sources[at].topic {
+                self.sources[at].state.stream = Some(stream);
+            } else {
+                self.sources[at].state.stream = None;
+                self.add_stream(stream);
+            }
+        }
+    }
+
+    /// Copies every frame that is new now of every stream into its queue.
+    fn take_frames(&mut self) {
+        let is_paused = self.shared.paused.load(Ordering::Relaxed);
+        let has_failed = self.shared.failure().is_some();
+        for Source { counters, state, .. } in &mut self.sources {
+            let Some(stream) = &mut state.stream else { continue };
+            let newest = stream.newest_sequence();
+            loop {
+                let next = stream.next();
+                add(&counters.transport, next.damaged);
+                add(if is_paused { &counters.skipped } else { &counters.lapped }, next.lapped);
+                let Some(frame) = next.frame else { break };
+                let is_newest = frame.sequence() >= newest;
+                if !state.queue.wants_frame() {
+                    add(&counters.skipped, 1);
+                } else if has_failed {
+                    add(&counters.disk, 1);
+                } else if stream.encode(&frame, &mut self.scratch) {
+                    let message = livebag_format::Message {
+                        log_time_nanos: 0,
+                        publish_time_nanos: frame.header().publish_time_nanos,
+                        sequence: frame.sequence(),
+                        data: &self.scratch,
+                    };
+                    // A full queue has counted the message as lost.
+                    let _ = state.queue.write_wanted(&message);
+                } else {
+                    add(&counters.lapped, 1);
+                }
+                if is_newest {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Counts, and what is done once a second: shares, and what is too old in a ring.
+    fn keep(&mut self, now: u64) {
+        self.sources.iter_mut().for_each(Source::note_counts);
+        if now < self.next_share_nanos {
+            return;
+        }
+        self.next_share_nanos = now + MANIFEST_INTERVAL.as_nanos() as u64;
+        let rates: Vec<u64> =
+            self.sources.iter_mut().map(|source| source.state.taken_since()).collect();
+        let shares = self.shared.budget.shares(&rates);
+        for (source, share) in self.sources.iter().zip(shares) {
+            source.state.queue.set_share(share);
+        }
+        let ring = self.shared.options.snapshot.as_ref();
+        if let Some(duration) = ring.and_then(|ring| ring.duration_max) {
+            let wall = self.shared.options.clock.wall_nanos();
+            let before = wall.saturating_sub(duration.as_nanos() as u64);
+            self.sources.iter().for_each(|source| source.state.queue.evict_before(before));
+        }
+    }
+
+    /// As long as the fastest stream and the queues allow.
+    fn pause(&self) -> Duration {
+        let streams = self.sources.iter().filter_map(|source| source.state.stream.as_ref());
+        let lap = streams.map(StreamSource::lap_nanos).min().unwrap_or(u64::MAX);
+        let fill = self.shared.options.cache_bytes_max / 16 / FILL_BYTES_PER_NANO;
+        Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, POLL_MAX)
+    }
+
+    /// `metadata.yaml`, which tells rosbag2 that the bag is whole.
+    fn write_metadata(&self, written: &Written) -> Result<(), RecordError> {
+        let directory: &Path = &self.shared.directory;
+        let options = self.shared.options.database.as_ref();
+        let version = options.map(|options| options.metadata_version).unwrap_or_default();
+        if !written.is_whole {
+            // The database that failed is asked what it has.
+            return Ok(reindex(directory, Some(version)).map(drop)?);
+        }
+        let mut metadata = joined_metadata(&written.files);
+        for Source { topic, counters, .. } in &self.sources {
+            if let Some(text) = lost_text(&counters.losses()) {
+                metadata.custom_data.insert(format!("livebag.lost{}", topic.name), text);
+            }
+        }
+        Ok(write_bag_metadata(directory, &metadata, version)?)
+    }
+}
+
+/// `queue 3, disk 1`; `None` if nothing was lost.
+fn lost_text(losses: &Losses) -> Option<String> {
+    let Losses { transport, queue, lapped, disk } = losses;
+    let causes = [("transport", transport), ("queue", queue), ("lapped", lapped), ("disk", disk)];
+    let texts: Vec<_> = causes
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(cause, count)| format!("{cause} {count}"))
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
+impl Machine for Collector {
+    fn turn(&mut self, commands: &Receiver<Command>) -> bool {
+        let finish = self.take_commands(commands);
+        let now = self.shared.options.clock.monotonic_nanos();
+        self.discover(now);
+        if finish {
+            return false;
+        }
+        self.take_frames();
+        self.keep(now);
+        self.shared.options.clock.sleep(self.pause());
+        true
+    }
+
+    fn close(mut self) -> Result<(), RecordError> {
+        self.take_frames();
+        self.sources.iter().for_each(|source| source.state.queue.close());
+        self.order(Order::Finish);
+        let writing = self.writing.take().ok_or(RecordError::Stopped)?;
+        let written = writing.join().map_err(|_| RecordError::Stopped)?;
+        self.sources.iter_mut().for_each(Source::note_counts);
+        let told = self.write_metadata(&written);
+        // One that cannot be removed is only a file more: nobody holds it.
+        let _ = self.shared.disk.remove(&self.shared.directory.join(LOCK_FILE));
+        drop(written.lock);
+        told
+    }
+}

@@ -1,0 +1,71 @@
+//! Streams that appear, and which of them are recorded.
+
+use std::collections::HashSet;
+
+use crate::clock::Clock;
+use crate::limits::DISCOVERY_INTERVAL;
+use crate::source::{Selector, StreamSource};
+
+/// Looks for streams by listing the regions of shared memory.
+pub(super) struct Discovery {
+    selectors: Vec<Selector>,
+    known: HashSet<String>,
+    /// Regions that no selector takes: opening them again at every look would map other people's
+    /// streams ten times a second.
+    refused: HashSet<(String, u64)>,
+    /// Streams that are there when recording starts are followed from now on, those that appear
+    /// later from their first frame.
+    first_look: bool,
+    next_look_nanos: u64,
+}
+
+impl Discovery {
+    pub fn new() -> Self {
+        Self {
+            selectors: Vec::new(),
+            known: HashSet::new(),
+            refused: HashSet::new(),
+            first_look: true,
+            next_look_nanos: 0,
+        }
+    }
+
+    /// Takes what `selector` takes too, from the next look on, which comes at once.
+    pub fn follow(&mut self, selector: Selector) {
+        self.selectors.push(selector);
+        self.refused.clear();
+        self.next_look_nanos = 0;
+    }
+
+    /// Streams that have appeared since the last look; `None` if it is not time for one.
+    pub fn look(&mut self, now: u64, clock: &Clock) -> Option<Vec<StreamSource>> {
+        if now < self.next_look_nanos {
+            return None;
+        }
+        self.next_look_nanos = now + DISCOVERY_INTERVAL.as_nanos() as u64;
+        if self.selectors.is_empty() {
+            return None;
+        }
+        let mut appeared = Vec::new();
+        // A failing look is tried again at the next one.
+        let regions = livebag_shm::list_regions().unwrap_or_default();
+        self.refused.retain(|refused| regions.contains(refused));
+        for (name, region) in regions {
+            let refused = (name.clone(), region);
+            if self.known.contains(&name) || self.refused.contains(&refused) {
+                continue;
+            }
+            let Ok(reader) = livebag_shm::Reader::open(&name) else { continue };
+            let source = StreamSource::new(reader, self.first_look, clock.clone());
+            let topic = source.topic();
+            if !self.selectors.iter().any(|selector| selector.takes(&name, &topic)) {
+                self.refused.insert(refused);
+                continue;
+            }
+            self.known.insert(name);
+            appeared.push(source);
+        }
+        self.first_look = false;
+        Some(appeared)
+    }
+}

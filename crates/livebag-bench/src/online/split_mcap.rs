@@ -12,11 +12,11 @@ use std::thread::JoinHandle;
 
 use mcap::records::MessageHeader;
 use mcap::{WriteOptions, Writer};
-use memmap2::Mmap;
 
 use super::failed;
 use super::world::UavTopic;
 use crate::error::Result;
+use crate::files;
 
 /// Messages that wait for the writing thread: rosbag2's cache of 100 MiB at this rate and more.
 const QUEUE: usize = 8192;
@@ -115,17 +115,14 @@ impl SplitWriter {
     /// sends them on: every message is copied.
     pub fn read(&self, topics: &[&str], from: u64, to: u64) -> Result<SplitAnswer> {
         let began = crate::clock::monotonic_nanos();
-        let files: Vec<Closed> = {
+        let wanted_files: Vec<Closed> = {
             let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
             closed.iter().filter(|f| f.end_nanos >= from && f.start_nanos <= to).cloned().collect()
         };
         let mut answer = SplitAnswer::default();
         let mut copy: Vec<u8> = Vec::new();
-        for file in files {
-            let opened = File::open(&file.path).map_err(failed("opening a split"))?;
-            #[expect(unsafe_code, reason = "the peer's fastest way to read")]
-            // SAFETY: the file is closed and nobody writes or cuts it while it is mapped.
-            let bytes = unsafe { Mmap::map(&opened) }.map_err(failed("mapping a split"))?;
+        for file in wanted_files {
+            let bytes = files::map(&file.path)?;
             let summary = mcap::Summary::read(&bytes).map_err(failed("reading a summary"))?;
             let Some(summary) = summary else { continue };
             let wanted: Vec<u16> = summary
@@ -219,7 +216,7 @@ fn write_splits(
 
 fn open(folder: &Path, number: usize, topics: &[UavTopic], start_nanos: u64) -> Result<Split> {
     let path = folder.join(format!("split_{number}.mcap"));
-    let file = File::create_new(&path).map_err(failed("making a split"))?;
+    let file = files::create(&path)?;
     let options = WriteOptions::new().compression(None).profile("ros2").calculate_chunk_crcs(false);
     let mut writer = options
         .create(BufWriter::with_capacity(1 << 20, file))

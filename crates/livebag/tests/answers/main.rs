@@ -259,7 +259,7 @@ proptest! {
             let mut out = Buffer::default();
             file.read(start, count, &mut out).unwrap();
             let end = bytes.len().min(start as usize + count);
-            prop_assert!(&*out == &bytes[start as usize..end]);
+            prop_assert!(*out == bytes[start as usize..end]);
         }
         prop_assert!(contents(&answer(&bag, &Query::default())) == fixture.known);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use livebag::storage::KernelDisk;
@@ -11,8 +12,8 @@ use livebag::{Bag, BagError, BagState, Buffer, Clock, Query, VirtualFile, Virtua
 use livebag_format::container::CONTAINER_FILE;
 
 use crate::limits::{
-    CATALOG_BAGS_MAX, CATALOG_DEPTH_MAX, CATALOG_INTERVAL, LIVE_INTERVAL, VIRTUAL_FILE_GROWTH,
-    VIRTUAL_FILES_BYTES_MAX, VIRTUAL_FILES_MAX,
+    CATALOG_BAGS_MAX, CATALOG_DEPTH_MAX, CATALOG_INTERVAL, LIVE_INTERVAL, OPEN_BAGS_MAX,
+    VIRTUAL_FILE_GROWTH, VIRTUAL_FILES_BYTES_MAX, VIRTUAL_FILES_MAX,
 };
 
 /// Told that somebody reads a live container, so that its recorder commits sooner what it gathers.
@@ -62,6 +63,7 @@ pub struct ServedBag {
     fresh: Option<Arc<dyn KeepFresh>>,
     open: Mutex<Option<Open>>,
     files: Mutex<Vec<Arc<ServedFile>>>,
+    used_nanos: AtomicU64,
 }
 
 struct Open {
@@ -164,12 +166,26 @@ impl Catalog {
             fresh: self.fresh.clone(),
             open: Mutex::default(),
             files: Mutex::default(),
+            used_nanos: AtomicU64::new(0),
         }
     }
 
     /// All containers, by name.
     pub fn bags(&self) -> Vec<Arc<ServedBag>> {
         self.look().by_name.values().cloned().collect()
+    }
+
+    /// Closes what was used longest ago, while too much is open. Answers under way keep theirs.
+    pub fn close_unused(&self) {
+        let mut open: Vec<Arc<ServedBag>> = lock(&self.bags).by_name.values().cloned().collect();
+        // One that is locked is in use just now.
+        open.retain(|bag| bag.open.try_lock().is_ok_and(|open| open.is_some()));
+        let Some(too_many) = open.len().checked_sub(OPEN_BAGS_MAX + 1) else { return };
+        open.sort_by_key(|bag| bag.used_nanos.load(Ordering::Relaxed));
+        for bag in &open[..=too_many] {
+            *lock(&bag.open) = None;
+            lock(&bag.files).clear();
+        }
     }
 
     /// The container of that name.
@@ -247,6 +263,7 @@ impl ServedBag {
     pub fn bag(&self) -> Result<Arc<Bag>, BagError> {
         let mut open = lock(&self.open);
         let now = self.clock.monotonic_nanos();
+        self.used_nanos.store(now, Ordering::Relaxed);
         if let Some(open) = &*open {
             let is_live = open.bag.state() == BagState::Live;
             let age = now.saturating_sub(open.opened_nanos);
@@ -281,6 +298,11 @@ impl ServedBag {
         let stamps = self.stamps(&bag);
         *open = Some(Open { bag: bag.clone(), stamps, opened_nanos: now });
         Ok(bag)
+    }
+
+    /// Whether its files are open, or just being opened.
+    pub fn is_open(&self) -> bool {
+        self.open.try_lock().map_or(true, |open| open.is_some())
     }
 
     fn is_read(&self) {

@@ -54,6 +54,8 @@ pub const CATALOG_INTERVAL: Duration = Duration::from_secs(1);
 pub const CATALOG_DEPTH_MAX: usize = 4;
 /// Recordings that are listed.
 pub const CATALOG_BAGS_MAX: usize = 10_000;
+/// Recordings that stay open between two requests: each holds the files of its topics.
+pub const OPEN_BAGS_MAX: usize = 64;
 /// A live recording is opened anew so often, to see whether its recorder has died.
 pub const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -26,7 +26,8 @@ use crate::answer::{
 use crate::ask::{AskError, Form, MessageForm, Parameters, between, full_names};
 use crate::catalog::{Catalog, ServedBag, ServedFile};
 use crate::limits::{
-    ANSWERS_PER_ADDRESS_MAX, BODY_BYTES_MAX, NAME_BYTES_MAX, PIECE_BYTES, ServerLimits,
+    ANSWERS_PER_ADDRESS_MAX, BODY_BYTES_MAX, NAME_BYTES_MAX, OPEN_BAGS_MAX, PIECE_BYTES,
+    ServerLimits,
 };
 use crate::link::{KnownLinks, Link};
 use crate::moment::Moment;
@@ -105,7 +106,11 @@ impl App {
         if name.len() > NAME_BYTES_MAX {
             return Err(shown());
         }
-        self.catalog.bag(name).ok_or_else(shown)
+        let served = self.catalog.bag(name).ok_or_else(shown)?;
+        if !served.is_open() {
+            self.catalog.close_unused();
+        }
+        Ok(served)
     }
 
     /// Waits for the right to lay an answer out.
@@ -232,10 +237,13 @@ async fn bags(
     let turn = app.turn(link.peer()).await?;
     blocking(move || {
         let mut rows = Vec::new();
-        for served in turn.app.catalog.bags() {
+        for (at, served) in turn.app.catalog.bags().into_iter().enumerate() {
             // One that cannot be read does not hide the others.
             if let Ok(bag) = served.bag() {
                 rows.extend(BagRow::new(served.name(), &bag));
+            }
+            if at % OPEN_BAGS_MAX == 0 {
+                turn.app.catalog.close_unused();
             }
         }
         Ok(Json(rows).into_response())

@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use livebag::RecorderOptions;
-use livebag_net::limits::{CONNECTIONS_MAX, ServerLimits};
+use livebag_net::limits::{CONNECTIONS_MAX, OPEN_BAGS_MAX, ServerLimits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::client::{Client, get};
-use super::fixture::{Recording, camera_topic, image, wait_for};
+use super::fixture::{Recording, camera_topic, image, record_all, wait_for};
 use super::process::Process;
 
 const IDLE: usize = 10_000;
@@ -61,6 +61,35 @@ fn ten_thousand_idle_connections() {
     });
     wait_for("all to be closed", || open(&sockets) == 0);
     drop(sockets);
+    server.end();
+}
+
+#[test]
+fn hundreds_of_recordings_do_not_stay_open() {
+    let folder = tempfile::tempdir().unwrap();
+    record_all(&folder.path().join("run0"), 4);
+    for number in 1..300 {
+        let copy = folder.path().join(format!("run{number}"));
+        std::fs::create_dir(&copy).unwrap();
+        for entry in folder.path().join("run0").read_dir().unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+    }
+    let server = Process::start(folder.path(), ServerLimits::default());
+    let descriptors = server.descriptors();
+    // An index and a brick for each of two topics; a list closes them in batches.
+    let bound = descriptors + 2 * (OPEN_BAGS_MAX + 1) * 4 + 64;
+    for _ in 0..2 {
+        let listed = get(server.address, "/v1/bags").must(200).json();
+        assert_eq!(listed.as_array().unwrap().len(), 301);
+        assert!(server.descriptors() <= bound, "{} of {descriptors}", server.descriptors());
+    }
+    for number in 0..300 {
+        get(server.address, &format!("/v1/bags/run{number}/latest")).must(200);
+        get(server.address, &format!("/bags/run{number}.mcap")).must(200);
+    }
+    assert!(server.descriptors() <= bound, "{} of {descriptors}", server.descriptors());
     server.end();
 }
 

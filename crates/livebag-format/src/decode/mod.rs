@@ -129,8 +129,7 @@ impl Walk<'_> {
         if depth > DEPTH_MAX {
             return Err(DecodeError::Depth { depth_max: DEPTH_MAX });
         }
-        self.structures_left =
-            self.structures_left.checked_sub(1).ok_or(DecodeError::Excess { bytes: self.bytes })?;
+        self.count_structure()?;
         let fields = &self.schema.structures[index];
         if fields.is_empty() && !self.schema.is_ros1 {
             // IDL has no empty structure: the generators put a byte there.
@@ -146,9 +145,20 @@ impl Walk<'_> {
         Ok(Value::Object(map))
     }
 
+    fn count_structure(&mut self) -> Result<(), DecodeError> {
+        let left = self.structures_left.checked_sub(1);
+        self.structures_left = left.ok_or(DecodeError::Excess { bytes: self.bytes })?;
+        Ok(())
+    }
+
     fn field(&mut self, field: &Field, depth: usize, keep: bool) -> Result<Value, DecodeError> {
         let count = match field.count {
             Count::One => return self.value(field, depth, keep),
+            // Takes no byte, so that a structure of many such fields would cost more than it has.
+            Count::Fixed(0) => {
+                self.count_structure()?;
+                0
+            }
             Count::Fixed(count) => count,
             Count::Sequence => self.cursor.u32()? as usize,
         };

@@ -228,3 +228,19 @@ fn blank_messages_of_every_bundled_type_decode() {
     assert!(holds);
     assert!(blank("acme_msgs/msg/Anvil", &[]).is_err());
 }
+
+#[test]
+fn fields_that_take_no_byte_are_counted() {
+    // 64 kB of structures with a thousand empty arrays each would be 65 million values.
+    let fields: String = (0..1000).map(|number| format!("uint8[0] a{number}\n")).collect();
+    let text = format!("E[] items\n{}\nMSG: a/E\n{fields}uint8 b", "=".repeat(80));
+    let decoder = Decoder::new(&topic("a/A", "ros1", &text)).unwrap();
+    let mut message = 65_536u32.to_le_bytes().to_vec();
+    message.resize(65_540, 1);
+    for array_items_max in [0, usize::MAX] {
+        let decoded = decoder.decode(&message, &DecodeOptions { array_items_max });
+        assert!(matches!(decoded, Err(DecodeError::Excess { .. })), "{array_items_max}");
+    }
+    let one = decoder.decode(&[1, 0, 0, 0, 7], &DecodeOptions::default()).unwrap();
+    assert_eq!(one["items"][0]["b"], 7);
+}

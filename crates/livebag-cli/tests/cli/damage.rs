@@ -275,8 +275,11 @@ fn a_cut_mcap_is_written_anew() {
     // A damaged chunk: its messages are lost, and counted.
     let other = folder.path().join("other.mcap");
     std::fs::write(&cut, &bytes).unwrap();
-    rot(&cut, bytes.len() as u64 / 4);
-    assert!(damages(&verify(&cut, 1)).contains("damaged"));
+    let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
+    let chunk = &summary.chunk_indexes[0];
+    rot(&cut, chunk.chunk_start_offset + chunk.chunk_length / 2);
+    let found = damages(&verify(&cut, 1));
+    assert!(found.contains("damaged"), "{found}");
     let recovered = run(&["recover", text(&cut), "-o", text(&other), "--json"]);
     let report = recovered.expect(3, &["cannot be read"]).json();
     let (kept, lost) = (&report["message_count"], &report["lost_messages"]);

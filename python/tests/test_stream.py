@@ -87,7 +87,9 @@ def test_waiting_gives_the_lock_back_and_hears_ctrl_c(stream_name):
         thread.join(timeout=60)
         assert seen[0].data == b"hello"
     code = f"""
-import livebag
+import livebag, signal
+# A shell's background jobs begin with it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 stream = livebag.Stream.bytes({stream_name!r} + "-2", 16, remove_on_close=True)
 reader = livebag.Stream.open({stream_name!r} + "-2")
 try:

@@ -24,7 +24,7 @@ pub use play::{
     PlayError, PlayOptions, PlayStatus, Player, Stamp, TopicPublisher, TopicSurvey, survey,
 };
 pub use query::{
-    Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, IndexEntry, McapAnswer,
+    Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, IndexEntry, McapAnswer, Messages,
     NewestFirst, Query, Span, Verdict, VirtualFile, VirtualFileError,
 };
 pub use recorder::{

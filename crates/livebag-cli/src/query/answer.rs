@@ -23,6 +23,18 @@ pub struct Entry {
     pub bytes: u64,
 }
 
+impl From<&RemoteMessage> for Entry {
+    fn from(message: &RemoteMessage) -> Self {
+        Self {
+            topic: message.topic,
+            log_time_nanos: message.log_time_nanos,
+            publish_time_nanos: message.publish_time_nanos,
+            sequence: message.sequence,
+            bytes: message.data.len() as u64,
+        }
+    }
+}
+
 /// The messages of a query, one after the other.
 pub trait Answer {
     /// Goes on to the next message; `None` after the last.
@@ -146,13 +158,7 @@ impl Remote {
 impl Answer for Remote {
     fn next(&mut self) -> Result<Option<Entry>, CliError> {
         self.current = self.messages.next_message()?;
-        Ok(self.current.as_ref().map(|message| Entry {
-            topic: message.topic,
-            log_time_nanos: message.log_time_nanos,
-            publish_time_nanos: message.publish_time_nanos,
-            sequence: message.sequence,
-            bytes: message.data.len() as u64,
-        }))
+        Ok(self.current.as_ref().map(Entry::from))
     }
 
     fn data(&mut self) -> Result<Option<&[u8]>, CliError> {

@@ -49,13 +49,7 @@ struct Robots {
 impl Answer for Robots {
     fn next(&mut self) -> Result<Option<Entry>, CliError> {
         self.current = self.messages.next_message()?;
-        Ok(self.current.as_ref().map(|message| Entry {
-            topic: message.topic,
-            log_time_nanos: message.log_time_nanos,
-            publish_time_nanos: message.publish_time_nanos,
-            sequence: message.sequence,
-            bytes: message.data.len() as u64,
-        }))
+        Ok(self.current.as_ref().map(Entry::from))
     }
 
     fn data(&mut self) -> Result<Option<&[u8]>, CliError> {

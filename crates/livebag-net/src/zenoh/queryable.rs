@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use livebag::{Bag, Buffer, Clock, Cursor, IndexEntry, NewestFirst, Query as BagQuery, Span};
+use livebag::{Bag, Buffer, Clock, IndexEntry, Messages, Query as BagQuery, Span};
 use zenoh::Wait;
 use zenoh::bytes::Encoding;
 use zenoh::key_expr::KeyExpr;
@@ -332,37 +332,6 @@ fn span_of(time: &TimeRange) -> Span {
         TimeBound::Unbounded => u64::MAX,
     };
     Span::History(from, to)
-}
-
-/// Messages in either order.
-trait Messages {
-    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, livebag::BagError>;
-    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError>;
-    fn damaged(&self) -> u64;
-}
-
-impl Messages for Cursor<'_> {
-    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, livebag::BagError> {
-        Cursor::next_entry(self)
-    }
-    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError> {
-        Cursor::append_to(self, out)
-    }
-    fn damaged(&self) -> u64 {
-        Cursor::damaged(self)
-    }
-}
-
-impl Messages for NewestFirst<'_> {
-    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, livebag::BagError> {
-        NewestFirst::next_entry(self)
-    }
-    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, livebag::BagError> {
-        NewestFirst::append_to(self, out)
-    }
-    fn damaged(&self) -> u64 {
-        NewestFirst::damaged(self)
-    }
 }
 
 /// The replies to one question.

@@ -26,10 +26,20 @@ pub enum Verdict {
     End,
 }
 
-/// Where messages come from, in whatever order.
-trait Messages {
+/// The messages of a query, in one order or the other.
+pub trait Messages {
+    /// The next message's topic (its place in [`Bag::topics`]) and index entry.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
     fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError>;
+    /// Appends the message of that entry; whether it could be. One that is damaged is counted.
+    ///
+    /// # Errors
+    /// If the brick cannot be read.
     fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError>;
+    /// Messages left out so far because the medium has damaged them, or their index entries.
+    fn damaged(&self) -> u64;
 }
 
 impl Messages for Cursor<'_> {
@@ -39,6 +49,9 @@ impl Messages for Cursor<'_> {
     fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
         Cursor::append_to(self, out)
     }
+    fn damaged(&self) -> u64 {
+        Cursor::damaged(self)
+    }
 }
 
 impl Messages for NewestFirst<'_> {
@@ -47,6 +60,9 @@ impl Messages for NewestFirst<'_> {
     }
     fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
         NewestFirst::append_to(self, out)
+    }
+    fn damaged(&self) -> u64 {
+        NewestFirst::damaged(self)
     }
 }
 

@@ -191,6 +191,11 @@ impl TopicQueue {
         self.take_from_budget(bytes)
     }
 
+    /// Counts messages that were lost on the way here.
+    pub fn lose_in_transport(&self, count: u64) {
+        self.gaps.fetch_add(count, Ordering::Relaxed);
+    }
+
     /// A source that counts says by a gap what was lost on the way here.
     fn count_gap(&self, state: &mut State, sequence: u64) {
         if !self.options.count_gaps || sequence == 0 {

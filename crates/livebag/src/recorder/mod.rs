@@ -364,7 +364,20 @@ impl Recorder {
     /// # Errors
     /// If there are too many topics, or the recorder has stopped.
     pub fn topic(&self, topic: Topic) -> Result<TopicWriter, RecordError> {
-        let queue = self.shared.make_queue(&topic.name, self.shared.options.count_gaps)?;
+        self.add_topic(topic, self.shared.options.count_gaps)
+    }
+
+    /// The same for a topic with several publishers, whose sequences say nothing of each other: what
+    /// was lost on the way here is told by [`TopicWriter::lost_in_transport`].
+    ///
+    /// # Errors
+    /// As [`Recorder::topic`].
+    pub fn topic_of_many(&self, topic: Topic) -> Result<TopicWriter, RecordError> {
+        self.add_topic(topic, false)
+    }
+
+    fn add_topic(&self, topic: Topic, count_gaps: bool) -> Result<TopicWriter, RecordError> {
+        let queue = self.shared.make_queue(&topic.name, count_gaps)?;
         let command = Command::AddTopic(topic, queue.clone());
         self.commands.send(command).map_err(|_| RecordError::Stopped)?;
         Ok(TopicWriter { queue })
@@ -529,6 +542,11 @@ impl TopicWriter {
     /// As [`TopicWriter::write`].
     pub fn write_message(&self, message: &Message<'_>) -> Result<(), WriteError> {
         self.queue.write(message)
+    }
+
+    /// Counts messages that were lost before they came here.
+    pub fn lost_in_transport(&self, count: u64) {
+        self.queue.lose_in_transport(count);
     }
 }
 

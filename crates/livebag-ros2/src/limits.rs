@@ -1,0 +1,15 @@
+//! Every bound of this crate, in one place.
+
+use std::time::Duration;
+
+/// Endpoints of a graph that are kept; more are counted, not known. ROS networks have some
+/// thousands, a node that lies may announce millions.
+pub const ENDPOINTS_MAX: usize = 50_000;
+/// Longest name of a topic, a type or a node that is taken from the network, in bytes.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// Largest message taken from the network.
+pub const SAMPLE_BYTES_MAX: usize = 1 << 30;
+/// Publishers of one topic whose sequence numbers are followed.
+pub const PUBLISHERS_MAX: usize = 4096;
+/// How long a node is given to answer a service call.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,0 +1,209 @@
+//! What a ROS 2 network is, whatever carries it.
+//!
+//! Every implementation promises:
+//!
+//! - The graph shows endpoints by their ROS names (`/camera/image`, `sensor_msgs/msg/Image`), never
+//!   the carrier's own. Endpoints that this process made are marked.
+//! - Messages are given as they were published: CDR with its four bytes of encapsulation, not a byte
+//!   added or taken away.
+//! - [`Receiver`]s are called on a thread of the network's. Messages of one publisher come in its
+//!   order, each once.
+//! - What is known to be lost between a publisher and here is told once, by [`Receiver::lost`].
+//! - What comes from the network is not trusted: names and messages have the bounds of
+//!   [`limits`](crate::limits), and what breaks them is left out and counted by [`Network::refused`].
+//! - Dropping a [`Subscription`] or a [`Publication`] ends it; afterwards its receiver is not called.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::qos::Qos;
+
+mod sequence;
+
+pub use sequence::{Sequences, Told};
+
+/// What a publisher is known by, anywhere in the network.
+pub type EndpointId = [u8; 16];
+
+/// What an endpoint does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Publishes a topic.
+    Publisher,
+    /// Subscribes to a topic.
+    Subscription,
+    /// Offers a service.
+    Server,
+    /// Calls a service.
+    Client,
+}
+
+/// One end of a topic or service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// What it is known by.
+    pub id: EndpointId,
+    /// What it does.
+    pub role: Role,
+    /// Name of the topic or service: `/camera/image`.
+    pub name: String,
+    /// Name of its type: `sensor_msgs/msg/Image`, `std_srvs/srv/Trigger`.
+    pub type_name: String,
+    /// Hash of its type (`RIHS01_` and 64 hexadecimal digits), if it tells.
+    pub type_hash: Option<String>,
+    /// How it offers, or wishes, messages to be delivered.
+    pub qos: Qos,
+    /// Node that has it, with its namespace: `/robot/driver`; empty if unknown.
+    pub node: String,
+    /// Whether this process made it.
+    pub is_own: bool,
+}
+
+/// What is asked for, or offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicRequest {
+    /// Name of the topic: `/camera/image`.
+    pub name: String,
+    /// Name of its type: `sensor_msgs/msg/Image`.
+    pub type_name: String,
+    /// Hash of its type; a subscription without one takes messages of any.
+    pub type_hash: Option<String>,
+    /// How messages are to be delivered.
+    pub qos: Qos,
+}
+
+/// One message, as it was published.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// The encoded message, encapsulation included.
+    pub data: &'a [u8],
+    /// When its publisher published it, nanoseconds since the Unix epoch; 0 if it does not tell.
+    pub publish_time_nanos: u64,
+    /// Its publisher's count; 0 if it keeps none.
+    pub sequence: u64,
+    /// Who published it; zeros if unknown.
+    pub publisher: EndpointId,
+}
+
+/// What takes messages. Called on the network's threads: it must not wait.
+pub trait Receiver: Send + Sync {
+    /// A message has come.
+    fn sample(&self, sample: &Sample<'_>);
+    /// So many messages are known to have been lost on the way here.
+    fn lost(&self, count: u64);
+}
+
+/// A subscription; dropping it ends it.
+pub trait Subscription: Send + Sync {}
+
+/// The way out for one topic; dropping it ends it.
+pub trait Publication: Send + Sync {
+    /// Publishes an encoded message (CDR with its encapsulation).
+    ///
+    /// # Errors
+    /// If the network did not take it.
+    fn publish(&self, data: &[u8]) -> Result<(), NetworkError>;
+    /// Subscriptions that are known to take its messages.
+    fn subscriptions(&self) -> usize;
+    /// Waits until every reliable subscription has acknowledged what was published; whether they
+    /// have. Networks that do not know say yes.
+    fn wait_for_acknowledgements(&self, _within: Duration) -> bool {
+        true
+    }
+}
+
+/// A ROS 2 network, taken part in as one node.
+pub trait Network: Send + Sync {
+    /// A number that changes whenever the graph does.
+    fn generation(&self) -> u64;
+    /// Every endpoint known at the moment.
+    fn endpoints(&self) -> Vec<Endpoint>;
+    /// Announcements and messages that broke a bound or could not be understood, and were left out.
+    fn refused(&self) -> u64;
+    /// Takes a topic's messages from now on (and before, as far as durability promises).
+    ///
+    /// # Errors
+    /// If the network refuses.
+    fn subscribe(
+        &self,
+        request: &TopicRequest,
+        receiver: Arc<dyn Receiver>,
+    ) -> Result<Box<dyn Subscription>, NetworkError>;
+    /// Offers a topic.
+    ///
+    /// # Errors
+    /// If the network refuses.
+    fn advertise(&self, request: &TopicRequest) -> Result<Box<dyn Publication>, NetworkError>;
+    /// Calls a service: CDR with its encapsulation, both ways.
+    ///
+    /// # Errors
+    /// If nobody answers in time.
+    fn call(
+        &self,
+        service: &ServiceRequest<'_>,
+        request: &[u8],
+        within: Duration,
+    ) -> Result<Vec<u8>, NetworkError>;
+    /// What it is and how it is reached, in words: `Zenoh, domain 0, peers found by multicast`.
+    fn describe(&self) -> String;
+}
+
+/// A service to be called.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceRequest<'a> {
+    /// Its name: `/talker/get_type_description`.
+    pub name: &'a str,
+    /// Name of its type: `type_description_interfaces/srv/GetTypeDescription`.
+    pub type_name: &'a str,
+    /// Hash of its type, if known.
+    pub type_hash: Option<&'a str>,
+}
+
+/// Why a network did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetworkError {
+    /// The network cannot be joined.
+    #[error("{network} cannot be joined: {reason}")]
+    Join {
+        /// Which: `Zenoh`, `DDS`.
+        network: &'static str,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A topic or service cannot be made.
+    #[error("{doing} {name} failed: {reason}")]
+    Endpoint {
+        /// What was tried: `subscribing to`.
+        doing: &'static str,
+        /// The topic's or service's name.
+        name: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A name that ROS 2 does not allow.
+    #[error("`{name}` is no name of a ROS 2 topic: {reason}")]
+    Name {
+        /// The name, cut.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Nobody answered a service call.
+    #[error("{service} did not answer within {within:?}")]
+    NoAnswer {
+        /// The service's name.
+        service: String,
+        /// How long was waited.
+        within: Duration,
+    },
+    /// This build does not have it.
+    #[error(
+        "this livebag was built without {feature}: build it with `--features {feature}`, or take \
+         a released one"
+    )]
+    NotBuilt {
+        /// Cargo's feature.
+        feature: &'static str,
+    },
+}

@@ -1,0 +1,75 @@
+//! Counts what publishers sent and did not arrive, by their sequence numbers.
+
+use std::collections::HashMap;
+
+use super::EndpointId;
+use crate::limits::PUBLISHERS_MAX;
+
+/// The sequence numbers of a topic's publishers. Each counts for itself, from 1 on.
+#[derive(Debug, Default)]
+pub struct Sequences(HashMap<EndpointId, u64>);
+
+/// What a sequence number tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A message not seen before; so many before it are missing.
+    New {
+        /// Messages of the same publisher between the one before and this one.
+        lost: u64,
+    },
+    /// The message came before, or comes late: the gap that it left has been counted.
+    Old,
+}
+
+impl Sequences {
+    /// Takes the sequence number of a message. The first of a publisher tells nothing of those
+    /// before: they may have been published before there was a subscription.
+    pub fn take(&mut self, publisher: EndpointId, sequence: u64) -> Told {
+        let Some(last) = self.0.get_mut(&publisher) else {
+            if self.0.len() < PUBLISHERS_MAX {
+                self.0.insert(publisher, sequence);
+            }
+            return Told::New { lost: 0 };
+        };
+        if sequence <= *last {
+            return Told::Old;
+        }
+        let lost = sequence - *last - 1;
+        *last = sequence;
+        Told::New { lost }
+    }
+
+    /// Forgets publishers that have gone.
+    pub fn keep(&mut self, is_there: impl Fn(&EndpointId) -> bool) {
+        self.0.retain(|publisher, _| is_there(publisher));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_counted_for_each_publisher_by_itself() {
+        let mut sequences = Sequences::default();
+        let (a, b) = ([1; 16], [2; 16]);
+        assert_eq!(sequences.take(a, 7), Told::New { lost: 0 });
+        assert_eq!(sequences.take(b, 1), Told::New { lost: 0 });
+        assert_eq!(sequences.take(a, 8), Told::New { lost: 0 });
+        assert_eq!(sequences.take(a, 12), Told::New { lost: 3 });
+        assert_eq!(sequences.take(b, 2), Told::New { lost: 0 });
+        assert_eq!(sequences.take(a, 12), Told::Old);
+        assert_eq!(sequences.take(a, 10), Told::Old);
+    }
+
+    #[test]
+    fn publishers_without_end_are_taken_and_not_followed() {
+        let mut sequences = Sequences::default();
+        for publisher in 0..2 * PUBLISHERS_MAX as u128 {
+            assert_eq!(sequences.take(publisher.to_le_bytes(), 5), Told::New { lost: 0 });
+        }
+        assert_eq!(sequences.0.len(), PUBLISHERS_MAX);
+        sequences.keep(|publisher| publisher[0] == 0);
+        assert_eq!(sequences.0.len(), PUBLISHERS_MAX / 256);
+    }
+}

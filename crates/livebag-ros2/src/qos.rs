@@ -1,0 +1,390 @@
+//! How messages are delivered: what publishers offer, what a subscription may ask for, and what
+//! rosbag2 stores of it.
+//!
+//! The policies and their compatibility are ROS 2's: a subscription that asks for more than a
+//! publisher offers gets nothing from it (design.ros2.org, "ROS 2 Quality of Service policies").
+
+use std::collections::BTreeMap;
+
+use livebag_format::rosbag2::{Policy, QosDuration, QosProfile, QosStyle};
+
+/// Whether messages are sent again until they have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reliability {
+    /// They are.
+    Reliable,
+    /// They are not.
+    BestEffort,
+}
+
+/// Whether those who come later get what was published before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Durability {
+    /// They do, as long as the publisher lives: latched topics.
+    TransientLocal,
+    /// They do not.
+    Volatile,
+}
+
+/// How many messages are kept for delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum History {
+    /// So many of the last.
+    KeepLast(u32),
+    /// All.
+    KeepAll,
+}
+
+/// Who says that a publisher is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Liveliness {
+    /// The middleware.
+    Automatic,
+    /// The publisher itself.
+    ManualByTopic,
+}
+
+/// How a topic's messages are delivered. Times of [`Qos::FOREVER`] are without bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Qos {
+    /// Whether messages are sent again.
+    pub reliability: Reliability,
+    /// Whether they are kept for those who come later.
+    pub durability: Durability,
+    /// How many.
+    pub history: History,
+    /// Longest time between messages, nanoseconds.
+    pub deadline_nanos: u64,
+    /// How long a message is valid, nanoseconds.
+    pub lifespan_nanos: u64,
+    /// Who says that the publisher is alive.
+    pub liveliness: Liveliness,
+    /// Longest silence of a live publisher, nanoseconds.
+    pub lease_nanos: u64,
+}
+
+/// QoS that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QosError {
+    /// The overrides are not rosbag2's YAML.
+    #[error(
+        "expected rosbag2's YAML of QoS overrides (`/topic: {{reliability: best_effort, history: \
+         keep_last, depth: 10}}`): {reason}"
+    )]
+    Overrides {
+        /// What the YAML reader found, with line and column.
+        reason: String,
+    },
+    /// A policy with a value that ROS 2 does not know.
+    #[error("the QoS of {topic} has {policy} {found}: expected {expected}")]
+    Value {
+        /// Whose.
+        topic: String,
+        /// Which policy.
+        policy: &'static str,
+        /// The value found.
+        found: String,
+        /// The values known.
+        expected: &'static str,
+    },
+}
+
+impl Default for Qos {
+    /// ROS 2's: reliable, volatile, the last ten.
+    fn default() -> Self {
+        Self {
+            reliability: Reliability::Reliable,
+            durability: Durability::Volatile,
+            history: History::KeepLast(10),
+            deadline_nanos: Self::FOREVER,
+            lifespan_nanos: Self::FOREVER,
+            liveliness: Liveliness::Automatic,
+            lease_nanos: Self::FOREVER,
+        }
+    }
+}
+
+impl Qos {
+    /// No bound; rmw's own value for it (`RMW_DURATION_INFINITE`: 2^63 - 1 ns).
+    pub const FOREVER: u64 = i64::MAX as u64;
+
+    /// The same as rosbag2 stores it, with numbers.
+    pub fn to_profile(&self) -> QosProfile {
+        let (history, depth) = match self.history {
+            History::KeepLast(depth) => (1, u64::from(depth)),
+            History::KeepAll => (2, 0),
+        };
+        let number = |is_first: bool| Policy::Number(if is_first { 1 } else { 2 });
+        QosProfile {
+            history: Policy::Number(history),
+            depth,
+            reliability: number(self.reliability == Reliability::Reliable),
+            durability: number(self.durability == Durability::TransientLocal),
+            deadline: duration(self.deadline_nanos),
+            lifespan: duration(self.lifespan_nanos),
+            liveliness: Policy::Number(match self.liveliness {
+                Liveliness::Automatic => 1,
+                Liveliness::ManualByTopic => 3,
+            }),
+            liveliness_lease_duration: duration(self.lease_nanos),
+            avoid_ros_namespace_conventions: false,
+        }
+    }
+
+    /// What a stored profile says. What a profile leaves to the system, or does not know, is as by
+    /// default.
+    pub fn from_profile(profile: &QosProfile) -> Self {
+        let default = Self::default();
+        let profile = profile.styled(QosStyle::Names);
+        let is =
+            |policy: &Policy, name: &str| matches!(policy, Policy::Name(found) if found == name);
+        let depth = u32::try_from(profile.depth).unwrap_or(u32::MAX);
+        Self {
+            reliability: match is(&profile.reliability, "best_effort") {
+                true => Reliability::BestEffort,
+                false => Reliability::Reliable,
+            },
+            durability: match is(&profile.durability, "transient_local") {
+                true => Durability::TransientLocal,
+                false => Durability::Volatile,
+            },
+            history: match (is(&profile.history, "keep_all"), depth) {
+                (true, _) => History::KeepAll,
+                (false, 0) => default.history,
+                (false, depth) => History::KeepLast(depth),
+            },
+            deadline_nanos: nanos(profile.deadline),
+            lifespan_nanos: nanos(profile.lifespan),
+            liveliness: match is(&profile.liveliness, "manual_by_topic") {
+                true => Liveliness::ManualByTopic,
+                false => Liveliness::Automatic,
+            },
+            lease_nanos: nanos(profile.liveliness_lease_duration),
+        }
+    }
+
+    /// Whether a subscription that asks for this gets the messages of a publisher that offers
+    /// `offered`.
+    pub fn is_served_by(&self, offered: &Qos) -> bool {
+        let reliable = self.reliability == Reliability::BestEffort
+            || offered.reliability == Reliability::Reliable;
+        let durable = self.durability == Durability::Volatile
+            || offered.durability == Durability::TransientLocal;
+        let lively = self.liveliness == Liveliness::Automatic
+            || offered.liveliness == Liveliness::ManualByTopic;
+        reliable
+            && durable
+            && lively
+            && self.deadline_nanos >= offered.deadline_nanos
+            && self.lease_nanos >= offered.lease_nanos
+    }
+}
+
+fn duration(nanos: u64) -> QosDuration {
+    QosDuration { sec: (nanos / 1_000_000_000) as i64, nsec: (nanos % 1_000_000_000) as i64 }
+}
+
+/// Zero means unspecified, which is without bound.
+fn nanos(duration: QosDuration) -> u64 {
+    let sec = u64::try_from(duration.sec).unwrap_or(0);
+    let nanos = sec.saturating_mul(1_000_000_000);
+    match nanos.saturating_add(u64::try_from(duration.nsec).unwrap_or(0)) {
+        0 => Qos::FOREVER,
+        nanos => nanos.min(Qos::FOREVER),
+    }
+}
+
+/// What a recorder asks for, so that it gets the messages of every publisher there is, as well as
+/// all of them can give (as rosbag2 adapts): reliable if all are, latched messages if all keep them.
+/// The depth is the sum of the publishers' own, and at least ROS 2's ten.
+pub fn adapt<'a>(offered: impl IntoIterator<Item = &'a Qos>) -> Qos {
+    let mut all = Qos { reliability: Reliability::Reliable, ..Qos::default() };
+    let mut depth = 0_u32;
+    let (mut count, mut latched) = (0_usize, 0_usize);
+    for offer in offered {
+        count += 1;
+        if offer.reliability == Reliability::BestEffort {
+            all.reliability = Reliability::BestEffort;
+        }
+        if offer.durability == Durability::TransientLocal {
+            latched += 1;
+        }
+        match offer.history {
+            History::KeepAll => all.history = History::KeepAll,
+            History::KeepLast(own) => depth = depth.saturating_add(own),
+        }
+    }
+    if count > 0 && latched == count {
+        all.durability = Durability::TransientLocal;
+    }
+    if let History::KeepLast(least) = all.history {
+        all.history = History::KeepLast(depth.max(least));
+    }
+    all
+}
+
+/// One topic's overrides; what is not said stays as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QosOverride {
+    history: Option<String>,
+    depth: Option<u32>,
+    reliability: Option<String>,
+    durability: Option<String>,
+    deadline: Option<QosDuration>,
+    lifespan: Option<QosDuration>,
+    liveliness: Option<String>,
+    liveliness_lease_duration: Option<QosDuration>,
+    #[serde(default)]
+    avoid_ros_namespace_conventions: bool,
+}
+
+/// Overrides by topic, as `--qos-profile-overrides-path` of `ros2 bag` takes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QosOverrides(BTreeMap<String, QosOverride>);
+
+impl QosOverrides {
+    /// Reads the YAML.
+    ///
+    /// # Errors
+    /// If it is none, has keys or values that ROS 2 does not know.
+    pub fn parse(yaml: &str) -> Result<Self, QosError> {
+        let wrong = |error: serde_saphyr::Error| QosError::Overrides { reason: error.to_string() };
+        if yaml.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let this = Self(serde_saphyr::from_str(yaml).map_err(wrong)?);
+        for topic in this.0.keys() {
+            this.applied(topic, Qos::default())?;
+        }
+        Ok(this)
+    }
+
+    /// Whether there is one for `topic`.
+    pub fn has(&self, topic: &str) -> bool {
+        self.0.contains_key(topic)
+    }
+
+    /// `qos` with what the overrides say of `topic`.
+    pub fn apply(&self, topic: &str, qos: Qos) -> Qos {
+        // Values were checked when it was read.
+        self.applied(topic, qos).unwrap_or(qos)
+    }
+
+    fn applied(&self, topic: &str, mut qos: Qos) -> Result<Qos, QosError> {
+        let Some(over) = self.0.get(topic) else { return Ok(qos) };
+        let unknown = |policy, found: &String, expected| QosError::Value {
+            topic: topic.to_owned(),
+            policy,
+            found: found.clone(),
+            expected,
+        };
+        let depth = over.depth.unwrap_or(match qos.history {
+            History::KeepLast(depth) => depth,
+            History::KeepAll => 10,
+        });
+        match (over.history.as_ref().map(|text| (text, text.as_str())), over.depth) {
+            (Some((_, "keep_last")), _) => qos.history = History::KeepLast(depth),
+            (Some((_, "keep_all")), _) => qos.history = History::KeepAll,
+            (Some((_, "system_default")), _) | (None, None) => {}
+            (None, Some(depth)) => qos.history = History::KeepLast(depth),
+            (Some((text, _)), _) => {
+                return Err(unknown("history", text, "keep_last, keep_all or system_default"));
+            }
+        }
+        match over.reliability.as_ref().map(|text| (text, text.as_str())) {
+            Some((_, "reliable")) => qos.reliability = Reliability::Reliable,
+            Some((_, "best_effort")) => qos.reliability = Reliability::BestEffort,
+            Some((_, "system_default" | "best_available")) | None => {}
+            Some((text, _)) => {
+                return Err(unknown(
+                    "reliability",
+                    text,
+                    "reliable, best_effort or system_default",
+                ));
+            }
+        }
+        match over.durability.as_ref().map(|text| (text, text.as_str())) {
+            Some((_, "transient_local")) => qos.durability = Durability::TransientLocal,
+            Some((_, "volatile")) => qos.durability = Durability::Volatile,
+            Some((_, "system_default" | "best_available")) | None => {}
+            Some((text, _)) => {
+                let expected = "transient_local, volatile or system_default";
+                return Err(unknown("durability", text, expected));
+            }
+        }
+        match over.liveliness.as_ref().map(|text| (text, text.as_str())) {
+            Some((_, "automatic")) => qos.liveliness = Liveliness::Automatic,
+            Some((_, "manual_by_topic")) => qos.liveliness = Liveliness::ManualByTopic,
+            Some((_, "system_default" | "best_available")) | None => {}
+            Some((text, _)) => {
+                let expected = "automatic, manual_by_topic or system_default";
+                return Err(unknown("liveliness", text, expected));
+            }
+        }
+        qos.deadline_nanos = over.deadline.map_or(qos.deadline_nanos, nanos);
+        qos.lifespan_nanos = over.lifespan.map_or(qos.lifespan_nanos, nanos);
+        qos.lease_nanos = over.liveliness_lease_duration.map_or(qos.lease_nanos, nanos);
+        Ok(qos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATCHED: Qos = Qos {
+        reliability: Reliability::Reliable,
+        durability: Durability::TransientLocal,
+        history: History::KeepLast(1),
+        deadline_nanos: Qos::FOREVER,
+        lifespan_nanos: Qos::FOREVER,
+        liveliness: Liveliness::Automatic,
+        lease_nanos: Qos::FOREVER,
+    };
+
+    #[test]
+    fn a_recorder_gets_the_messages_of_every_publisher() {
+        let sensor = Qos { reliability: Reliability::BestEffort, ..Qos::default() };
+        assert_eq!(adapt([&LATCHED]).durability, Durability::TransientLocal);
+        assert_eq!(adapt([&LATCHED, &Qos::default()]).durability, Durability::Volatile);
+        assert_eq!(adapt([&sensor, &LATCHED]).reliability, Reliability::BestEffort);
+        assert_eq!(adapt([]), Qos::default());
+        for offers in [vec![LATCHED], vec![sensor, LATCHED], vec![Qos::default(), sensor]] {
+            let asked = adapt(&offers);
+            assert!(offers.iter().all(|offer| asked.is_served_by(offer)));
+        }
+        assert!(!LATCHED.is_served_by(&Qos::default()));
+        assert!(!Qos::default().is_served_by(&sensor));
+    }
+
+    #[test]
+    fn stored_profiles_come_back() {
+        let odd = Qos { history: History::KeepAll, deadline_nanos: 1_500_000_000, ..LATCHED };
+        for qos in [Qos::default(), LATCHED, odd] {
+            assert_eq!(Qos::from_profile(&qos.to_profile()), qos);
+            assert_eq!(Qos::from_profile(&qos.to_profile().styled(QosStyle::Names)), qos);
+        }
+    }
+
+    #[test]
+    fn overrides_say_what_they_change_and_nothing_else() {
+        let yaml = "/scan:\n  reliability: best_effort\n  history: keep_all\n/map: {durability: \
+                    transient_local, depth: 3, deadline: {sec: 1, nsec: 5}}\n";
+        let overrides = QosOverrides::parse(yaml).unwrap();
+        let scan = overrides.apply("/scan", Qos::default());
+        assert_eq!(scan.reliability, Reliability::BestEffort);
+        assert_eq!(scan.history, History::KeepAll);
+        let map = overrides.apply("/map", Qos::default());
+        assert_eq!(map.history, History::KeepLast(3));
+        assert_eq!(map.deadline_nanos, 1_000_000_005);
+        assert_eq!(overrides.apply("/other", LATCHED), LATCHED);
+        for bad in
+            ["/a: {reliability: maybe}", "/a: {colour: red}", "- 1", "/a: [", "/a: {depth: -1}"]
+        {
+            let error = QosOverrides::parse(bad).unwrap_err().to_string();
+            assert!(error.contains("QoS"), "{error}");
+        }
+    }
+}

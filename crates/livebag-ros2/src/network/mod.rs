@@ -18,9 +18,13 @@ use std::time::Duration;
 
 use crate::qos::Qos;
 
+mod name;
 mod sequence;
+mod simulated;
 
+pub use name::{check_name, check_type_name, is_hidden};
 pub use sequence::{Sequences, Told};
+pub use simulated::{SimulatedHub, SimulatedNetwork};
 
 /// What a publisher is known by, anywhere in the network.
 pub type EndpointId = [u8; 16];

@@ -22,7 +22,7 @@
 
 mod blank;
 mod columns;
-mod schema;
+pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
 

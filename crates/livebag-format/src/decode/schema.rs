@@ -149,12 +149,15 @@ impl Primitive {
 }
 
 /// A type's package and name.
-type TypeName = (String, String);
+pub(crate) type TypeName = (String, String);
 
 /// The definition of one type, by lines; names in it are relative to its package.
-struct Part<'a> {
-    name: TypeName,
-    lines: Vec<(usize, &'a str)>,
+pub(crate) struct Part<'a> {
+    pub(crate) name: TypeName,
+    /// As it is written after `MSG:`; empty for the root.
+    pub(crate) full_name: &'a str,
+    /// Number and text, comments taken off.
+    pub(crate) lines: Vec<(usize, &'a str)>,
 }
 
 impl Schema {
@@ -196,15 +199,16 @@ impl Schema {
 }
 
 /// The root and each type after it, comments and empty lines left out.
-fn parts(root: TypeName, text: &str) -> Vec<Part<'_>> {
-    let mut parts = vec![Part { name: root, lines: Vec::new() }];
+pub(crate) fn parts(root: TypeName, text: &str) -> Vec<Part<'_>> {
+    let mut parts = vec![Part { name: root, full_name: "", lines: Vec::new() }];
     let mut is_after_separator = false;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.len() >= 10 && line.bytes().all(|byte| byte == b'=') {
             is_after_separator = true;
         } else if let (true, Some(name)) = (is_after_separator, line.strip_prefix("MSG:")) {
-            parts.push(Part { name: package_and_name(name.trim()), lines: Vec::new() });
+            let full_name = name.trim();
+            parts.push(Part { name: package_and_name(full_name), full_name, lines: Vec::new() });
             is_after_separator = false;
         } else {
             let code = line.split('#').next().unwrap_or_default().trim();
@@ -217,14 +221,14 @@ fn parts(root: TypeName, text: &str) -> Vec<Part<'_>> {
 }
 
 /// `package/Type` or `package/msg/Type`; the package is empty if there is none.
-fn package_and_name(name: &str) -> TypeName {
+pub(crate) fn package_and_name(name: &str) -> TypeName {
     let package = name.split_once('/').map_or("", |(package, _)| package);
     let last = name.rsplit('/').next().unwrap_or_default();
     (package.to_owned(), last.to_owned())
 }
 
 /// The type and the name of a field; no name for a constant; `None` if it is neither.
-fn field_words(line: &str) -> Option<(&str, Option<&str>)> {
+pub(crate) fn field_words(line: &str) -> Option<(&str, Option<&str>)> {
     let (type_text, rest) = line.split_once(char::is_whitespace)?;
     let rest = rest.trim_start();
     let name_end =
@@ -253,7 +257,7 @@ fn base_and_count(type_text: &str) -> Option<(&str, Count)> {
 }
 
 /// The structure that a name means within `part`.
-fn resolve(
+pub(crate) fn resolve(
     name: &str,
     part: &Part<'_>,
     by_name: &HashMap<TypeName, usize>,

@@ -3,11 +3,14 @@
 //! One `.msgs` file per package, as of Jazzy: a line `MSG: type RIHS01-hash`, then the type's
 //! constants and fields. Defaults and comments are left out; neither is part of the hash (REP-2016).
 
+mod rihs;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+
+pub use rihs::rihs01;
 
 /// The files, one per package.
 const PACKAGES: [&str; 16] = [

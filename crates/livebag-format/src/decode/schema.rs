@@ -64,34 +64,34 @@ pub enum SchemaError {
 
 /// A parsed definition; the first structure is the root.
 #[derive(Clone, Debug)]
-pub(super) struct Schema {
-    pub(super) structures: Vec<Vec<Field>>,
-    pub(super) is_ros1: bool,
+pub(crate) struct Schema {
+    pub(crate) structures: Vec<Vec<Field>>,
+    pub(crate) is_ros1: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Field {
-    pub(super) name: String,
-    pub(super) kind: Kind,
-    pub(super) count: Count,
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) count: Count,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Primitive(Primitive),
     /// Index into [`Schema::structures`].
     Structure(usize),
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Count {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
     One,
     Fixed(usize),
     Sequence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Primitive {
+pub(crate) enum Primitive {
     Bool,
     U8,
     I8,
@@ -136,7 +136,7 @@ impl Primitive {
     }
 
     /// Size and alignment of what always has the same size.
-    pub(super) fn bytes_and_alignment(self) -> Option<(usize, usize)> {
+    pub(crate) fn bytes_and_alignment(self) -> Option<(usize, usize)> {
         Some(match self {
             Primitive::Bool | Primitive::U8 | Primitive::I8 => (1, 1),
             Primitive::U16 | Primitive::I16 => (2, 2),
@@ -161,7 +161,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl Schema {
-    pub(super) fn parse(type_name: &str, text: &str, is_ros1: bool) -> Result<Self, SchemaError> {
+    pub(crate) fn parse(type_name: &str, text: &str, is_ros1: bool) -> Result<Self, SchemaError> {
         let mut text = text.to_owned();
         if !is_ros1 {
             // Some writers leave these out. Where they do not, the first definition holds.
@@ -211,13 +211,22 @@ pub(crate) fn parts(root: TypeName, text: &str) -> Vec<Part<'_>> {
             parts.push(Part { name: package_and_name(full_name), full_name, lines: Vec::new() });
             is_after_separator = false;
         } else {
-            let code = line.split('#').next().unwrap_or_default().trim();
+            let code = without_comment(line);
             if let (false, Some(part)) = (code.is_empty(), parts.last_mut()) {
                 part.lines.push((index + 1, code));
             }
         }
     }
     parts
+}
+
+/// A line up to its comment. A constant string has none: it goes on to the end of its line.
+fn without_comment(line: &str) -> &str {
+    let code = line.split('#').next().unwrap_or_default().trim();
+    match field_words(line) {
+        Some(("string" | "wstring", None)) if !code.is_empty() => line,
+        _ => code,
+    }
 }
 
 /// `package/Type` or `package/msg/Type`; the package is empty if there is none.

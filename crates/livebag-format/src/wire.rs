@@ -47,6 +47,14 @@ pub enum DecodeError {
         /// How many it takes.
         items_max: usize,
     },
+    /// Bytes behind the last value.
+    #[error("the message has {bytes} bytes, and its definition accounts for {used} of them")]
+    TooLong {
+        /// Bytes that the definition accounts for.
+        used: usize,
+        /// Length of the message.
+        bytes: usize,
+    },
     /// A type whose encoding is not read here.
     #[error("the field {field} is a wstring, which is not decoded")]
     WideString {

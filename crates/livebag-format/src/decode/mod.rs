@@ -22,7 +22,7 @@
 
 mod blank;
 mod columns;
-mod schema;
+pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -38,7 +38,7 @@ pub use schema::SchemaError;
 use schema::{Count, Field, Kind, Primitive, Schema};
 
 /// Types within types are followed so deep.
-const DEPTH_MAX: usize = 32;
+pub(crate) const DEPTH_MAX: usize = 32;
 
 /// How much of a message is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,34 +64,34 @@ pub enum SchemaError {
 
 /// A parsed definition; the first structure is the root.
 #[derive(Clone, Debug)]
-pub(super) struct Schema {
-    pub(super) structures: Vec<Vec<Field>>,
-    pub(super) is_ros1: bool,
+pub(crate) struct Schema {
+    pub(crate) structures: Vec<Vec<Field>>,
+    pub(crate) is_ros1: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Field {
-    pub(super) name: String,
-    pub(super) kind: Kind,
-    pub(super) count: Count,
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) count: Count,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Primitive(Primitive),
     /// Index into [`Schema::structures`].
     Structure(usize),
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Count {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
     One,
     Fixed(usize),
     Sequence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Primitive {
+pub(crate) enum Primitive {
     Bool,
     U8,
     I8,
@@ -136,7 +136,7 @@ impl Primitive {
     }
 
     /// Size and alignment of what always has the same size.
-    pub(super) fn bytes_and_alignment(self) -> Option<(usize, usize)> {
+    pub(crate) fn bytes_and_alignment(self) -> Option<(usize, usize)> {
         Some(match self {
             Primitive::Bool | Primitive::U8 | Primitive::I8 => (1, 1),
             Primitive::U16 | Primitive::I16 => (2, 2),
@@ -149,16 +149,19 @@ impl Primitive {
 }
 
 /// A type's package and name.
-type TypeName = (String, String);
+pub(crate) type TypeName = (String, String);
 
 /// The definition of one type, by lines; names in it are relative to its package.
-struct Part<'a> {
-    name: TypeName,
-    lines: Vec<(usize, &'a str)>,
+pub(crate) struct Part<'a> {
+    pub(crate) name: TypeName,
+    /// As it is written after `MSG:`; empty for the root.
+    pub(crate) full_name: &'a str,
+    /// Number and text, comments taken off.
+    pub(crate) lines: Vec<(usize, &'a str)>,
 }
 
 impl Schema {
-    pub(super) fn parse(type_name: &str, text: &str, is_ros1: bool) -> Result<Self, SchemaError> {
+    pub(crate) fn parse(type_name: &str, text: &str, is_ros1: bool) -> Result<Self, SchemaError> {
         let mut text = text.to_owned();
         if !is_ros1 {
             // Some writers leave these out. Where they do not, the first definition holds.
@@ -196,18 +199,19 @@ impl Schema {
 }
 
 /// The root and each type after it, comments and empty lines left out.
-fn parts(root: TypeName, text: &str) -> Vec<Part<'_>> {
-    let mut parts = vec![Part { name: root, lines: Vec::new() }];
+pub(crate) fn parts(root: TypeName, text: &str) -> Vec<Part<'_>> {
+    let mut parts = vec![Part { name: root, full_name: "", lines: Vec::new() }];
     let mut is_after_separator = false;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.len() >= 10 && line.bytes().all(|byte| byte == b'=') {
             is_after_separator = true;
         } else if let (true, Some(name)) = (is_after_separator, line.strip_prefix("MSG:")) {
-            parts.push(Part { name: package_and_name(name.trim()), lines: Vec::new() });
+            let full_name = name.trim();
+            parts.push(Part { name: package_and_name(full_name), full_name, lines: Vec::new() });
             is_after_separator = false;
         } else {
-            let code = line.split('#').next().unwrap_or_default().trim();
+            let code = without_comment(line);
             if let (false, Some(part)) = (code.is_empty(), parts.last_mut()) {
                 part.lines.push((index + 1, code));
             }
@@ -216,15 +220,24 @@ fn parts(root: TypeName, text: &str) -> Vec<Part<'_>> {
     parts
 }
 
+/// A line up to its comment. A constant string has none: it goes on to the end of its line.
+fn without_comment(line: &str) -> &str {
+    let code = line.split('#').next().unwrap_or_default().trim();
+    match field_words(line) {
+        Some(("string" | "wstring", None)) if !code.is_empty() => line,
+        _ => code,
+    }
+}
+
 /// `package/Type` or `package/msg/Type`; the package is empty if there is none.
-fn package_and_name(name: &str) -> TypeName {
+pub(crate) fn package_and_name(name: &str) -> TypeName {
     let package = name.split_once('/').map_or("", |(package, _)| package);
     let last = name.rsplit('/').next().unwrap_or_default();
     (package.to_owned(), last.to_owned())
 }
 
 /// The type and the name of a field; no name for a constant; `None` if it is neither.
-fn field_words(line: &str) -> Option<(&str, Option<&str>)> {
+pub(crate) fn field_words(line: &str) -> Option<(&str, Option<&str>)> {
     let (type_text, rest) = line.split_once(char::is_whitespace)?;
     let rest = rest.trim_start();
     let name_end =
@@ -253,7 +266,7 @@ fn base_and_count(type_text: &str) -> Option<(&str, Count)> {
 }
 
 /// The structure that a name means within `part`.
-fn resolve(
+pub(crate) fn resolve(
     name: &str,
     part: &Part<'_>,
     by_name: &HashMap<TypeName, usize>,

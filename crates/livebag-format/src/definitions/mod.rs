@@ -3,11 +3,14 @@
 //! One `.msgs` file per package, as of Jazzy: a line `MSG: type RIHS01-hash`, then the type's
 //! constants and fields. Defaults and comments are left out; neither is part of the hash (REP-2016).
 
+mod rihs;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+
+pub use rihs::rihs01;
 
 /// The files, one per package.
 const PACKAGES: [&str; 16] = [
@@ -53,6 +56,11 @@ pub fn type_names() -> impl Iterator<Item = &'static str> {
 /// The RIHS01 hash of a bundled type: `RIHS01_` and 64 hexadecimal digits.
 pub fn type_hash(type_name: &str) -> Option<&'static str> {
     DEFINITIONS.get(type_name).map(|definition| definition.type_hash)
+}
+
+/// A bundled type's own constants and fields.
+pub(crate) fn own_text(type_name: &str) -> Option<&'static str> {
+    DEFINITIONS.get(type_name).map(|definition| definition.text)
 }
 
 /// A bundled type's definition as schema text of encoding `ros2msg`: the type itself, then each

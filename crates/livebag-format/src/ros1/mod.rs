@@ -1,11 +1,16 @@
-//! ROS 1: its serialisation of `sensor_msgs/Image` and `sensor_msgs/PointCloud2`, and its bags.
+//! ROS 1: its serialisation of `sensor_msgs/Image` and `sensor_msgs/PointCloud2`, its bags, and its
+//! messages as ROS 2 has them.
 
 pub mod bag;
+mod definition;
 #[cfg(test)]
 mod tests;
+mod to_cdr;
 
 use crate::sensor::{ImageView, PointsView, image_body, points_body};
 use crate::wire::{Cursor, DecodeError};
+
+pub use to_cdr::ToCdr;
 
 /// Reads an Image in place.
 pub fn parse_image(message: &[u8]) -> Result<ImageView<'_>, DecodeError> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use livebag::{Clock, PlayError, PlayOptions, PlayStatus, Player};
+use livebag::{Clock, PlayError, PlayOptions, PlayStatus, PlayedTopic, Player, StreamOutput};
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
@@ -89,8 +89,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         clock: clock.clone(),
         ..PlayOptions::default()
     };
-    let mut player = Player::open(&args.bag, options)?;
-    let streams: Vec<_> = player.publishers().iter().map(report).collect();
+    let mut player = Player::open(&args.bag, options, &mut StreamOutput::default())?;
+    let streams: Vec<_> = player.topics().iter().map(report).collect();
     announce(args, &player, &streams);
     let began_nanos = clock.monotonic_nanos();
     let mut progress = Progress::begin(clock.clone());
@@ -111,12 +111,12 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     conclude(&summary, args.json)
 }
 
-fn report(publisher: &livebag::TopicPublisher) -> StreamReport {
+fn report(played: &PlayedTopic) -> StreamReport {
     StreamReport {
-        name: publisher.stream().to_owned(),
-        topic: publisher.topic().name.clone(),
-        type_name: publisher.topic().type_name.clone(),
-        kind: publisher.kind().to_string(),
+        name: played.name().to_owned(),
+        topic: played.topic().name.clone(),
+        type_name: played.topic().type_name.clone(),
+        kind: played.kind().to_owned(),
     }
 }
 

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use livebag::convert::open_foreign;
-use livebag::{Clock, PlayOptions, Player, Recorder, RecorderOptions, Selector, Stamp};
+use livebag::{
+    Clock, PlayOptions, Player, Recorder, RecorderOptions, Selector, Stamp, StreamOutput,
+};
 use livebag_format::ros1;
 use livebag_shm::{
     FrameLayout, FrameMeta, ImageLayout, Kind, PointField, PointsLayout, StreamOptions, Writer,
@@ -250,15 +252,10 @@ fn crc32<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> u32 {
 
 /// Plays a real recording for some rounds, and records that.
 fn record_real(out: &Path, name: &str, bag: &Path) -> Outcome<()> {
-    let options = PlayOptions {
-        repeat: true,
-        rate: 4.0,
-        stamp: Stamp::Now,
-        stream_prefix: format!("frames-{}", std::process::id()),
-        ..PlayOptions::default()
-    };
-    let mut player = Player::open(bag, options)?;
-    let names: Vec<_> = player.publishers().iter().map(|p| p.stream().to_owned()).collect();
+    let options = PlayOptions { repeat: true, rate: 4.0, ..PlayOptions::default() };
+    let prefix = format!("frames-{}", std::process::id());
+    let mut player = Player::open(bag, options, &mut StreamOutput::new(&prefix, Stamp::Now))?;
+    let names: Vec<_> = player.topics().iter().map(|topic| topic.name().to_owned()).collect();
     let recorder = Recorder::create(&out.join(name), RecorderOptions::default())?;
     recorder.follow(Selector::names(&names))?;
     wait(|| recorder.status().topics.len() == names.len())?;

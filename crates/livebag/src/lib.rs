@@ -2,7 +2,7 @@
 //!
 //! A message visits the modules in this order: a [`source`] or a [`TopicWriter`] gives it, its
 //! [`queue`] holds it, the [`scheduler`] says when it may go, the [`recorder`] lays it out and hands it to the [`storage`], and a
-//! [`query`] finds it again. A [`Player`] makes streams of it once more.
+//! [`query`] finds it again. A [`Player`] publishes it once more, to any [`Output`].
 
 mod clock;
 pub mod convert;
@@ -21,7 +21,8 @@ pub use livebag_format::container::{MetadataEntry, Removed};
 pub use livebag_format::mcap::Compression;
 pub use livebag_format::{Message, Topic};
 pub use play::{
-    PlayError, PlayOptions, PlayStatus, Player, Stamp, TopicPublisher, TopicSurvey, survey,
+    Output, PlayError, PlayOptions, PlayStatus, PlayedTopic, Player, Stamp, StreamOutput,
+    TopicOutput, TopicSurvey, survey,
 };
 pub use query::{
     Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, IndexEntry, McapAnswer, Messages,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Subcommand;
-use livebag::{Clock, PlayOptions, Player, Stamp};
+use livebag::{Clock, PlayOptions, Player, Stamp, StreamOutput};
 use livebag_shm::{FrameMeta, PointField, PointsLayout, StreamOptions, Writer};
 
 use crate::outcome::{CliError, Outcome};
@@ -174,13 +174,11 @@ fn replay(prefix: &str, bag: &Path, topic: &str, stop: &AtomicBool) -> Result<()
     let options = PlayOptions {
         repeat: true,
         topics: vec![topic.to_owned()],
-        stamp: Stamp::Now,
-        stream_prefix: prefix.to_owned(),
         lead_in: Duration::ZERO,
         ..PlayOptions::default()
     };
-    let mut player = Player::open(bag, options)?;
-    let names: Vec<_> = player.publishers().iter().map(|p| p.stream().to_owned()).collect();
+    let mut player = Player::open(bag, options, &mut StreamOutput::new(prefix, Stamp::Now))?;
+    let names: Vec<_> = player.topics().iter().map(|topic| topic.name().to_owned()).collect();
     say(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
     let mut is_ready = false;
     let mut refused = None;

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use livebag::{Bag, Clock, PlayOptions, Player, Query, Recorder, RecorderOptions, Selector, Stamp};
+use livebag::{
+    Bag, Clock, PlayOptions, Player, Query, Recorder, RecorderOptions, Selector, Stamp,
+    StreamOutput,
+};
 use livebag_shm::{FrameMeta, Kind, PointField, PointsLayout, Reader, StreamOptions, Writer};
 
 use crate::common::{Recording, livebag, run, stream, text, wait_until};
@@ -87,7 +90,8 @@ fn what_is_played_and_recorded_again_is_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
     let topics = record_original(&original);
-    let mut player = Player::open(&original, PlayOptions::default()).unwrap();
+    let mut player =
+        Player::open(&original, PlayOptions::default(), &mut StreamOutput::default()).unwrap();
     let recorder = follow(&copy, &topics);
     let status = player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
     assert_eq!(status.messages, 2 * u64::from(FRAMES) + TEXTS);
@@ -149,19 +153,15 @@ fn a_real_ros_1_bag_becomes_native_frames() {
         println!("skipped: {} is not here", bag.display());
         return;
     }
-    let options = PlayOptions {
-        clock: Clock::simulated(1),
-        stamp: Stamp::Now,
-        stream_prefix: format!("play-test-{}", std::process::id()),
-        ..PlayOptions::default()
-    };
-    let mut player = Player::open(&bag, options).unwrap();
+    let options = PlayOptions { clock: Clock::simulated(1), ..PlayOptions::default() };
+    let mut output = StreamOutput::new(&format!("play-test-{}", std::process::id()), Stamp::Now);
+    let mut player = Player::open(&bag, options, &mut output).unwrap();
     let mut readers: BTreeMap<_, _> = player
-        .publishers()
+        .topics()
         .iter()
-        .map(|publisher| {
-            let reader = Reader::open(publisher.stream()).unwrap();
-            (publisher.topic().name.clone(), reader)
+        .map(|played| {
+            let reader = Reader::open(played.name()).unwrap();
+            (played.topic().name.clone(), reader)
         })
         .collect();
     assert_eq!(player.run(&AtomicBool::new(false), &mut |_| {}).unwrap().messages, 6);

@@ -45,4 +45,10 @@ pub enum PlayError {
         /// Why.
         source: PublishError,
     },
+    /// An output of another make refused.
+    #[error("{0}")]
+    Output(
+        /// What it refused, why, and what to do.
+        String,
+    ),
 }

@@ -1,8 +1,7 @@
-//! Publishes a recording into streams, at the pace at which it was recorded.
+//! Plays a recording to an [`Output`], at the pace at which it was recorded.
 //!
 //! A message is due at a time that follows from the first one's and its own log time alone, so that
-//! lateness never adds up. Images and point clouds become native frames, everything else frames of
-//! bytes.
+//! lateness never adds up.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,15 +15,18 @@ use crate::limits::{PLAY_LEAD_IN, PLAY_SLEEP_MAX};
 
 mod error;
 mod name;
+mod output;
 mod pace;
 mod publisher;
 mod recording;
+mod streams;
 
 pub use error::PlayError;
-pub use publisher::{Stamp, TopicPublisher};
+pub use output::{Output, TopicOutput};
+pub use publisher::Stamp;
 pub use recording::{TopicSurvey, survey};
+pub use streams::StreamOutput;
 
-use name::StreamNames;
 use pace::Pace;
 use recording::{Recording, Survey, Visit};
 
@@ -37,10 +39,6 @@ pub struct PlayOptions {
     pub repeat: bool,
     /// Topic names; empty for all.
     pub topics: Vec<String>,
-    /// Which time the frames carry.
-    pub stamp: Stamp,
-    /// What the names of the streams begin with; empty for the topic's own.
-    pub stream_prefix: String,
     /// Time between the making of the streams and the first message, for recorders that wait for
     /// them to appear.
     pub lead_in: Duration,
@@ -54,8 +52,6 @@ impl Default for PlayOptions {
             rate: 1.0,
             repeat: false,
             topics: Vec::new(),
-            stamp: Stamp::Kept,
-            stream_prefix: String::new(),
             lead_in: PLAY_LEAD_IN,
             clock: Clock::system(),
         }
@@ -79,55 +75,82 @@ pub struct PlayStatus {
     pub late_max: Duration,
 }
 
-/// A recording with its streams, ready to be played.
+/// A topic that is played, and its way out.
+pub struct PlayedTopic {
+    topic: Topic,
+    output: Box<dyn TopicOutput>,
+}
+
+impl PlayedTopic {
+    /// The topic, as the output was given it.
+    pub fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
+    /// What listeners know it by: see [`TopicOutput::name`].
+    pub fn name(&self) -> &str {
+        self.output.name()
+    }
+
+    /// What its messages become: see [`TopicOutput::kind`].
+    pub fn kind(&self) -> &str {
+        self.output.kind()
+    }
+}
+
+/// A recording with its ways out, ready to be played.
 ///
 /// ```no_run
 /// use std::sync::atomic::AtomicBool;
-/// let mut player = livebag::Player::open("run1".as_ref(), livebag::PlayOptions::default())?;
+/// use livebag::{PlayOptions, Player, StreamOutput};
+/// let mut streams = StreamOutput::default();
+/// let mut player = Player::open("run1".as_ref(), PlayOptions::default(), &mut streams)?;
 /// player.run(&AtomicBool::new(false), &mut |_| {})?;
 /// # Ok::<(), livebag::PlayError>(())
 /// ```
 ///
-/// The streams exist from [`Player::open`] until the player is dropped.
+/// What the output makes for its topics exists from [`Player::open`] until the player is dropped.
 pub struct Player {
     recording: Recording,
     options: PlayOptions,
-    publishers: Vec<TopicPublisher>,
-    /// Publisher by place in the recording's topics; `None` for topics that are not played.
+    played: Vec<PlayedTopic>,
+    /// Place in `played` by place in the recording's topics; `None` for topics that are not played.
     route: Vec<Option<usize>>,
     survey: Survey,
 }
 
 impl Player {
-    /// Opens a container, or anything that `livebag convert` reads, and makes a stream for every
-    /// topic. A recording without an index is read through once, to know the size of its largest
+    /// Opens a container, or anything that `livebag convert` reads, and a way out for every topic that
+    /// has messages. A recording without an index is read through once, to know the size of its largest
     /// messages.
     ///
     /// # Errors
-    /// If it cannot be read, if a topic is not in it, if the rate is not positive, or if a stream
-    /// cannot be made.
-    pub fn open(path: &Path, options: PlayOptions) -> Result<Self, PlayError> {
+    /// If it cannot be read, if a topic is not in it, if the rate is not positive, or if the output
+    /// refuses a topic.
+    pub fn open(
+        path: &Path,
+        options: PlayOptions,
+        output: &mut dyn Output,
+    ) -> Result<Self, PlayError> {
         if !(options.rate.is_finite() && options.rate > 0.0) {
             return Err(PlayError::Rate { found: options.rate });
         }
         let recording = Recording::open(path)?;
         let wanted = choose(&recording.topics(), &options.topics)?;
         let survey = recording.survey(&wanted)?;
-        let mut this =
-            Self { recording, options, publishers: Vec::new(), route: Vec::new(), survey };
-        this.make_streams(&wanted)?;
+        let mut this = Self { recording, options, played: Vec::new(), route: Vec::new(), survey };
+        this.open_outputs(&wanted, output)?;
         Ok(this)
     }
 
-    /// Topics that differ in nothing a stream tells (ROS 1 connections of one topic) share one.
-    fn make_streams(&mut self, wanted: &[bool]) -> Result<(), PlayError> {
+    /// Topics that differ in nothing an output tells (ROS 1 connections of one topic) share one.
+    fn open_outputs(&mut self, wanted: &[bool], output: &mut dyn Output) -> Result<(), PlayError> {
         let topics = self.recording.topics();
         let mut largest: HashMap<Key<'_>, usize> = HashMap::new();
         for (at, topic) in topics.iter().enumerate() {
             let bytes = largest.entry(key(topic)).or_default();
             *bytes = (*bytes).max(self.survey.topics[at].message_bytes_max);
         }
-        let mut names = StreamNames::default();
         let mut made: HashMap<Key<'_>, usize> = HashMap::new();
         for (at, topic) in topics.iter().enumerate() {
             if !wanted[at] || self.survey.topics[at].messages == 0 {
@@ -135,21 +158,21 @@ impl Player {
                 continue;
             }
             let key = key(topic);
-            if let Some(&publisher) = made.get(&key) {
-                self.route.push(Some(publisher));
+            if let Some(&played) = made.get(&key) {
+                self.route.push(Some(played));
                 continue;
             }
-            let name = names.give(&format!("{}{}", self.options.stream_prefix, topic.name));
-            self.publishers.push(TopicPublisher::create(&name, topic, largest[&key])?);
-            made.insert(key, self.publishers.len() - 1);
-            self.route.push(Some(self.publishers.len() - 1));
+            let output = output.open(topic, largest[&key])?;
+            self.played.push(PlayedTopic { topic: (*topic).clone(), output });
+            made.insert(key, self.played.len() - 1);
+            self.route.push(Some(self.played.len() - 1));
         }
         Ok(())
     }
 
-    /// The streams, one for each topic that has messages.
-    pub fn publishers(&self) -> &[TopicPublisher] {
-        &self.publishers
+    /// The topics that have messages, with their ways out.
+    pub fn topics(&self) -> &[PlayedTopic] {
+        &self.played
     }
 
     /// Messages of one round.
@@ -164,8 +187,8 @@ impl Player {
 
     /// What was not as it should be, in sentences.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
-        let of_streams = self.publishers.iter().flat_map(TopicPublisher::warnings);
-        self.survey.warnings.iter().map(String::as_str).chain(of_streams)
+        let of_outputs = self.played.iter().flat_map(|played| played.output.warnings());
+        self.survey.warnings.iter().chain(of_outputs).map(String::as_str)
     }
 
     /// Publishes until the end, or until `stop` is set. `progress` is called after every message
@@ -174,6 +197,16 @@ impl Player {
     /// # Errors
     /// If the recording cannot be read.
     pub fn run(
+        &mut self,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&PlayStatus),
+    ) -> Result<PlayStatus, PlayError> {
+        let status = self.run_to_end(stop, progress)?;
+        self.played.iter_mut().try_for_each(|played| played.output.finish())?;
+        Ok(status)
+    }
+
+    fn run_to_end(
         &mut self,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&PlayStatus),
@@ -205,11 +238,11 @@ impl Player {
         status: &mut PlayStatus,
         progress: &mut dyn FnMut(&PlayStatus),
     ) -> Result<(), PlayError> {
-        let Self { recording, options, publishers, route, survey } = self;
+        let Self { recording, options, played, route, survey } = self;
         let clock = &options.clock;
-        let played: Vec<bool> = route.iter().map(Option::is_some).collect();
-        recording.visit(&played, &mut |topic, message| {
-            let Some(publisher) = route[topic] else { return Ok(Visit::Next) };
+        let wanted: Vec<bool> = route.iter().map(Option::is_some).collect();
+        recording.visit(&wanted, &mut |topic, message| {
+            let Some(place) = route[topic] else { return Ok(Visit::Next) };
             let due_nanos = pace.due_nanos(message.log_time_nanos);
             while !stop.load(Ordering::Relaxed) {
                 let now_nanos = clock.monotonic_nanos();
@@ -219,7 +252,7 @@ impl Player {
                 };
                 let left = Duration::from_nanos(left_nanos);
                 if left > PLAY_SLEEP_MAX {
-                    publishers.iter().for_each(TopicPublisher::heartbeat);
+                    played.iter_mut().for_each(|played| played.output.heartbeat());
                     progress(status);
                 }
                 clock.sleep(left.min(PLAY_SLEEP_MAX));
@@ -229,8 +262,7 @@ impl Player {
             }
             let late_nanos = clock.monotonic_nanos().saturating_sub(due_nanos);
             status.late_max = status.late_max.max(Duration::from_nanos(late_nanos));
-            let publish_nanos = message.publish_time_nanos;
-            publishers[publisher].publish(options.stamp, publish_nanos, message.data)?;
+            played[place].output.publish(message)?;
             status.messages += 1;
             status.bytes += message.data.len() as u64;
             let position = message.log_time_nanos.saturating_sub(survey.first_nanos.unwrap_or(0));
@@ -241,7 +273,7 @@ impl Player {
     }
 }
 
-/// What a stream tells of its topic.
+/// What tells one way out from another.
 type Key<'a> = (&'a str, &'a str, &'a str, &'a [u8]);
 
 fn key(topic: &Topic) -> Key<'_> {

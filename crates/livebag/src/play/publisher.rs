@@ -1,13 +1,13 @@
 //! One topic's way into a stream.
 
 use livebag_format::cdr::{ImageView, PointsView};
-use livebag_format::{DecodeError, Topic, cdr, ros1};
+use livebag_format::{DecodeError, Message, Topic, cdr, ros1};
 use livebag_shm::{
     FrameLayout, FrameMeta, ImageLayout, Kind, PointField, PointsLayout, PublishError,
     SCHEMA_BYTES_MAX, StreamOptions, Writer,
 };
 
-use super::PlayError;
+use super::{PlayError, TopicOutput};
 
 /// Which time the frames carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +103,10 @@ fn points_frame(points: PointsView<'_>) -> (FrameMeta, &[u8]) {
 ///
 /// A message that is not what its topic's type says goes into a second stream, the name of which
 /// ends in `.raw`, as the bytes that it is.
-pub struct TopicPublisher {
+pub(super) struct TopicPublisher {
     topic: Topic,
     native: Option<Native>,
+    stamp: Stamp,
     writer: Writer,
     message_bytes_max: usize,
     raw: Option<Writer>,
@@ -117,7 +118,12 @@ impl TopicPublisher {
     ///
     /// # Errors
     /// If the name breaks the rules, a live writer owns the stream, or the system refuses.
-    pub fn create(name: &str, topic: &Topic, message_bytes_max: usize) -> Result<Self, PlayError> {
+    pub fn create(
+        name: &str,
+        topic: &Topic,
+        message_bytes_max: usize,
+        stamp: Stamp,
+    ) -> Result<Self, PlayError> {
         let native = Native::of(topic);
         let message_bytes_max = message_bytes_max.max(1);
         let mut warnings = Vec::new();
@@ -135,74 +141,15 @@ impl TopicPublisher {
         }
         let writer = create_writer(name, topic, &options)?;
         warnings.extend(writer.warnings().iter().cloned());
-        Ok(Self { topic: topic.clone(), native, writer, message_bytes_max, raw: None, warnings })
-    }
-
-    /// The stream's name.
-    pub fn stream(&self) -> &str {
-        self.writer.name()
-    }
-
-    /// The topic, as recorded.
-    pub fn topic(&self) -> &Topic {
-        &self.topic
-    }
-
-    /// Kind of the stream's frames.
-    pub fn kind(&self) -> Kind {
-        match self.native {
-            Some(Native::Image(_)) => Kind::Image,
-            Some(Native::Points(_)) => Kind::Points,
-            None => Kind::Bytes,
-        }
-    }
-
-    /// What was not as it should be, in sentences, each once.
-    pub fn warnings(&self) -> impl Iterator<Item = &str> {
-        self.warnings.iter().map(String::as_str)
-    }
-
-    /// Tells readers that the stream lives although nothing is published.
-    pub fn heartbeat(&self) {
-        self.writer.heartbeat();
-        if let Some(raw) = &self.raw {
-            raw.heartbeat();
-        }
-    }
-
-    /// Publishes an encoded message.
-    ///
-    /// # Errors
-    /// If it is longer than was said, or the stream for undecodable messages cannot be made.
-    pub fn publish(
-        &mut self,
-        stamp: Stamp,
-        publish_time_nanos: u64,
-        message: &[u8],
-    ) -> Result<(), PlayError> {
-        let time_nanos = match stamp {
-            Stamp::Kept => publish_time_nanos,
-            Stamp::Now => 0,
-        };
-        let Some(native) = self.native else {
-            let meta = FrameMeta::bytes().publish_time_nanos(time_nanos);
-            let published = self.writer.publish(&meta, message);
-            return published.map(drop).map_err(|source| self.refused(source));
-        };
-        let why = match native.decode(message) {
-            Ok((mut meta, data)) => {
-                // A stamp of 0 says nothing.
-                if stamp == Stamp::Now || meta.publish_time_nanos == 0 {
-                    meta.publish_time_nanos = time_nanos;
-                }
-                match self.writer.publish(&meta, data) {
-                    Ok(_) => return Ok(()),
-                    Err(error) => error.to_string(),
-                }
-            }
-            Err(error) => error.to_string(),
-        };
-        self.publish_raw(time_nanos, message, &why)
+        Ok(Self {
+            topic: topic.clone(),
+            native,
+            stamp,
+            writer,
+            message_bytes_max,
+            raw: None,
+            warnings,
+        })
     }
 
     fn publish_raw(&mut self, time_nanos: u64, message: &[u8], why: &str) -> Result<(), PlayError> {
@@ -226,6 +173,59 @@ impl TopicPublisher {
 
     fn refused(&self, source: PublishError) -> PlayError {
         PlayError::Publish { topic: self.topic.name.clone(), source }
+    }
+}
+
+impl TopicOutput for TopicPublisher {
+    /// # Errors
+    /// If the message is longer than was said, or the stream for undecodable messages cannot be made.
+    fn publish(&mut self, message: &Message<'_>) -> Result<(), PlayError> {
+        let time_nanos = match self.stamp {
+            Stamp::Kept => message.publish_time_nanos,
+            Stamp::Now => 0,
+        };
+        let Some(native) = self.native else {
+            let meta = FrameMeta::bytes().publish_time_nanos(time_nanos);
+            let published = self.writer.publish(&meta, message.data);
+            return published.map(drop).map_err(|source| self.refused(source));
+        };
+        let why = match native.decode(message.data) {
+            Ok((mut meta, data)) => {
+                // A stamp of 0 says nothing.
+                if self.stamp == Stamp::Now || meta.publish_time_nanos == 0 {
+                    meta.publish_time_nanos = time_nanos;
+                }
+                match self.writer.publish(&meta, data) {
+                    Ok(_) => return Ok(()),
+                    Err(error) => error.to_string(),
+                }
+            }
+            Err(error) => error.to_string(),
+        };
+        self.publish_raw(time_nanos, message.data, &why)
+    }
+
+    fn name(&self) -> &str {
+        self.writer.name()
+    }
+
+    fn kind(&self) -> &str {
+        match self.native {
+            Some(Native::Image(_)) => "image",
+            Some(Native::Points(_)) => "points",
+            None => "bytes",
+        }
+    }
+
+    fn heartbeat(&mut self) {
+        self.writer.heartbeat();
+        if let Some(raw) = &self.raw {
+            raw.heartbeat();
+        }
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 }
 

@@ -66,7 +66,7 @@ fn record(messages: &[(&Topic, u64, &[u8])]) -> tempfile::TempDir {
 }
 
 fn open(folder: &tempfile::TempDir, options: PlayOptions) -> Result<Player, PlayError> {
-    Player::open(&folder.path().join("bag"), options)
+    Player::open(&folder.path().join("bag"), options, &mut StreamOutput::default())
 }
 
 /// A simulated clock: what waits moves time on.
@@ -104,10 +104,10 @@ fn messages_become_frames_at_their_times() {
     let clock = options.clock.clone();
     let mut player = open(&folder, options).unwrap();
     assert_eq!((player.message_count(), player.length()), (4, Duration::from_secs(4)));
-    let kinds: Vec<_> = player.publishers().iter().map(TopicPublisher::kind).collect();
-    assert_eq!(kinds, [Kind::Bytes, Kind::Image]);
+    let kinds: Vec<_> = player.topics().iter().map(PlayedTopic::kind).collect();
+    assert_eq!(kinds, ["bytes", "image"]);
     let mut readers: Vec<_> =
-        player.publishers().iter().map(|p| Reader::open(p.stream()).unwrap()).collect();
+        player.topics().iter().map(|topic| Reader::open(topic.name()).unwrap()).collect();
     assert_eq!(readers[0].info().topic, text.name);
     assert_eq!(readers[0].info().schema, text.schema);
 
@@ -136,7 +136,7 @@ fn messages_become_frames_at_their_times() {
     assert_eq!((layout.width, layout.height, layout.step), (3, 5, 3));
     assert_eq!(layout.encoding, "mono8");
 
-    let stream = player.publishers()[0].stream().to_owned();
+    let stream = player.topics()[0].name().to_owned();
     drop(player);
     assert!(Reader::open(&stream).is_err(), "the streams go with the player");
 }
@@ -152,7 +152,7 @@ fn what_is_no_image_is_published_as_it_is_and_said_once() {
         (&camera, 40, &good),
     ]);
     let mut player = open(&folder, simulated()).unwrap();
-    let stream = player.publishers()[0].stream().to_owned();
+    let stream = player.topics()[0].name().to_owned();
     let mut frames = Reader::open(&stream).unwrap();
     player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
     assert_eq!(drain(&mut frames).len(), 2);
@@ -188,8 +188,8 @@ fn only_the_topics_asked_for_are_played() {
     let folder = record(&[(&one, 100, b"a"), (&two, 200, b"b"), (&two, 300, b"c")]);
     let options = PlayOptions { topics: vec![two.name.clone()], ..simulated() };
     let mut player = open(&folder, options).unwrap();
-    assert_eq!(player.publishers().len(), 1);
-    assert_eq!(player.publishers()[0].topic().name, two.name);
+    assert_eq!(player.topics().len(), 1);
+    assert_eq!(player.topics()[0].topic().name, two.name);
     let status = player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
     assert_eq!((status.messages, status.length), (2, Duration::from_nanos(100)));
 }

@@ -1,0 +1,88 @@
+//! Where a recording is played to.
+//!
+//! Streams are one implementation ([`super::StreamOutput`]); other crates bring their own. An output
+//! promises:
+//!
+//! - What was published is on its way when [`TopicOutput::publish`] returns: the player keeps time, and
+//!   nothing is gathered behind its back. A call takes as long as copying the message, not as long as
+//!   its slowest listener: the messages behind it are late by that time.
+//! - A topic's messages leave in the order in which they were given.
+//! - What [`Output::open`] made works until it is dropped, whether the output itself lives or not.
+
+use livebag_format::{Message, Topic};
+
+use super::PlayError;
+
+/// Makes the ways out of a player.
+///
+/// ```
+/// use livebag::{Message, Output, PlayError, Topic, TopicOutput};
+///
+/// /// Says what is played.
+/// struct Printed;
+///
+/// struct PrintedTopic(String);
+///
+/// impl Output for Printed {
+///     fn open(&mut self, topic: &Topic, _: usize) -> Result<Box<dyn TopicOutput>, PlayError> {
+///         Ok(Box::new(PrintedTopic(topic.name.clone())))
+///     }
+/// }
+///
+/// impl TopicOutput for PrintedTopic {
+///     fn publish(&mut self, message: &Message<'_>) -> Result<(), PlayError> {
+///         println!("{}: {} bytes", self.0, message.data.len());
+///         Ok(())
+///     }
+///
+///     fn name(&self) -> &str {
+///         &self.0
+///     }
+///
+///     fn kind(&self) -> &str {
+///         "text"
+///     }
+/// }
+/// ```
+pub trait Output: Send {
+    /// Makes the way out for a topic. Its name is the one to publish under, remapped already; its
+    /// metadata has what the recording knows of it or the user has asked for: `offered_qos_profiles`
+    /// (rosbag2's YAML) and `topic_type_hash`. `bytes_max`: its largest message.
+    ///
+    /// # Errors
+    /// [`PlayError::Output`], or [`PlayError::Stream`] for a stream.
+    fn open(&mut self, topic: &Topic, bytes_max: usize) -> Result<Box<dyn TopicOutput>, PlayError>;
+}
+
+/// One topic's way out.
+pub trait TopicOutput: Send {
+    /// Publishes an encoded message. Its times and sequence are those of the recording.
+    ///
+    /// # Errors
+    /// If it cannot be published; playing ends with that.
+    fn publish(&mut self, message: &Message<'_>) -> Result<(), PlayError>;
+
+    /// What listeners know it by: a stream's name, a topic, a key expression.
+    fn name(&self) -> &str;
+
+    /// What its messages become, in a word or two for the user: `image`, `bytes`, `DDS`.
+    fn kind(&self) -> &str;
+
+    /// Called some 50 times a second while nothing is published, paused or between two messages: for
+    /// what has to be said now and then. It must not wait.
+    fn heartbeat(&mut self) {}
+
+    /// Called once, when playing is over: waits, for a bounded time, until listeners that are owed every
+    /// message have them.
+    ///
+    /// # Errors
+    /// [`PlayError::Output`] if they did not get them.
+    fn finish(&mut self) -> Result<(), PlayError> {
+        Ok(())
+    }
+
+    /// What was not as it should be so far, in sentences, each once.
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
+}

@@ -6,7 +6,9 @@
 pub mod limits;
 pub mod network;
 mod qos;
+mod types;
 
 pub use qos::{
     Durability, History, Liveliness, Qos, QosError, QosOverride, QosOverrides, Reliability, adapt,
 };
+pub use types::{Answer, Definition, Installed, TypeResolver, Wanted};

@@ -13,3 +13,5 @@ pub const SAMPLE_BYTES_MAX: usize = 1 << 30;
 pub const PUBLISHERS_MAX: usize = 4096;
 /// How long a node is given to answer a service call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Types whose nodes are being asked at once.
+pub const TYPES_ASKED_MAX: usize = 1024;

@@ -1,0 +1,139 @@
+//! Finds definitions; what has to be asked of a node is asked on a thread of its own, since a node may
+//! take its time.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use super::{
+    Definition, Described, Installed, SERVICE_SUFFIX, SERVICE_TYPE, is_right, of_this_machine,
+    request,
+};
+use crate::limits::{CALL_TIMEOUT, TYPES_ASKED_MAX};
+use crate::network::{Network, ServiceRequest};
+
+/// A type whose definition is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wanted {
+    /// Its name: `sensor_msgs/msg/Image`.
+    pub type_name: String,
+    /// Its hash, if it was told.
+    pub type_hash: Option<String>,
+    /// A node that publishes it; empty if unknown.
+    pub node: String,
+}
+
+/// What came of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// There is one, or it is certain that there is none.
+    Here(Definition),
+    /// A node has been asked; [`TypeResolver::answers`] will tell.
+    Asked,
+}
+
+/// Finds definitions.
+pub struct TypeResolver {
+    installed: Installed,
+    requests: Option<SyncSender<Wanted>>,
+    answers: Arc<Mutex<Vec<(Wanted, Definition)>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TypeResolver {
+    /// Begins.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub fn begin(network: Arc<dyn Network>, installed: Installed) -> io::Result<Self> {
+        let (requests, wanted) = sync_channel(TYPES_ASKED_MAX);
+        let answers = Arc::default();
+        let thread = {
+            let answers = Arc::clone(&answers);
+            let builder = std::thread::Builder::new().name("livebag-types".into());
+            builder.spawn(move || ask_all(&*network, &wanted, &answers))?
+        };
+        Ok(Self { installed, requests: Some(requests), answers, thread: Some(thread) })
+    }
+
+    /// A definition of this machine's, or a question to the node.
+    pub fn find(&self, wanted: &Wanted) -> Answer {
+        let told = wanted.type_hash.as_deref();
+        if let Some(definition) = of_this_machine(&self.installed, &wanted.type_name, told) {
+            return Answer::Here(definition);
+        }
+        let unknown = |why: &str| {
+            let text = format!(
+                "there is no definition of {}{why}: its messages are recorded as they are, but \
+                 nothing can decode them; source the ROS workspace that has it (AMENT_PREFIX_PATH)",
+                wanted.type_name
+            );
+            Answer::Here(Definition::unknown(told, text))
+        };
+        if wanted.node.is_empty() || told.is_none() {
+            return unknown(" here, and its node cannot be asked (Humble's have no such service)");
+        }
+        let Some(requests) = &self.requests else { return unknown("") };
+        match requests.try_send(wanted.clone()) {
+            Ok(()) => Answer::Asked,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                unknown(" here, and too many nodes are being asked already")
+            }
+        }
+    }
+
+    /// What nodes have answered since the last time.
+    pub fn answers(&self) -> Vec<(Wanted, Definition)> {
+        std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for TypeResolver {
+    fn drop(&mut self) {
+        // The thread ends when there is nobody left to ask for; at most one call is waited for.
+        drop(self.requests.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ask_all(
+    network: &dyn Network,
+    wanted: &Receiver<Wanted>,
+    answers: &Mutex<Vec<(Wanted, Definition)>>,
+) {
+    while let Ok(wanted) = wanted.recv() {
+        let definition = ask(network, &wanted);
+        answers.lock().unwrap_or_else(PoisonError::into_inner).push((wanted, definition));
+    }
+}
+
+/// Asks a type's node.
+fn ask(network: &dyn Network, wanted: &Wanted) -> Definition {
+    let told = wanted.type_hash.as_deref();
+    let name = format!("{}{SERVICE_SUFFIX}", wanted.node);
+    let service = ServiceRequest { name: &name, type_name: SERVICE_TYPE, type_hash: None };
+    let asked = request(&wanted.type_name, told.unwrap_or_default());
+    let answered = network
+        .call(&service, &asked, CALL_TIMEOUT)
+        .map_err(|error| error.to_string())
+        .and_then(|response| Described::parse(&wanted.type_name, &response));
+    let why = match answered {
+        Ok(described) => {
+            let is_right = |text: &&String| is_right(&wanted.type_name, text, told);
+            if let Some(text) = described.texts.iter().find(is_right) {
+                return Definition::found(&wanted.type_name, text.clone(), told);
+            }
+            "what it describes has another hash than the one it tells".to_owned()
+        }
+        Err(why) => why,
+    };
+    let warning = format!(
+        "there is no definition of {}: {} was asked, but {why}. Its messages are recorded as they are, \
+         but nothing can decode them; source the ROS workspace that has it (AMENT_PREFIX_PATH)",
+        wanted.type_name, wanted.node
+    );
+    Definition::unknown(told, warning)
+}

@@ -268,7 +268,7 @@ impl Manifest {
     /// # Errors
     /// See [`ContainerError`]. File names that would leave the container's directory are refused.
     pub fn parse(text: &str) -> Result<Self, ContainerError> {
-        let manifest: Self = serde_saphyr::from_str(text)
+        let manifest: Self = crate::yaml::read(text)
             .map_err(|error| ContainerError::Yaml(error.to_string()))?;
         if manifest.livebag_container > CONTAINER_VERSION {
             return Err(ContainerError::Version { found: manifest.livebag_container });

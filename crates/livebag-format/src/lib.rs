@@ -12,6 +12,7 @@ pub mod rosbag2;
 mod sensor;
 mod topic;
 mod wire;
+mod yaml;
 
 #[cfg(test)]
 mod golden;

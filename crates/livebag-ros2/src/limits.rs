@@ -15,3 +15,7 @@ pub const PUBLISHERS_MAX: usize = 4096;
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Types whose nodes are being asked at once.
 pub const TYPES_ASKED_MAX: usize = 1024;
+/// Bytes of a topic's messages that wait for the definition of their type.
+pub const HELD_BYTES_MAX: usize = 16 << 20;
+/// Notices that are said; more of them say nothing new.
+pub const NOTICES_MAX: usize = 1000;

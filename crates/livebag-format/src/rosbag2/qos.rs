@@ -95,7 +95,7 @@ impl QosProfile {
         if yaml.trim().is_empty() {
             return Ok(Vec::new());
         }
-        serde_saphyr::from_str(yaml)
+        crate::yaml::read(yaml)
             .map_err(|error| MetadataError::Qos { reason: error.to_string() })
     }
 

@@ -97,13 +97,13 @@ pub(super) fn text(value: &impl Serialize) -> String {
 }
 
 pub(super) fn parse(text: &str) -> Result<BagMetadata, MetadataError> {
-    let file: File = serde_saphyr::from_str(text)
+    let file: File = crate::yaml::read(text)
         .map_err(|error| MetadataError::Yaml { reason: error.to_string() })?;
     file.rosbag2_bagfile_information.into_metadata()
 }
 
 pub(super) fn parse_record(text: &str) -> Result<BagMetadata, MetadataError> {
-    let info: Info = serde_saphyr::from_str(text)
+    let info: Info = crate::yaml::read(text)
         .map_err(|error| MetadataError::Yaml { reason: error.to_string() })?;
     info.into_metadata()
 }

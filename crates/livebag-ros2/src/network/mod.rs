@@ -93,8 +93,9 @@ pub struct Sample<'a> {
 pub trait Receiver: Send + Sync {
     /// A message has come.
     fn sample(&self, sample: &Sample<'_>);
-    /// So many messages are known to have been lost on the way here.
-    fn lost(&self, count: u64);
+    /// So many messages of a publisher (zeros if it is not known of which) are known to have been lost on
+    /// the way here.
+    fn lost(&self, publisher: &EndpointId, count: u64);
 }
 
 /// A subscription; dropping it ends it.

@@ -58,7 +58,7 @@ impl Inbox {
         match sequences.take(publisher, kept.sequence) {
             Told::Old => return,
             Told::New { lost: 0 } => {}
-            Told::New { lost } => self.receiver.lost(lost),
+            Told::New { lost } => self.receiver.lost(&publisher, lost),
         }
         self.receiver.sample(&Sample {
             data: &kept.data,

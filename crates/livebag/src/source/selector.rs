@@ -79,6 +79,11 @@ impl Selector {
         Ok(self)
     }
 
+    /// Whether `name` was given as a name, not matched by a pattern or a type.
+    pub fn names_topic(&self, name: &str) -> bool {
+        self.names.iter().any(|wanted| wanted == name)
+    }
+
     /// Whether the stream `name`, which carries `topic`, is chosen.
     pub fn takes(&self, name: &str, topic: &Topic) -> bool {
         let both = [name, topic.name.as_str()];

@@ -1,0 +1,18 @@
+//! YAML that may be as long as a recording has topics.
+
+use serde::de::DeserializeOwned;
+
+/// Reads YAML. The reader's bounds follow from the text's length, which its caller bounds: a recording of
+/// 65,535 topics, each with its definition, is beyond the defaults of the YAML library (250,000 nodes,
+/// 64 MiB). What an alias stands for counts too, so that short text cannot unfold without end.
+pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
+    let defaults = serde_saphyr::Budget::default();
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: defaults.max_nodes.max(text.len()),
+            max_events: defaults.max_events.max(text.len().saturating_mul(2)),
+            max_total_scalar_bytes: defaults.max_total_scalar_bytes.max(text.len()),
+        },
+    };
+    serde_saphyr::from_str_with_options(text, options)
+}

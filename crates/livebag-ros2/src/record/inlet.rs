@@ -1,0 +1,123 @@
+//! The way of a topic's messages into the recorder, open from the subscription on: until the recording
+//! has the topic, messages wait here.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use livebag::{Clock, Message, TopicWriter};
+
+use super::SimTime;
+use crate::limits::HELD_BYTES_MAX;
+use crate::network::{EndpointId, Receiver, Sample};
+
+/// Messages that wait for their topic.
+#[derive(Default)]
+struct Held {
+    messages: Vec<HeldMessage>,
+    bytes: usize,
+    /// Lost on the way here, or because too much waited.
+    lost: u64,
+}
+
+struct HeldMessage {
+    log_time_nanos: u64,
+    publish_time_nanos: u64,
+    sequence: u64,
+    data: Vec<u8>,
+}
+
+pub(super) struct Inlet {
+    writer: OnceLock<TopicWriter>,
+    held: Mutex<Held>,
+    clock: Clock,
+    sim_time: Option<Arc<SimTime>>,
+}
+
+impl Inlet {
+    pub fn new(clock: Clock, sim_time: Option<Arc<SimTime>>) -> Self {
+        Self { writer: OnceLock::new(), held: Mutex::default(), clock, sim_time }
+    }
+
+    /// Gives what has waited to the recorder, and everything that comes from now on.
+    pub fn open(&self, writer: TopicWriter) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for message in std::mem::take(&mut held.messages) {
+            // What does not fit is counted by the queue.
+            let _ = writer.write_message(&Message {
+                log_time_nanos: message.log_time_nanos,
+                publish_time_nanos: message.publish_time_nanos,
+                sequence: message.sequence,
+                data: &message.data,
+            });
+        }
+        writer.lost_in_transport(held.lost);
+        // Still under the lock: who waits for it finds the writer, and comes after what has waited.
+        let _ = self.writer.set(writer);
+    }
+
+    /// The time by which messages are recorded, 0 for now.
+    fn log_time_nanos(&self) -> u64 {
+        self.sim_time.as_ref().map_or(0, |time| time.now_nanos())
+    }
+
+    fn write(&self, writer: &TopicWriter, sample: &Sample<'_>) {
+        // What does not fit is counted by the queue.
+        let _ = writer.write_message(&Message {
+            log_time_nanos: self.log_time_nanos(),
+            publish_time_nanos: self.published(sample),
+            sequence: sample.sequence,
+            data: sample.data,
+        });
+    }
+
+    fn published(&self, sample: &Sample<'_>) -> u64 {
+        match sample.publish_time_nanos {
+            0 => self.clock.wall_nanos(),
+            nanos => nanos,
+        }
+    }
+
+    fn hold(&self, held: &mut Held, sample: &Sample<'_>) {
+        if held.bytes + sample.data.len() > HELD_BYTES_MAX {
+            held.lost += 1;
+            return;
+        }
+        held.bytes += sample.data.len();
+        let log_time_nanos = match self.log_time_nanos() {
+            0 => self.clock.wall_nanos(),
+            nanos => nanos,
+        };
+        held.messages.push(HeldMessage {
+            log_time_nanos,
+            publish_time_nanos: self.published(sample),
+            sequence: sample.sequence,
+            data: sample.data.to_vec(),
+        });
+    }
+}
+
+impl Receiver for Inlet {
+    fn sample(&self, sample: &Sample<'_>) {
+        if let Some(writer) = self.writer.get() {
+            return self.write(writer, sample);
+        }
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.writer.get() {
+            Some(writer) => {
+                drop(held);
+                self.write(writer, sample);
+            }
+            None => self.hold(&mut held, sample),
+        }
+    }
+
+    fn lost(&self, _publisher: &EndpointId, count: u64) {
+        if let Some(writer) = self.writer.get() {
+            return writer.lost_in_transport(count);
+        }
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.writer.get() {
+            Some(writer) => writer.lost_in_transport(count),
+            None => held.lost += count,
+        }
+    }
+}

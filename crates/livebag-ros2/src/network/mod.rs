@@ -19,8 +19,12 @@ use std::time::Duration;
 use crate::qos::Qos;
 
 mod sequence;
+#[cfg(feature = "zenoh")]
+mod zenoh;
 
 pub use sequence::{Sequences, Told};
+#[cfg(feature = "zenoh")]
+pub use zenoh::{ZenohNetwork, ZenohOptions};
 
 /// What a publisher is known by, anywhere in the network.
 pub type EndpointId = [u8; 16];

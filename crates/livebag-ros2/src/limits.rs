@@ -19,3 +19,16 @@ pub const TYPES_ASKED_MAX: usize = 1024;
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 /// Notices that are said; more of them say nothing new.
 pub const NOTICES_MAX: usize = 1000;
+/// Latched messages that a publication keeps for those who come later, and a subscription asks for,
+/// whatever depth is wished.
+pub const LATCHED_MAX: usize = 1000;
+/// Messages of so many bytes and more are published through shared memory, where Zenoh has it. Smaller
+/// ones Zenoh itself puts there, from 3,072 bytes on.
+pub const SHARED_BYTES_MIN: usize = 64 << 10;
+/// Shared memory for messages that are published over Zenoh. Eight cameras' images of 6 MB twice over.
+pub const SHARED_POOL_BYTES: usize = 128 << 20;
+/// How long a reliable publication waits for room in the shared memory before it takes another way.
+pub const SHARED_WAIT: Duration = Duration::from_millis(20);
+/// How long Zenoh lets a reliable message wait for a reader that has stopped reading before it closes
+/// the connection; rmw_zenoh's own.
+pub const STALLED_MAX: Duration = Duration::from_secs(60);

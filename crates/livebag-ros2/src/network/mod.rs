@@ -21,10 +21,14 @@ use crate::qos::Qos;
 mod name;
 mod sequence;
 mod simulated;
+#[cfg(feature = "zenoh")]
+mod zenoh;
 
 pub use name::{check_name, check_type_name, is_hidden};
 pub use sequence::{Sequences, Told};
 pub use simulated::{SimulatedHub, SimulatedNetwork};
+#[cfg(feature = "zenoh")]
+pub use zenoh::{ZenohNetwork, ZenohOptions};
 
 /// What a publisher is known by, anywhere in the network.
 pub type EndpointId = [u8; 16];

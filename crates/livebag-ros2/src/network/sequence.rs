@@ -7,7 +7,15 @@ use crate::limits::PUBLISHERS_MAX;
 
 /// The sequence numbers of a topic's publishers. Each counts for itself, from 1 on.
 #[derive(Debug, Default)]
-pub struct Sequences(HashMap<EndpointId, u64>);
+pub struct Sequences(HashMap<EndpointId, Last>);
+
+/// The latest message of a publisher.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    sequence: u64,
+    /// 0 if not known.
+    publish_time_nanos: u64,
+}
 
 /// What a sequence number tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,18 +33,40 @@ impl Sequences {
     /// Takes the sequence number of a message. The first of a publisher tells nothing of those
     /// before: they may have been published before there was a subscription.
     pub fn take(&mut self, publisher: EndpointId, sequence: u64) -> Told {
+        self.take_published(publisher, sequence, 0)
+    }
+
+    /// The same of a message that says when it was published. A number that is no higher than the
+    /// last but of a message published later is of a publisher that began anew under its old id.
+    pub fn take_published(
+        &mut self,
+        publisher: EndpointId,
+        sequence: u64,
+        publish_time_nanos: u64,
+    ) -> Told {
+        let next = Last { sequence, publish_time_nanos };
         let Some(last) = self.0.get_mut(&publisher) else {
-            if self.0.len() < PUBLISHERS_MAX {
-                self.0.insert(publisher, sequence);
+            if !self.is_full() {
+                self.0.insert(publisher, next);
             }
             return Told::New { lost: 0 };
         };
-        if sequence <= *last {
-            return Told::Old;
+        if sequence > last.sequence {
+            let lost = sequence - last.sequence - 1;
+            *last = next;
+            return Told::New { lost };
         }
-        let lost = sequence - *last - 1;
-        *last = sequence;
-        Told::New { lost }
+        let is_anew = last.publish_time_nanos > 0 && publish_time_nanos > last.publish_time_nanos;
+        if is_anew {
+            *last = next;
+            return Told::New { lost: 0 };
+        }
+        Told::Old
+    }
+
+    /// Whether no further publisher can be followed.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= PUBLISHERS_MAX
     }
 
     /// Forgets publishers that have gone.
@@ -60,6 +90,18 @@ mod tests {
         assert_eq!(sequences.take(b, 2), Told::New { lost: 0 });
         assert_eq!(sequences.take(a, 12), Told::Old);
         assert_eq!(sequences.take(a, 10), Told::Old);
+    }
+
+    #[test]
+    fn a_publisher_that_begins_anew_is_heard() {
+        let mut sequences = Sequences::default();
+        let publisher = [1; 16];
+        assert_eq!(sequences.take_published(publisher, 900, 50), Told::New { lost: 0 });
+        assert_eq!(sequences.take_published(publisher, 900, 50), Told::Old);
+        assert_eq!(sequences.take_published(publisher, 899, 49), Told::Old);
+        assert_eq!(sequences.take_published(publisher, 1, 60), Told::New { lost: 0 });
+        assert_eq!(sequences.take_published(publisher, 3, 70), Told::New { lost: 1 });
+        assert_eq!(sequences.take(publisher, 3), Told::Old);
     }
 
     #[test]

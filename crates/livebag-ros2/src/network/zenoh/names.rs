@@ -1,0 +1,145 @@
+//! Names of ROS 2, and what becomes of them in Zenoh's key expressions.
+//!
+//! Sources: rmw_zenoh's design document ("Graph Cache", "Topic and Service name mapping"), ROS 2's
+//! "Topic and Service name mapping to DDS" (design.ros2.org) and `rmw_validate_full_topic_name`.
+
+use super::super::{EndpointId, NetworkError};
+use crate::limits::NAME_BYTES_MAX;
+
+/// Stands for `/` in a token, whose fields `/` separates.
+const SLASH: char = '%';
+
+/// What an endpoint is known by: the hash (XXH3, 128 bits) of its token's key expression, its low
+/// half first.
+pub(super) fn endpoint_id(token: &str) -> EndpointId {
+    twox_hash::XxHash3_128::oneshot(token.as_bytes()).to_le_bytes()
+}
+
+/// A name as a field of a token.
+pub(super) fn mangled(name: &str) -> String {
+    name.replace('/', "%")
+}
+
+/// A field of a token as the name that it stands for.
+pub(super) fn demangled(field: &str) -> String {
+    field.replace(SLASH, "/")
+}
+
+/// `sensor_msgs/msg/Image` as DDS and rmw_zenoh name it: `sensor_msgs::msg::dds_::Image_`. What is
+/// no ROS name stays as it is.
+pub(super) fn dds_type(ros: &str) -> String {
+    match ros.rsplit_once('/') {
+        Some((package, name)) => format!("{}::dds_::{name}_", package.replace('/', "::")),
+        None => ros.to_owned(),
+    }
+}
+
+/// The ROS name of a DDS type. What is none stays as it is.
+pub(super) fn ros_type(dds: &str) -> String {
+    match dds.strip_suffix('_').and_then(|dds| dds.split_once("dds_::")) {
+        Some((package, name)) => format!("{}{name}", package.replace("::", "/")),
+        None => dds.to_owned(),
+    }
+}
+
+/// `RIHS01_` and 64 hexadecimal digits that are not all zero, as those say who knows no hash.
+pub(super) fn is_type_hash(hash: &str) -> bool {
+    hash.strip_prefix("RIHS01_").is_some_and(|digits| {
+        digits.len() == 64
+            && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && digits.bytes().any(|byte| byte != b'0')
+    })
+}
+
+/// What is wrong with a topic's or service's name, if anything is.
+pub(super) fn fault_of_name(name: &str) -> Option<&'static str> {
+    if name.len() > NAME_BYTES_MAX {
+        return Some("it is longer than 1,024 bytes");
+    }
+    let Some(parts) = name.strip_prefix('/') else {
+        return Some("expected it to begin with `/`");
+    };
+    for part in parts.split('/') {
+        match part.as_bytes().first() {
+            None => return Some("it has `//`, or `/` at its end"),
+            Some(byte) if byte.is_ascii_digit() => {
+                return Some("a part of it begins with a digit");
+            }
+            Some(_) if !part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') => {
+                return Some("expected letters, digits, `_` and `/`");
+            }
+            Some(_) => {}
+        }
+    }
+    None
+}
+
+/// What is wrong with a type's name, if anything is.
+pub(super) fn fault_of_type(name: &str) -> Option<&'static str> {
+    let is_expected = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'/' | b':');
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        Some("expected the name of its type (`std_msgs/msg/String`), of up to 1,024 bytes")
+    } else if !name.bytes().all(is_expected) || name.split('/').any(str::is_empty) {
+        Some("expected its type to be named by letters, digits, `_`, `/` and `:`")
+    } else {
+        None
+    }
+}
+
+/// Refuses names that would be other key expressions than meant.
+pub(super) fn check(name: &str, type_name: &str) -> Result<(), NetworkError> {
+    match fault_of_name(name).or_else(|| fault_of_type(type_name)) {
+        Some(reason) => Err(NetworkError::Name { name: name.chars().take(64).collect(), reason }),
+        None => Ok(()),
+    }
+}
+
+/// Where a topic's messages, or a service's calls, travel. Without a hash: those of any.
+pub(super) fn key(domain: u32, name: &str, type_name: &str, hash: Option<&str>) -> String {
+    let name = name.trim_matches('/');
+    format!("{domain}/{name}/{}/{}", dds_type(type_name), hash.unwrap_or("*"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_named_as_rmw_zenoh_names_them() {
+        for (ros, dds) in [
+            ("sensor_msgs/msg/Image", "sensor_msgs::msg::dds_::Image_"),
+            ("std_srvs/srv/Trigger", "std_srvs::srv::dds_::Trigger_"),
+            ("a/action/Go_SendGoal", "a::action::dds_::Go_SendGoal_"),
+            ("odd", "odd"),
+        ] {
+            assert_eq!(dds_type(ros), dds);
+            assert_eq!(ros_type(dds), ros);
+        }
+    }
+
+    #[test]
+    fn endpoints_are_known_by_the_hash_that_rmw_zenoh_takes() {
+        // XXH3_128bits of nothing and of "a", as xxhsum 0.8.2 prints them: high half first.
+        let printed = |id: EndpointId| format!("{:032x}", u128::from_le_bytes(id));
+        assert_eq!(printed(endpoint_id("")), "99aa06d3014798d86001c324468d497f");
+        assert_eq!(printed(endpoint_id("a")), "a96faf705af16834e6c632b61e964e1f");
+    }
+
+    #[test]
+    fn names_that_would_be_other_keys_are_refused() {
+        for good in ["/a", "/camera/image_raw", "/_hidden/x", "/a1/b_2"] {
+            assert_eq!(fault_of_name(good), None, "{good}");
+        }
+        for bad in ["", "a", "/", "//a", "/a/", "/a/*", "/a$*", "/a?b", "/a#b", "/1a", "/ä", "/a b"]
+        {
+            assert!(fault_of_name(bad).is_some(), "{bad}");
+        }
+        assert!(fault_of_name(&format!("/{}", "a".repeat(10_000))).is_some());
+        assert!(fault_of_type("a/msg/*").is_some() && fault_of_type("a//b").is_some());
+        assert!(is_type_hash(&format!("RIHS01_{}", "0a".repeat(32))));
+        for hash in ["", "TypeHashNotSupported", &format!("RIHS01_{}", "00".repeat(32)), "RIHS01_"]
+        {
+            assert!(!is_type_hash(hash), "{hash}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Offers a topic.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use livebag::Clock;
+use zenoh::Wait;
+use zenoh::bytes::ZBytes;
+use zenoh::liveliness::LivelinessToken;
+use zenoh::qos::{CongestionControl, Reliability as ZenohReliability};
+use zenoh_ext::{
+    AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig, MissDetectionConfig,
+};
+
+use super::super::{NetworkError, Publication, Role, TopicRequest};
+use super::attachment::Attachment;
+use super::graph::{Graph, Own};
+use super::pool::Pool;
+use super::subscription::latched;
+use crate::network::EndpointId;
+use crate::qos::{Durability, Qos, Reliability};
+
+/// How often a reliable latched publisher tells its count, as rmw_zenoh does.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// A publication of this session.
+pub(super) struct ZenohPublication {
+    pub(super) request: TopicRequest,
+    pub(super) id: EndpointId,
+    pub(super) publisher: Option<AdvancedPublisher<'static>>,
+    pub(super) token: Option<LivelinessToken>,
+    /// The number of the next message. Held while it is sent, so that numbers are in order.
+    pub(super) next: Mutex<i64>,
+    pub(super) graph: Arc<Graph>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) clock: Clock,
+    pub(super) _own: Own,
+}
+
+impl ZenohPublication {
+    /// A copy for Zenoh to own: in shared memory if it is large. What a latched topic keeps stays
+    /// out of there, or it would take the room for good.
+    fn owned(&self, data: &[u8]) -> ZBytes {
+        let qos = &self.request.qos;
+        let shared = match qos.durability {
+            Durability::Volatile => {
+                self.pool.copied(data, qos.reliability == Reliability::Reliable, &self.clock)
+            }
+            Durability::TransientLocal => None,
+        };
+        shared.unwrap_or_else(|| ZBytes::from(data.to_vec()))
+    }
+}
+
+impl Publication for ZenohPublication {
+    fn publish(&self, data: &[u8]) -> Result<(), NetworkError> {
+        let failed = |reason: String| NetworkError::Endpoint {
+            doing: "publishing to",
+            name: self.request.name.clone(),
+            reason,
+        };
+        let Some(publisher) = &self.publisher else {
+            return Err(failed("it has been closed".to_owned()));
+        };
+        let payload = self.owned(data);
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let attachment = Attachment {
+            sequence: *next,
+            source_nanos: i64::try_from(self.clock.wall_nanos()).unwrap_or(i64::MAX),
+            publisher: self.id,
+        };
+        *next += 1;
+        let put = publisher.put(payload).attachment(attachment.encoded().as_slice());
+        put.wait().map_err(|error| failed(error.to_string()))
+    }
+
+    /// Zenoh delivers whatever the QoS of the two says, so that it is not asked.
+    fn subscriptions(&self) -> usize {
+        let own = &self.request;
+        self.graph.count(Role::Subscription, |endpoint| {
+            let same_hash = match (&endpoint.type_hash, &own.type_hash) {
+                (Some(theirs), Some(ours)) => theirs == ours,
+                _ => true,
+            };
+            endpoint.name == own.name && endpoint.type_name == own.type_name && same_hash
+        })
+    }
+}
+
+impl Drop for ZenohPublication {
+    fn drop(&mut self) {
+        // What fails here has been ended by the session's end already.
+        if let Some(token) = self.token.take() {
+            let _ = token.undeclare().wait();
+        }
+        if let Some(publisher) = self.publisher.take() {
+            let _ = publisher.undeclare().wait();
+        }
+    }
+}
+
+/// Declares what sends to `key`, with the cache of latched topics as rmw_zenoh has it.
+///
+/// Reliable messages wait for a reader that is slow, as rmw_zenoh's do only with "keep all": what is
+/// played back is to arrive. The others are dropped when the way is full.
+pub(super) fn declare(
+    session: &zenoh::Session,
+    key: String,
+    qos: &Qos,
+) -> zenoh::Result<AdvancedPublisher<'static>> {
+    let (reliability, congestion) = match qos.reliability {
+        Reliability::Reliable => (ZenohReliability::Reliable, CongestionControl::Block),
+        Reliability::BestEffort => (ZenohReliability::BestEffort, CongestionControl::Drop),
+    };
+    let builder = session
+        .declare_publisher(key)
+        .reliability(reliability)
+        .congestion_control(congestion)
+        .advanced();
+    if qos.durability == Durability::Volatile {
+        return builder.wait();
+    }
+    let cache = CacheConfig::default().max_samples(latched(qos));
+    let builder = builder.publisher_detection().cache(cache);
+    match qos.reliability {
+        Reliability::Reliable => {
+            let count = MissDetectionConfig::default().sporadic_heartbeat(HEARTBEAT);
+            builder.sample_miss_detection(count).wait()
+        }
+        Reliability::BestEffort => builder.wait(),
+    }
+}

@@ -32,3 +32,24 @@ pub const SHARED_WAIT: Duration = Duration::from_millis(20);
 /// How long Zenoh lets a reliable message wait for a reader that has stopped reading before it closes
 /// the connection; rmw_zenoh's own.
 pub const STALLED_MAX: Duration = Duration::from_secs(60);
+
+/// How long a reliable DDS publication waits for subscriptions that are behind.
+pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of an announcement's free text that are looked at (ROS 2 puts type hashes there).
+pub const USER_DATA_BYTES_MAX: usize = 4096;
+/// Announcements that are taken from Cyclone DDS at a time.
+pub const DISCOVERED_AT_ONCE: usize = 64;
+/// Last lines of Cyclone DDS' log that are kept, for errors.
+pub const LOG_LINES_MAX: usize = 8;
+/// Publishers that have gone and whose sequence numbers are remembered, in case they come back.
+pub const PUBLISHERS_GONE_MAX: usize = 512;
+/// Receive buffer that is asked for from the kernel for DDS: some large images.
+pub const DDS_RECEIVE_BUFFER_BYTES: usize = 32 << 20;
+/// Bytes that a DDS publication has under way before it waits for acknowledgements.
+pub const DDS_UNACKNOWLEDGED_BYTES: usize = 32 << 20;
+/// Answers to one service call that wait to be looked at; they may be meant for others.
+pub const ANSWERS_MAX: usize = 64;
+/// How long between two looks for whether a service's server has been found.
+pub const SERVER_POLL: Duration = Duration::from_millis(10);
+
+const _: () = assert!(PUBLISHERS_GONE_MAX < PUBLISHERS_MAX);

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use crate::qos::Qos;
 
+#[cfg(feature = "dds")]
+pub mod dds;
 mod name;
 mod sequence;
 mod simulated;

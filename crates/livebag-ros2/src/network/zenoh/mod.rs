@@ -193,8 +193,7 @@ impl Network for ZenohNetwork {
         let key = self.key(request)?;
         let failed = failed("publishing to", &request.name);
         let (endpoint, token) = self.new_endpoint(Role::Publisher, request);
-        let publisher =
-            publication::declare(&self.session, key, &request.qos).map_err(&failed)?;
+        let publisher = publication::declare(&self.session, key, &request.qos).map_err(&failed)?;
         let token = self.session.liveliness().declare_token(token).wait().map_err(&failed)?;
         Ok(Box::new(ZenohPublication {
             request: request.clone(),
@@ -216,11 +215,11 @@ impl Network for ZenohNetwork {
         within: Duration,
     ) -> Result<Vec<u8>, NetworkError> {
         names::check(service.name, service.type_name)?;
-        let known = service.type_hash.map(str::to_owned).or_else(|| {
-            self.graph.type_hash(Role::Server, service.name, service.type_name)
-        });
-        let key =
-            names::key(self.node.domain, service.name, service.type_name, known.as_deref());
+        let known = service
+            .type_hash
+            .map(str::to_owned)
+            .or_else(|| self.graph.type_hash(Role::Server, service.name, service.type_name));
+        let key = names::key(self.node.domain, service.name, service.type_name, known.as_deref());
         let attachment = Attachment {
             sequence: self.calls.fetch_add(1, Ordering::Relaxed),
             source_nanos: i64::try_from(self.clock.wall_nanos()).unwrap_or(i64::MAX),

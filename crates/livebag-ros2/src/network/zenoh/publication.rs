@@ -8,9 +8,7 @@ use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::qos::{CongestionControl, Reliability as ZenohReliability};
-use zenoh_ext::{
-    AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig, MissDetectionConfig,
-};
+use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig, MissDetectionConfig};
 
 use super::super::{NetworkError, Publication, Role, TopicRequest};
 use super::attachment::Attachment;

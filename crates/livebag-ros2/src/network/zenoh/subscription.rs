@@ -82,7 +82,7 @@ impl Open {
             let Sample { publisher, sequence, publish_time_nanos, .. } = *sample;
             match self.sequences.take_published(publisher, sequence, publish_time_nanos) {
                 Told::New { lost: 0 } => {}
-                Told::New { lost } => self.receiver.lost(lost),
+                Told::New { lost } => self.receiver.lost(&publisher, lost),
                 Told::Old => return,
             }
         }
@@ -129,8 +129,7 @@ pub(super) fn declare(
         return builder.wait();
     }
     let history = HistoryConfig::default().detect_late_publishers().max_samples(latched(qos));
-    let builder =
-        builder.subscriber_detection().history(history).query_timeout(HISTORY_TIMEOUT);
+    let builder = builder.subscriber_detection().history(history).query_timeout(HISTORY_TIMEOUT);
     match qos.reliability {
         Reliability::Reliable => builder.recovery(RecoveryConfig::default().heartbeat()).wait(),
         Reliability::BestEffort => builder.wait(),

@@ -161,11 +161,7 @@ fn time_field(nanos: u64) -> String {
         false => own.to_string(),
     };
     let forever = Qos::FOREVER;
-    format!(
-        "{},{}",
-        part(nanos / SECOND, forever / SECOND),
-        part(nanos % SECOND, forever % SECOND)
-    )
+    format!("{},{}", part(nanos / SECOND, forever / SECOND), part(nanos % SECOND, forever % SECOND))
 }
 
 fn parse_qos(field: &str) -> Option<Qos> {

@@ -1,0 +1,204 @@
+"""A foreign participant for tests/dds.rs: Cyclone DDS' Python package with ROS 2's names and types.
+
+peer.py ROLE DOMAIN [ARGUMENT…]. Says on standard output what it has done, one JSON line each; ends
+when its standard input does.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+
+domain = int(sys.argv[2])
+os.environ["CYCLONEDDS_URI"] = (
+    "<CycloneDDS><Domain><General><Interfaces><NetworkInterface address='127.0.0.1'/></Interfaces>"
+    "<AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto"
+    "</ParticipantIndex><Peers><Peer Address='127.0.0.1'/></Peers></Discovery></Domain></CycloneDDS>"
+)
+
+import cyclonedds.idl.types as types  # noqa: E402
+from cyclonedds.core import Policy, Qos  # noqa: E402
+from cyclonedds.domain import DomainParticipant  # noqa: E402
+from cyclonedds.idl import IdlStruct  # noqa: E402
+from cyclonedds.pub import DataWriter  # noqa: E402
+from cyclonedds.sub import DataReader  # noqa: E402
+from cyclonedds.topic import Topic  # noqa: E402
+from cyclonedds.util import duration  # noqa: E402
+
+
+@dataclass
+class String(IdlStruct, typename="std_msgs::msg::dds_::String_"):
+    data: str
+
+
+@dataclass
+class Bytes(IdlStruct, typename="std_msgs::msg::dds_::ByteMultiArray_"):
+    number: types.uint32
+    data: types.sequence[types.uint8]
+
+
+@dataclass
+class Request(IdlStruct, typename="example::srv::dds_::Add_Request_"):
+    client: types.uint64
+    number: types.int64
+    a: types.int64
+    b: types.int64
+
+
+@dataclass
+class Response(IdlStruct, typename="example::srv::dds_::Add_Response_"):
+    client: types.uint64
+    number: types.int64
+    sum: types.int64
+
+
+RELIABLE = Policy.Reliability.Reliable(duration(seconds=30))
+BEST_EFFORT = Policy.Reliability.BestEffort
+
+
+def qos(*policies):
+    return Qos(*policies, Policy.DataRepresentation(use_cdrv0_representation=True))
+
+
+def say(**what):
+    print(json.dumps(what), flush=True)
+
+
+def digest(messages):
+    """One number for messages in their order."""
+    whole = hashlib.sha256()
+    for message in messages:
+        whole.update(len(message).to_bytes(4, "little"))
+        whole.update(message)
+    return whole.hexdigest()
+
+
+def wait_for_reader(writer, count=1):
+    while len(writer.get_matched_subscriptions()) < count:
+        time.sleep(0.01)
+
+
+def publish(participant, topics, count, reliability):
+    """`count` messages on each of `topics` topics, of sizes that grow and are odd."""
+    reliability = RELIABLE if reliability == "reliable" else BEST_EFFORT
+    policies = qos(reliability, Policy.History.KeepAll, Policy.Userdata(b"typehash=RIHS01_" + b"ab" * 32 + b";"))
+    writers = [
+        DataWriter(participant, Topic(participant, f"rt/peer/topic_{i}", Bytes), policies)
+        for i in range(topics)
+    ]
+    say(ready=True)
+    for writer in writers:
+        wait_for_reader(writer)
+    # Until all are told of each other in both directions; nothing acknowledges that for best effort.
+    time.sleep(0.5)
+    sent = [[] for _ in writers]
+    for number in range(count):
+        for index, writer in enumerate(writers):
+            # The first topics publish more often than the last ones.
+            if number % (index + 1) == 0:
+                message = Bytes(number, bytes([number % 251]) * (number * (index + 1) % 5000))
+                writer.write(message)
+                sent[index].append(message.serialize())
+    say(sent={f"/peer/topic_{i}": [len(s), digest(s)] for i, s in enumerate(sent)})
+    return writers
+
+
+def latch(participant, topic, texts):
+    policies = qos(
+        RELIABLE,
+        Policy.Durability.TransientLocal,
+        Policy.History.KeepLast(len(texts)),
+        Policy.DurabilityService(0, Policy.History.KeepLast(len(texts)), -1, -1, -1),
+    )
+    writer = DataWriter(participant, Topic(participant, "rt" + topic, String), policies)
+    for text in texts:
+        writer.write(String(text))
+    say(ready=True)
+    return writer
+
+
+def flood(participant, count, size):
+    """As fast as can be, best effort. The last message is repeated until the reader tells, on standard
+    input, that it came: what is lost after the last that arrives, nobody can know."""
+    writer = DataWriter(
+        participant, Topic(participant, "rt/peer/flood", Bytes), qos(BEST_EFFORT, Policy.History.KeepLast(1))
+    )
+    say(ready=True)
+    sys.stdin.readline()
+    payload = bytes(size)
+    for number in range(count):
+        writer.write(Bytes(number, payload))
+    while True:
+        writer.write(Bytes(count, b""))
+        count += 1
+        say(sent=count)
+        if sys.stdin.readline().strip() == "enough":
+            return writer
+
+
+def listen(participant, topic, count):
+    """Takes so many messages and says what they were."""
+    reader = DataReader(
+        participant, Topic(participant, "rt" + topic, Bytes), qos(RELIABLE, Policy.History.KeepAll)
+    )
+    say(ready=True)
+    taken = []
+    while len(taken) < count:
+        for message in reader.take(N=100):
+            taken.append([message.number, hashlib.sha256(bytes(message.data)).hexdigest()])
+        time.sleep(0.005)
+    say(taken=taken)
+    return reader
+
+
+def serve(participant):
+    policies = qos(RELIABLE, Policy.History.KeepLast(10))
+    reader = DataReader(participant, Topic(participant, "rq/peer/addRequest", Request), policies)
+    writer = DataWriter(participant, Topic(participant, "rr/peer/addReply", Response), policies)
+    say(ready=True)
+    while True:
+        for request in reader.take(N=10):
+            wait_for_reader(writer)
+            time.sleep(0.2)
+            # Somebody else's answer first.
+            writer.write(Response(request.client ^ 1, request.number, 0))
+            writer.write(Response(request.client, request.number, request.a + request.b))
+            say(served=True)
+        time.sleep(0.005)
+
+
+def crowd(participant, count):
+    """Topics and names without end."""
+    kept = []
+    for index in range(count):
+        topic = Topic(participant, f"rt/crowd/topic_{index}", String)
+        kept.append(DataWriter(participant, topic, qos(RELIABLE)))
+    kept.append(DataWriter(participant, Topic(participant, "rt/" + "x" * 10_000, String), qos(RELIABLE)))
+    say(ready=True)
+    return kept
+
+
+def main():
+    participant = DomainParticipant(domain)
+    role, arguments = sys.argv[1], sys.argv[3:]
+    if role == "publish":
+        kept = publish(participant, int(arguments[0]), int(arguments[1]), arguments[2])
+    elif role == "latch":
+        kept = latch(participant, arguments[0], arguments[1:])
+    elif role == "flood":
+        kept = flood(participant, int(arguments[0]), int(arguments[1]))
+    elif role == "listen":
+        kept = listen(participant, arguments[0], int(arguments[1]))
+    elif role == "serve":
+        kept = serve(participant)
+    elif role == "crowd":
+        kept = crowd(participant, int(arguments[0]))
+    else:
+        sys.exit(f"peer.py knows no role {role}")
+    sys.stdin.read()
+    del kept
+
+
+main()

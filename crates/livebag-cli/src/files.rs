@@ -103,3 +103,13 @@ pub fn list(directory: &Path) -> Result<Vec<(String, u64)>, CliError> {
 pub fn kernel_setting(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
 }
+
+/// The text of a small file that the user names: a profile, overrides.
+///
+/// # Errors
+/// If it cannot be read, or is no text.
+pub fn text(doing: &'static str, path: &Path) -> Result<String, CliError> {
+    #[expect(clippy::disallowed_methods, reason = "settings, not a recording")]
+    let read = std::fs::read_to_string(path);
+    read.map_err(|source| CliError::File { doing, path: path.to_owned(), source })
+}

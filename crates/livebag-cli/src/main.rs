@@ -17,6 +17,7 @@ mod query;
 mod record;
 mod recover;
 mod robots;
+mod ros2;
 mod serve;
 mod streams;
 mod verify;

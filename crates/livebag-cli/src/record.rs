@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use livebag::convert::make_rosbag2;
 use livebag::{Bag, Clock, RecordError, Recorder};
+use livebag_ros2::Follower;
 use serde::Serialize;
 
 use crate::interrupt::{Interrupt, SignalOrders};
@@ -14,6 +15,7 @@ use crate::report::{self, Lost, TopicReport};
 use crate::{parse, serve, text};
 
 pub mod control;
+mod graph;
 mod names;
 mod progress;
 mod settings;
@@ -29,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Time between two looks at the recorder's counts.
 const SHOW: Duration = Duration::from_millis(200);
 
-/// Record streams into a container, until Ctrl-C or for a given time.
+/// Record streams, or the topics of a ROS 2 network, into a container, until Ctrl-C or for a given time.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag record -a\n  \
@@ -38,6 +40,8 @@ const SHOW: Duration = Duration::from_millis(200);
     livebag record -a -d 60 --max-total-size 100GB --throttle /diagnostics=1 -o run3\n  \
     livebag record -a --snapshot-mode --max-cache-size 4GiB -o incidents\n  \
     livebag record -a --storage sqlite3 --preset resilient -o run4\n  \
+    livebag record --ros2 dds -a --domain 7 -o run5\n  \
+    livebag record --ros2 zenoh --topics /imu /camera/image --storage mcap -o run6\n  \
     livebag record -a -d 60 --print-profile > recording.yaml; livebag record --profile recording.yaml\n\n\
 Signals: USR1 begins a new split, USR2 takes a snapshot. `livebag ctl DIR` does the same and more.\n\n\
 Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost.\n\n\
@@ -97,7 +101,12 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         write!(std::io::stdout().lock(), "{}", settings.to_profile()?)?;
         return Ok(Outcome::Done);
     }
-    let selectors = settings.selectors()?;
+    let selectors = match settings.network.ros2.is_some() && !settings.graph.with_streams {
+        false => settings.selectors()?,
+        // At least something of the network.
+        true if settings.graph.chooses() => Vec::new(),
+        true => settings.selectors().map(|_| Vec::new())?,
+    };
     let mut wanted = Wanted::new(&settings.wanted_names())?;
     let mut options = settings.options()?;
     let metadata_version = settings.metadata_version()?;
@@ -123,6 +132,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
              --storage container or mcap",
         ));
     }
+    let mut follower = follow(&settings, &clock)?;
     let recorder = Recorder::create(&directory, options)?;
     let storage = match is_database {
         true => Storage { method: "sqlite3".into(), reasons: Vec::new() },
@@ -137,7 +147,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     for selector in selectors {
         recorder.follow(selector)?;
     }
-    if settings.all {
+    if settings.all && (settings.network.ros2.is_none() || settings.graph.with_streams) {
         for refusal in names::unreadable() {
             eprintln!("livebag: warning: not recorded: {refusal}");
         }
@@ -150,8 +160,10 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         eprintln!("livebag: {}", Keyboard::HELP);
     }
     let began = clock.monotonic_nanos();
-    let watch = Watch {
+    let mut watch = Watch {
         recorder: &recorder,
+        follower: follower.as_mut(),
+        look_interval: settings.graph.interval(),
         interrupt: &interrupt,
         orders: &orders,
         socket: socket.as_ref(),
@@ -162,6 +174,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     };
     watch.until(stop_after, Progress::begin(clock.clone(), &directory), &mut wanted)?;
     drop((socket, keyboard, server));
+    for notice in follower.map(|follower| follower.finish(&recorder)).unwrap_or_default() {
+        eprintln!("livebag: warning: {notice}");
+    }
     let elapsed_s = (clock.monotonic_nanos() - began) as f64 / 1e9;
     wanted.look(&recorder.status());
     let (status, finished) = recorder.finish_with_status();
@@ -196,6 +211,22 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
 }
 
+/// Joins the network that is asked for.
+fn follow(settings: &Settings, clock: &Clock) -> Result<Option<Follower>, CliError> {
+    let options = match settings.network.ros2 {
+        Some(_) => settings.graph.options(settings, clock.clone())?,
+        None => return Ok(None),
+    };
+    let Some(network) = settings.network.join("livebag_recorder")? else { return Ok(None) };
+    eprintln!("livebag: {}", network.describe());
+    let follower = Follower::begin(network, options);
+    follower.map(Some).map_err(|error| {
+        CliError::failed(format!(
+            "starting a thread that asks nodes for their types failed: {error}"
+        ))
+    })
+}
+
 /// Recording goes on without it where the filesystem has no sockets.
 fn control_socket(directory: &Path) -> Option<ControlSocket> {
     let made = ControlSocket::create(directory);
@@ -223,6 +254,9 @@ fn announce(storage: &Storage, directory: &Path) {
 /// Everything that may tell the recording something while it runs.
 struct Watch<'a> {
     recorder: &'a Recorder,
+    follower: Option<&'a mut Follower>,
+    /// Pause between two looks at the network's graph.
+    look_interval: Duration,
     interrupt: &'a Interrupt,
     orders: &'a SignalOrders,
     socket: Option<&'a ControlSocket>,
@@ -235,7 +269,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Looks after the recording until it is to end.
     fn until(
-        &self,
+        &mut self,
         stop_after: Option<Duration>,
         mut progress: Progress,
         wanted: &mut Wanted,
@@ -244,8 +278,16 @@ impl Watch<'_> {
         let end = stop_after.map(|time| began.saturating_add(time.as_nanos() as u64));
         let mut next_show = began;
         let mut next_stats = began;
+        let mut next_look = began;
         loop {
             let now = self.clock.monotonic_nanos();
+            if let Some(follower) = self.follower.as_mut().filter(|_| now >= next_look) {
+                follower.look(self.recorder);
+                for notice in follower.take_notices() {
+                    progress.say(&format!("livebag: warning: {notice}"));
+                }
+                next_look = now + self.look_interval.as_nanos() as u64;
+            }
             let status = self.recorder.status();
             if now >= next_show {
                 wanted.look(&status);
@@ -348,7 +390,7 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
 fn render(summary: &Summary) -> String {
     let mut out = String::new();
     if summary.topics.is_empty() {
-        out.push_str("no stream appeared, nothing was recorded\n");
+        out.push_str("nothing appeared, nothing was recorded\n");
     } else {
         out.push_str(&report::table(&summary.topics));
     }

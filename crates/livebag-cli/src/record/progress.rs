@@ -100,7 +100,8 @@ impl Progress {
         self.topics_named = status.topics.len();
     }
 
-    fn say(&self, line: &str) {
+    /// Says something without disturbing the line that changes.
+    pub fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
             None => eprintln!("{line}"),

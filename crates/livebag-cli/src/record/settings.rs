@@ -13,12 +13,14 @@ use livebag_format::rosbag2::MetadataVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::graph::{self, GraphSettings};
 use crate::outcome::CliError;
-use crate::{parse, serve};
+use crate::ros2::NetworkArgs;
+use crate::{files, parse, serve};
 
 /// Every setting of a recording. In a profile each has its flag's long name as key.
 #[derive(clap::Args, Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", default)]
 pub struct Settings {
     /// Names of streams, or topics they carry (/camera_front).
     #[arg(value_name = "NAME")]
@@ -147,25 +149,24 @@ pub struct Settings {
     /// What this robot is called there [default: the machine's name]
     #[arg(long, value_name = "NAME", requires = "zenoh")]
     pub robot: Option<String>,
-    /// Zenoh's own configuration (JSON5) [default: a peer of this machine alone]
-    #[arg(long, value_name = "FILE", requires = "zenoh")]
-    pub zenoh_config: Option<String>,
-    /// Zenoh endpoint to listen at.
-    #[arg(long, value_name = "ENDPOINT", requires = "zenoh")]
-    pub zenoh_listen: Vec<String>,
-    /// Zenoh endpoint to connect to.
-    #[arg(long, value_name = "ENDPOINT", requires = "zenoh")]
-    pub zenoh_connect: Vec<String>,
     /// Do not listen to the keyboard.
     #[arg(long)]
     pub disable_keyboard_controls: bool,
+    /// The ROS 2 network.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub network: NetworkArgs,
+    /// What is recorded of it.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub graph: GraphSettings,
 }
 
 /// How often the preset `resilient` makes data durable: rosbag2's own comes with every
 /// transaction, a second of data at most.
 const RESILIENT_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-fn wrong(key: &str, why: impl std::fmt::Display) -> CliError {
+pub fn wrong(key: &str, why: impl std::fmt::Display) -> CliError {
     CliError::usage(format!("{key}: {why}"))
 }
 
@@ -323,9 +324,9 @@ impl Settings {
             zenoh: self.zenoh,
             robot: self.robot.clone(),
             session: serve::ZenohArgs {
-                zenoh_config: self.zenoh_config.as_ref().map(std::path::PathBuf::from),
-                zenoh_listen: self.zenoh_listen.clone(),
-                zenoh_connect: self.zenoh_connect.clone(),
+                zenoh_config: self.network.zenoh_config(),
+                zenoh_listen: self.network.zenoh_listen.clone(),
+                zenoh_connect: self.network.zenoh_connect.clone(),
             },
         }
     }
@@ -335,19 +336,18 @@ impl Settings {
     /// # Errors
     /// If the file cannot be read, or has a key that is no setting.
     pub fn over_profile(self, path: &Path) -> Result<Self, CliError> {
-        #[expect(clippy::disallowed_methods, reason = "a profile, not a recording")]
-        let read = std::fs::read_to_string(path);
-        let text = read.map_err(|source| CliError::File {
-            doing: "reading the profile",
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = files::text("reading the profile", path)?;
         let refused = |why: String| wrong(&format!("profile {}", path.display()), why);
         let profile: Map<String, Value> =
             serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
         let mut merged: Map<String, Value> =
             profile.into_iter().map(|(key, value)| (key, as_typed(value))).collect();
         let given = serde_json::to_value(&self)?;
+        if let Some(unknown) = merged.keys().find(|key| given.get(key.as_str()).is_none()) {
+            return Err(refused(format!(
+                "`{unknown}` is no setting; `livebag record --print-profile` lists them"
+            )));
+        }
         if let Value::Object(given) = given {
             merged.extend(given.into_iter().filter(|(_, value)| is_given(value)));
         }
@@ -362,7 +362,15 @@ impl Settings {
         serde_saphyr::to_string(self).map_err(|error| CliError::failed(error.to_string()))
     }
 
-    /// Which streams.
+    /// Whether streams or topics are chosen by name, pattern or type.
+    pub fn chooses_streams(&self) -> bool {
+        self.all
+            || self.regex.is_some()
+            || !self.topic_types.is_empty()
+            || !self.wanted_names().is_empty()
+    }
+
+    /// Which streams, and topics of a network.
     ///
     /// # Errors
     /// If nothing is chosen, or a pattern is no regular expression.
@@ -400,7 +408,11 @@ impl Settings {
 
     /// Streams and topics asked for by name.
     pub fn wanted_names(&self) -> Vec<String> {
-        self.names.iter().chain(&self.topics).cloned().collect()
+        let names: Vec<_> = self.names.iter().chain(&self.topics).cloned().collect();
+        match self.network.ros2.is_some() && !self.graph.with_streams {
+            true => graph::absolute(&names),
+            false => names,
+        }
     }
 
     /// The version of `metadata.yaml` to write beside an MCAP file; `None`: none is written there.
@@ -545,15 +557,22 @@ impl Settings {
     }
 
     fn metadata(&self) -> Result<Vec<MetadataEntry>, CliError> {
+        let mut entries = Vec::new();
+        let distro = std::env::var("ROS_DISTRO").ok().filter(|name| !name.is_empty());
+        if let Some(distro) = distro.filter(|_| self.network.ros2.is_some()) {
+            let values = [("ros_distro".to_owned(), distro)].into();
+            entries.push(MetadataEntry { name: "rosbag2".to_owned(), values });
+        }
         if self.custom_data.is_empty() {
-            return Ok(Vec::new());
+            return Ok(entries);
         }
         let mut entry = MetadataEntry { name: "custom_data".into(), ..MetadataEntry::default() };
         for text in &self.custom_data {
             let (key, value) = pair("custom-data", text)?;
             entry.values.insert(key.to_owned(), value.to_owned());
         }
-        Ok(vec![entry])
+        entries.push(entry);
+        Ok(entries)
     }
 }
 

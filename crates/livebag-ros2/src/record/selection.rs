@@ -18,6 +18,8 @@ const ACTION: &str = "/_action/";
 pub struct Selection {
     /// Topics, and by pattern also services and actions.
     pub selectors: Vec<Selector>,
+    /// Topics, services and actions left out, whatever chooses them.
+    pub excluded: Option<Selector>,
     /// Every topic that belongs to no service or action.
     pub all_topics: bool,
     /// Every service's events.
@@ -98,6 +100,9 @@ impl Selection {
             type_name: endpoint.type_name.clone(),
             ..Topic::default()
         };
+        if self.excluded.as_ref().is_some_and(|excluded| excluded.takes(&endpoint.name, &topic)) {
+            return false;
+        }
         let by_selector = |name: &str| {
             let named = Topic { name: name.to_owned(), ..topic.clone() };
             self.selectors.iter().any(|selector| selector.takes(name, &named))
@@ -186,6 +191,9 @@ mod tests {
             ..Selection::all()
         };
         assert_eq!(chosen(&without), [imu]);
+        let excluded = Some(Selector::regex("camera|action").unwrap());
+        let without_pattern = Selection { excluded, ..Selection::all() };
+        assert_eq!(chosen(&without_pattern), [imu, event]);
         let types = vec!["sensor_msgs/msg/Imu".to_owned()];
         let without_type = Selection { all_topics: true, exclude_topic_types: types, ..of() };
         assert_eq!(chosen(&without_type), [image]);

@@ -2,16 +2,21 @@
 //! and topics into streams.
 //!
 //! A [`network`] shows its graph and carries encoded messages; [`Qos`] says how. A [`Follower`] takes
-//! its topics into a recorder, with the [`Definition`]s of their types.
+//! its topics into a recorder or into streams ([`StreamSink`]), with the [`Definition`]s of their types; a
+//! [`RosOutput`] publishes what a player plays, and [`ToRos2`] what a stream carries.
 
+mod bridge;
+mod follow;
 pub mod limits;
 pub mod network;
+mod playback;
 mod qos;
-mod record;
 mod types;
 
+pub use bridge::{BridgeCounts, StreamSink, ToRos2};
+pub use follow::{FollowOptions, Follower, Selection, Sink, SinkTopic};
+pub use playback::RosOutput;
 pub use qos::{
     Durability, History, Liveliness, Qos, QosError, QosOverride, QosOverrides, Reliability, adapt,
 };
-pub use record::{FollowOptions, Follower, Selection};
 pub use types::{Answer, Definition, Installed, TypeResolver, Wanted};

@@ -53,3 +53,5 @@ pub const ANSWERS_MAX: usize = 64;
 pub const SERVER_POLL: Duration = Duration::from_millis(10);
 
 const _: () = assert!(PUBLISHERS_GONE_MAX < PUBLISHERS_MAX);
+/// How long a player waits at its end for reliable subscriptions to have everything.
+pub const PLAY_ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);

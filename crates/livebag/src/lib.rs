@@ -34,7 +34,7 @@ pub use recorder::{
     TopicSettings, TopicStatus, TopicWriter, WriteError,
 };
 pub use scheduler::Schedule;
-pub use source::{Selector, SelectorError, pattern, stream_topic};
+pub use source::{Selector, SelectorError, around_frame, pattern, stream_topic};
 pub use verify::{
     Damage, Glance, GlanceState, RecordingKind, Verified, VerifyError, VerifyProgress, glance,
     verify, verify_container_on,

@@ -5,4 +5,4 @@ mod stream;
 
 pub use selector::{Selector, SelectorError, pattern};
 pub(crate) use stream::StreamSource;
-pub use stream::stream_topic;
+pub use stream::{around_frame, stream_topic};

@@ -178,6 +178,12 @@ pub fn stream_topic(info: &StreamInfo) -> Topic {
     topic
 }
 
+/// What stands before and behind a frame's payload in the message that stands for it
+/// ([`stream_topic`]): CDR. Both are empty for messages that are passed on as they are.
+pub fn around_frame(info: &StreamInfo, header: &FrameHeader) -> (Vec<u8>, Vec<u8>) {
+    wrapping(header, info.type_name.is_empty())
+}
+
 fn wrapping(header: &FrameHeader, wraps_bytes: bool) -> (Vec<u8>, Vec<u8>) {
     let mut prefix = Vec::new();
     let mut suffix = Vec::new();

@@ -1,11 +1,11 @@
-//! The way of a topic's messages into the recorder, open from the subscription on: until the recording
-//! has the topic, messages wait here.
+//! The way of a topic's messages into a sink, open from the subscription on: until the sink has the topic,
+//! messages wait here.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use livebag::{Clock, Message, TopicWriter};
+use livebag::{Clock, Message};
 
-use super::SimTime;
+use super::{SimTime, SinkTopic};
 use crate::limits::HELD_BYTES_MAX;
 use crate::network::{EndpointId, Receiver, Sample};
 
@@ -26,7 +26,7 @@ struct HeldMessage {
 }
 
 pub(super) struct Inlet {
-    writer: OnceLock<TopicWriter>,
+    topic: OnceLock<Box<dyn SinkTopic>>,
     held: Mutex<Held>,
     clock: Clock,
     sim_time: Option<Arc<SimTime>>,
@@ -34,24 +34,23 @@ pub(super) struct Inlet {
 
 impl Inlet {
     pub fn new(clock: Clock, sim_time: Option<Arc<SimTime>>) -> Self {
-        Self { writer: OnceLock::new(), held: Mutex::default(), clock, sim_time }
+        Self { topic: OnceLock::new(), held: Mutex::default(), clock, sim_time }
     }
 
-    /// Gives what has waited to the recorder, and everything that comes from now on.
-    pub fn open(&self, writer: TopicWriter) {
+    /// Gives what has waited to the sink, and everything that comes from now on.
+    pub fn open(&self, topic: Box<dyn SinkTopic>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         for message in std::mem::take(&mut held.messages) {
-            // What does not fit is counted by the queue.
-            let _ = writer.write_message(&Message {
+            topic.write(&Message {
                 log_time_nanos: message.log_time_nanos,
                 publish_time_nanos: message.publish_time_nanos,
                 sequence: message.sequence,
                 data: &message.data,
             });
         }
-        writer.lost_in_transport(held.lost);
-        // Still under the lock: who waits for it finds the writer, and comes after what has waited.
-        let _ = self.writer.set(writer);
+        topic.lost(held.lost);
+        // Still under the lock: who waits for it finds the topic, and comes after what has waited.
+        let _ = self.topic.set(topic);
     }
 
     /// The time by which messages are recorded, 0 for now.
@@ -59,9 +58,8 @@ impl Inlet {
         self.sim_time.as_ref().map_or(0, |time| time.now_nanos())
     }
 
-    fn write(&self, writer: &TopicWriter, sample: &Sample<'_>) {
-        // What does not fit is counted by the queue.
-        let _ = writer.write_message(&Message {
+    fn write(&self, topic: &dyn SinkTopic, sample: &Sample<'_>) {
+        topic.write(&Message {
             log_time_nanos: self.log_time_nanos(),
             publish_time_nanos: self.published(sample),
             sequence: sample.sequence,
@@ -97,26 +95,26 @@ impl Inlet {
 
 impl Receiver for Inlet {
     fn sample(&self, sample: &Sample<'_>) {
-        if let Some(writer) = self.writer.get() {
-            return self.write(writer, sample);
+        if let Some(topic) = self.topic.get() {
+            return self.write(&**topic, sample);
         }
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.writer.get() {
-            Some(writer) => {
+        match self.topic.get() {
+            Some(topic) => {
                 drop(held);
-                self.write(writer, sample);
+                self.write(&**topic, sample);
             }
             None => self.hold(&mut held, sample),
         }
     }
 
     fn lost(&self, _publisher: &EndpointId, count: u64) {
-        if let Some(writer) = self.writer.get() {
-            return writer.lost_in_transport(count);
+        if let Some(topic) = self.topic.get() {
+            return topic.lost(count);
         }
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.writer.get() {
-            Some(writer) => writer.lost_in_transport(count),
+        match self.topic.get() {
+            Some(topic) => topic.lost(count),
             None => held.lost += count,
         }
     }

@@ -1,8 +1,8 @@
-//! From ROS 2 topics into a recorder.
+//! From ROS 2 topics into a [`Sink`]: a recorder, or streams.
 //!
 //! [`Follower::look`] looks at the graph, as often as its caller likes, and makes of it:
 //!
-//! - a *channel* for each topic, type and hash that is selected: a topic of the recording. A type that
+//! - a *channel* for each topic, type and hash that is selected: a topic of the sink. A type that
 //!   changes is another channel of the same name;
 //! - for each channel its *lines*: subscriptions whose QoS fits a part of its publishers. Reliable and
 //!   best-effort publishers of one topic have a line each, so that neither costs the other anything;
@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::{Clock, Recorder, Topic};
+use livebag::{Clock, Topic};
 use livebag_format::rosbag2::{QosProfile, QosStyle};
 
 use crate::limits::NOTICES_MAX;
@@ -29,8 +29,10 @@ mod gate;
 mod inlet;
 mod selection;
 mod sim_time;
+mod sink;
 
 pub use selection::Selection;
+pub use sink::{Sink, SinkTopic};
 
 use gate::{Gate, Gated};
 use inlet::Inlet;
@@ -66,7 +68,7 @@ impl Default for FollowOptions {
     }
 }
 
-/// A channel: one topic of the recording.
+/// A channel: one topic of the sink.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     name: String,
@@ -94,7 +96,7 @@ struct Line {
 /// A publisher, and the gate that its messages pass.
 type Served<'a> = (EndpointId, &'a Arc<Gate>);
 
-/// Follows the topics of a network into a recorder.
+/// Follows the topics of a network into a sink.
 pub struct Follower {
     // Ends before the network that it asks.
     resolver: TypeResolver,
@@ -136,12 +138,12 @@ impl Follower {
 
     /// Looks at the graph: what is new and selected is recorded from now on. Cheap if nothing has
     /// changed. Call it some ten times a second.
-    pub fn look(&mut self, recorder: &Recorder) {
+    pub fn look(&mut self, sink: &dyn Sink) {
         if !self.has_time() {
             return;
         }
         for (wanted, definition) in self.resolver.answers() {
-            self.take_answer(recorder, &wanted, &definition);
+            self.take_answer(sink, &wanted, &definition);
         }
         let generation = self.network.generation();
         if self.generation == Some(generation) {
@@ -167,7 +169,7 @@ impl Follower {
         }
         self.say_changes_of_type(publishers.keys());
         for (key, publishers) in &publishers {
-            self.follow(recorder, key, publishers);
+            self.follow(sink, key, publishers);
         }
         self.set_gates(&publishers);
     }
@@ -183,7 +185,7 @@ impl Follower {
     }
 
     /// Ends every subscription; what waits for a definition is recorded without one.
-    pub fn finish(mut self, recorder: &Recorder) -> Vec<String> {
+    pub fn finish(mut self, sink: &dyn Sink) -> Vec<String> {
         for channel in self.channels.values_mut() {
             channel.lines.clear();
         }
@@ -193,7 +195,7 @@ impl Follower {
                     key.type_hash.as_deref(),
                     format!("the recording ended before the definition of {} came", key.type_name),
                 );
-                self.open(recorder, &key, &channel, &definition);
+                self.open(sink, &key, &channel, &definition);
             }
         }
         self.take_notices()
@@ -251,9 +253,9 @@ impl Follower {
     }
 
     /// Sees to it that every publisher of a channel is served by a line.
-    fn follow(&mut self, recorder: &Recorder, key: &Key, publishers: &[&Endpoint]) {
+    fn follow(&mut self, sink: &dyn Sink, key: &Key, publishers: &[&Endpoint]) {
         if !self.channels.contains_key(key) {
-            self.add_channel(recorder, key, publishers);
+            self.add_channel(sink, key, publishers);
         }
         let Some(channel) = self.channels.get_mut(key).filter(|channel| !channel.is_refused) else {
             return;
@@ -305,7 +307,7 @@ impl Follower {
         refusal.into_iter().for_each(|notice| self.say(notice));
     }
 
-    fn add_channel(&mut self, recorder: &Recorder, key: &Key, publishers: &[&Endpoint]) {
+    fn add_channel(&mut self, sink: &dyn Sink, key: &Key, publishers: &[&Endpoint]) {
         let inlet = Arc::new(Inlet::new(self.options.clock.clone(), self.sim_time.clone()));
         let node = publishers.iter().map(|publisher| publisher.node.clone());
         let wanted = Wanted {
@@ -320,40 +322,40 @@ impl Follower {
             Channel { inlet, lines: Vec::new(), wanted: None, offers, is_refused: false };
         match self.resolver.find(&wanted) {
             Answer::Here(definition) => {
-                channel.is_refused = !self.open(recorder, key, &channel, &definition);
+                channel.is_refused = !self.open(sink, key, &channel, &definition);
             }
             Answer::Asked => channel.wanted = Some(wanted),
         }
         self.channels.insert(key.clone(), channel);
     }
 
-    fn take_answer(&mut self, recorder: &Recorder, wanted: &Wanted, definition: &Definition) {
+    fn take_answer(&mut self, sink: &dyn Sink, wanted: &Wanted, definition: &Definition) {
         let mut channels = std::mem::take(&mut self.channels);
         for (key, channel) in &mut channels {
             if channel.wanted.as_ref() == Some(wanted) {
                 channel.wanted = None;
-                channel.is_refused = !self.open(recorder, key, channel, definition);
+                channel.is_refused = !self.open(sink, key, channel, definition);
             }
         }
         self.channels = channels;
     }
 
-    /// Gives a channel its topic of the recording; whether that went well.
+    /// Gives a channel its topic of the sink; whether that went well.
     fn open(
         &mut self,
-        recorder: &Recorder,
+        sink: &dyn Sink,
         key: &Key,
         channel: &Channel,
         definition: &Definition,
     ) -> bool {
         definition.warning.iter().for_each(|warning| self.say(warning.clone()));
-        match recorder.topic_of_many(recorded_topic(key, &channel.offers, definition)) {
-            Ok(writer) => {
-                channel.inlet.open(writer);
+        match sink.open(topic_of(key, &channel.offers, definition)) {
+            Ok(topic) => {
+                channel.inlet.open(topic);
                 true
             }
             Err(error) => {
-                self.say(format!("{} is not recorded: {error}", key.name));
+                self.say(format!("{} is left out: {error}", key.name));
                 false
             }
         }
@@ -406,7 +408,7 @@ fn kind(qos: &Qos) -> (bool, bool) {
 }
 
 /// The topic, as a recording knows it.
-fn recorded_topic(key: &Key, offers: &[Qos], definition: &Definition) -> Topic {
+fn topic_of(key: &Key, offers: &[Qos], definition: &Definition) -> Topic {
     let mut topic = Topic {
         name: key.name.clone(),
         type_name: key.type_name.clone(),

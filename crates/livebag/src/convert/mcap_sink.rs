@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion};
+use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, QosProfile};
 use livebag_format::{Message, Topic, definitions};
 use mcap::records::MessageHeader;
 use mcap::{Compression, WriteOptions, Writer};
@@ -33,6 +33,13 @@ pub enum SinkCompression {
     Lz4,
     /// Small.
     Zstd,
+}
+
+impl SinkCompression {
+    /// Whether chunks are left as they are.
+    pub fn is_none(self) -> bool {
+        self == SinkCompression::None
+    }
 }
 
 /// How a bag is written.
@@ -59,6 +66,8 @@ pub struct SinkSummary {
     pub message_count: u64,
     /// Its length.
     pub file_bytes: u64,
+    /// What `metadata.yaml` says of a bag of this one file.
+    pub metadata: BagMetadata,
 }
 
 /// Something beside the messages.
@@ -234,7 +243,7 @@ impl McapSink {
             write_bag_metadata(directory, &metadata, self.options.metadata_version)?;
         }
         let message_count = self.message_counts.iter().sum();
-        Ok(SinkSummary { mcap_path: self.path, message_count, file_bytes })
+        Ok(SinkSummary { mcap_path: self.path, message_count, file_bytes, metadata })
     }
 
     /// A bag without messages: its channels cannot be in a chunk, which must hold a message.
@@ -298,7 +307,12 @@ impl McapSink {
             Some(text) => writer.add_schema(&topic.type_name, "ros2msg", text.as_bytes())?,
             None => writer.add_schema(&topic.type_name, &topic.schema_encoding, &topic.schema)?,
         };
-        writer.add_channel(schema_id, &topic.name, &topic.message_encoding, &topic.metadata)
+        let mut metadata = topic.metadata.clone();
+        if let Some(qos) = metadata.get_mut("offered_qos_profiles") {
+            // Readers of older versions take numbers alone.
+            *qos = QosProfile::restyled(qos, self.options.metadata_version.qos_style());
+        }
+        writer.add_channel(schema_id, &topic.name, &topic.message_encoding, &metadata)
     }
 
     fn write_bag_record(

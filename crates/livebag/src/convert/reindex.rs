@@ -8,8 +8,8 @@ use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion};
 
 use super::bag_metadata::topic_entries;
 use super::file::ForeignFile;
-use super::rosbag2_dir::{METADATA_FILE, files_in, read_metadata};
-use super::{ConvertError, open_file};
+use super::rosbag2_dir::{METADATA_FILE, files_in, read_metadata, storage_of};
+use super::{ConvertError, is_compressed, open_file};
 
 /// What a directory's files hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,12 @@ pub(crate) fn says_the_same(there: &BagMetadata, found: &BagMetadata) -> bool {
     let mut files = (there.relative_file_paths.clone(), found.relative_file_paths.clone());
     files.0.sort();
     files.1.sort();
+    let mode = |metadata: &BagMetadata| match &*metadata.compression_mode.to_ascii_uppercase() {
+        "NONE" => String::new(),
+        mode => mode.to_owned(),
+    };
     files.0 == files.1
+        && mode(there) == mode(found)
         && there.storage_identifier == found.storage_identifier
         && there.message_count == found.message_count
         && there.starting_time_nanos == found.starting_time_nanos
@@ -130,14 +135,16 @@ struct Survey {
     storages: Vec<&'static str>,
     said: Option<BagMetadata>,
     lost_messages: u64,
+    has_compressed_files: bool,
+    has_compressed_messages: bool,
     damage: Vec<String>,
 }
 
 impl Survey {
     fn add(&mut self, path: &Path) -> Result<(), ConvertError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_mcap = path.extension().is_some_and(|extension| extension == "mcap");
-        self.storages.push(if is_mcap { "mcap" } else { "sqlite3" });
+        self.storages.extend(storage_of(path));
+        self.has_compressed_files |= is_compressed(path);
         let mut source = match open_file(path) {
             Ok(source) => source,
             Err(error @ (ConvertError::Damaged { .. } | ConvertError::Foreign { .. })) => {
@@ -165,6 +172,7 @@ impl Survey {
                 }
             }
         }
+        self.has_compressed_messages |= source.has_compressed_messages();
         self.said = source.bag_metadata().cloned().or(self.said.take());
         self.lost_messages += promised.saturating_sub(count) + source.lost_count();
         self.damage.extend(source.warnings().iter().map(|warning| format!("{name}: {warning}")));
@@ -208,6 +216,11 @@ impl Survey {
         let with_messages = || self.files.iter().filter(|file| file.message_count > 0);
         let start = with_messages().map(|file| file.starting_time_nanos).min().unwrap_or(0);
         let end = with_messages().map(|file| file.starting_time_nanos + file.duration_nanos).max();
+        let mode = match (self.has_compressed_files, self.has_compressed_messages) {
+            (true, _) => "FILE",
+            (false, true) => "MESSAGE",
+            (false, false) => "",
+        };
         let metadata = BagMetadata {
             version: version.number(),
             storage_identifier: storage.to_owned(),
@@ -217,6 +230,8 @@ impl Survey {
             topics: topic_entries(&self.topics, &self.counts),
             relative_file_paths: self.files.iter().map(|file| file.path.clone()).collect(),
             files: self.files.clone(),
+            compression_format: if mode.is_empty() { "" } else { "zstd" }.to_owned(),
+            compression_mode: mode.to_owned(),
             custom_data: said.custom_data,
             ros_distro: said.ros_distro,
             ..BagMetadata::default()

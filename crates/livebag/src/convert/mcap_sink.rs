@@ -51,7 +51,9 @@ pub struct SinkOptions {
     pub metadata_version: MetadataVersion,
     /// Compression of chunks.
     pub compression: SinkCompression,
-    /// `custom_data` of the bag (from metadata version 6 on).
+    /// How hard: the compressor's own level; 0 for its usual one.
+    pub compression_level: u32,
+    /// `custom_data` of the bag (from metadata version 6 on); in a conversion beside the source's.
     pub custom_data: BTreeMap<String, String>,
     /// `ros_distro` of the bag (from metadata version 8 on).
     pub ros_distro: String,
@@ -160,6 +162,7 @@ impl McapSink {
                 SinkCompression::Lz4 => Some(Compression::Lz4),
                 SinkCompression::Zstd => Some(Compression::Zstd),
             })
+            .compression_level(self.options.compression_level)
             .use_chunks(chunked)
             .chunk_size(Some(CHUNK_BYTES));
         let writer = options.create(file).map_err(|error| self.refused(error))?;

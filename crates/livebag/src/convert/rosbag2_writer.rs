@@ -90,7 +90,12 @@ pub fn to_rosbag2(
         }
         Rosbag2Storage::Sqlite3(options) => (&mut options.custom_data, &mut options.ros_distro),
     };
-    (*custom_data, *ros_distro) = (of_bag.custom_data, of_bag.ros_distro);
+    for (key, value) in of_bag.custom_data {
+        custom_data.entry(key).or_insert(value);
+    }
+    if ros_distro.is_empty() {
+        *ros_distro = of_bag.ros_distro;
+    }
     let mut bag = Bag::begin(directory, source.topics(), storage, options)?;
     let mut loses_times = false;
     let mut copied = copy(source, on_progress, &mut |message| {

@@ -16,7 +16,7 @@ from rosbags.convert.converter import LATCH, convert as rosbags_convert
 from rosbags.highlevel import AnyReader
 from rosbags.interfaces import Nodetype
 from rosbags.rosbag1 import Writer as Writer1
-from rosbags.rosbag2 import Reader, StoragePlugin, Writer
+from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.enums import CompressionFormat, CompressionMode
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from ruamel.yaml import YAML
@@ -59,14 +59,12 @@ def make(path, version, plugin, mode):
 
 def messages(bag):
     """What rosbags reads: topic, type, time and bytes of each message."""
-    try:
-        with Reader(bag) as reader:
-            # rosbags finds no message where metadata.yaml lists no `files` (before version 5).
-            if reader.files or not reader.message_count:
-                return sorted((connection.topic, connection.msgtype, time, bytes(data))
-                              for connection, time, data in reader.messages())
-    except Exception as error:
-        raise AssertionError(f"rosbags does not read {bag}: {error}") from error
+    with AnyReader([bag], default_typestore=JAZZY) as reader:
+        found = sorted((connection.topic, connection.msgtype, time, bytes(data))
+                       for connection, time, data in reader.messages())
+    if found or not metadata(bag)["message_count"]:
+        return found
+    # rosbags finds no message where metadata.yaml lists no `files` (before version 5).
     (file,) = [*bag.glob("*.mcap"), *bag.glob("*.db3")]
     with AnyReader([file], default_typestore=JAZZY) as reader:
         return sorted((connection.topic, connection.msgtype, time, bytes(data))
@@ -188,7 +186,7 @@ def test_a_lost_metadata_is_made_anew_field_for_field(tmp_path, version, plugin,
     expected = messages(bag)
     (bag / "metadata.yaml").unlink()
     livebag("recover", bag)
-    assert fields(bag) == before | ({"ros_distro": ""} if version == 8 else {})
+    assert fields(bag) == before
     after = metadata(bag)
     assert after["relative_file_paths"] == whole["relative_file_paths"]
     assert after["compression_mode"].lower() == whole["compression_mode"]
@@ -271,11 +269,18 @@ def as_ros2(bag, folder):
     return theirs, ours
 
 
+def without_char(kind):
+    """A field's type with `uint8` for `char`, which is the same to ROS 1 and to rosidl; livebag writes that."""
+    if isinstance(kind, tuple):
+        return tuple(without_char(part) for part in kind)
+    return "uint8" if kind == "char" else kind
+
+
 def definitions(bag):
     """Fields of each type in the bag, as rosbags parses the definition; and the hashes."""
     with AnyReader([bag]) as reader:
         used = {connection.msgtype for connection in reader.connections}
-        found = {name: [(field.lower(), kind) for field, kind in fields]
+        found = {name: [(field.lower(), without_char(kind)) for field, kind in fields]
                  for name, (_, fields) in reader.typestore.fielddefs.items()}
         hashes = {name: reader.typestore.hash_rihs01(name) for name in used}
         digests = {connection.msgtype: connection.digest for connection in reader.connections}

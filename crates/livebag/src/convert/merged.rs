@@ -1,7 +1,7 @@
 //! Several recordings read as one, in order of log time.
 
 use livebag_format::Topic;
-use livebag_format::rosbag2::BagMetadata;
+use livebag_format::rosbag2::{BagMetadata, QosProfile, QosStyle};
 
 use super::{Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings};
 
@@ -16,7 +16,7 @@ pub fn merged(inputs: Vec<Box<dyn MessageSource>>) -> Box<dyn MessageSource> {
     for source in inputs {
         let mut places = Vec::new();
         for topic in source.topics() {
-            let known = topics.iter().position(|known| known == topic);
+            let known = topics.iter().position(|known| is_same(known, topic));
             places.push(known.unwrap_or(topics.len()));
             if known.is_none() {
                 topics.push(topic.clone());
@@ -39,6 +39,19 @@ pub fn merged(inputs: Vec<Box<dyn MessageSource>>) -> Box<dyn MessageSource> {
         all.push(Input { source, places, next: Next::Unknown });
     }
     Box::new(Merged { inputs: all, topics, records, about, warnings: Warnings::default() })
+}
+
+/// Whether two topics say the same: QoS profiles may be spelt in another style.
+fn is_same(a: &Topic, b: &Topic) -> bool {
+    let spelt_alike = |topic: &Topic| {
+        let mut topic = topic.clone();
+        // No text and an empty list say the same.
+        let qos = topic.metadata.remove("offered_qos_profiles").unwrap_or_default();
+        let profiles = QosProfile::parse_list(&qos).unwrap_or_default();
+        let numbered = profiles.iter().map(|profile| profile.styled(QosStyle::Numbers));
+        (topic, numbered.collect::<Vec<_>>())
+    };
+    a.name == b.name && spelt_alike(a) == spelt_alike(b)
 }
 
 struct Merged {

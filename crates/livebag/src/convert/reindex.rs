@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use livebag_format::Topic;
-use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion};
+use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, TopicEntry};
 
 use super::bag_metadata::topic_entries;
 use super::file::ForeignFile;
@@ -193,6 +193,26 @@ impl Survey {
         })
     }
 
+    /// The topics as the files have them; what they lack as the files say of the bag.
+    fn topic_entries(&self, said: &BagMetadata) -> Vec<TopicEntry> {
+        let mut entries = topic_entries(&self.topics, &self.counts);
+        for entry in &mut entries {
+            let of_bag = said.topics.iter().find(|topic| topic.name == entry.name);
+            let Some(of_bag) = of_bag.filter(|topic| topic.type_name == entry.type_name) else {
+                continue;
+            };
+            for (own, other) in [
+                (&mut entry.type_description_hash, &of_bag.type_description_hash),
+                (&mut entry.offered_qos_profiles, &of_bag.offered_qos_profiles),
+            ] {
+                if own.is_empty() {
+                    own.clone_from(other);
+                }
+            }
+        }
+        entries
+    }
+
     fn metadata(
         &mut self,
         directory: &Path,
@@ -210,7 +230,7 @@ impl Survey {
         let said = self.said.clone().unwrap_or_default();
         let version = version.unwrap_or(match said.version {
             1..=5 => MetadataVersion::Humble,
-            9.. => MetadataVersion::Jazzy,
+            8.. => MetadataVersion::Jazzy,
             _ => MetadataVersion::Iron,
         });
         let with_messages = || self.files.iter().filter(|file| file.message_count > 0);
@@ -227,7 +247,7 @@ impl Survey {
             starting_time_nanos: start,
             duration_nanos: end.unwrap_or(0).saturating_sub(start),
             message_count: self.counts.iter().sum(),
-            topics: topic_entries(&self.topics, &self.counts),
+            topics: self.topic_entries(&said),
             relative_file_paths: self.files.iter().map(|file| file.path.clone()).collect(),
             files: self.files.clone(),
             compression_format: if mode.is_empty() { "" } else { "zstd" }.to_owned(),

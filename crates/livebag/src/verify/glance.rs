@@ -129,8 +129,9 @@ fn is_rosbag2(path: &Path) -> bool {
         files.iter().any(|file| {
             let plain = convert::plain_name(file);
             let stem = plain.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            // rosbags leaves the number out.
             let number = stem.strip_prefix(&own).and_then(|rest| rest.strip_prefix('_'));
-            number.is_some_and(|number| number.parse::<u32>().is_ok())
+            stem == own || number.is_some_and(|number| number.parse::<u32>().is_ok())
         })
     })
 }

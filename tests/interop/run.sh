@@ -21,7 +21,7 @@ if [ "${1:-}" != checkers ]; then
     bash "$ROOT/scripts/setup.sh" browser
     LIVEBAG_BROWSER=$(find_browser) || say "no browser: the benchmark's report is not looked at"
     export LIVEBAG_BROWSER
-    tests+=(tests/interop/test_livebag.py tests/interop/test_online.py tests/interop/test_report.py)
+    tests+=(tests/interop/test_livebag.py tests/interop/test_rosbag2.py tests/interop/test_online.py tests/interop/test_report.py)
 fi
 exec "$VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --import-mode=importlib \
     -o pythonpath=tests/interop --rootdir "$ROOT" "${tests[@]}"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
-use crate::{parse, text};
+use crate::{parse, text, yaml};
 
 mod benchmark;
 mod chart;
@@ -29,7 +29,6 @@ mod schedule;
 mod settings;
 mod summary;
 mod usage;
-mod yaml;
 
 #[cfg(test)]
 mod tests;

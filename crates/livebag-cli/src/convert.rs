@@ -1,13 +1,18 @@
 //! `livebag convert`: between containers and rosbag2 bags, and from recordings of other makes.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use livebag::Clock;
 use livebag::convert::{self, Attachment, ConvertError, MessageSource, MetadataRecord};
-use livebag::convert::{SinkCompression, SinkOptions, SourceMessage, Sqlite3Options};
+use livebag::convert::{
+    Rosbag2Compression, Rosbag2Options, Rosbag2Storage, SinkCompression, SinkOptions,
+    SourceMessage, Sqlite3Options, TopicFilter,
+};
 use livebag_format::Topic;
 use livebag_format::container::CONTAINER_FILE;
 use livebag_format::rosbag2::{BagMetadata, MetadataVersion};
@@ -15,7 +20,9 @@ use serde::Serialize;
 
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
-use crate::text;
+use crate::{parse, text};
+
+mod options;
 
 /// Convert a recording: container to rosbag2 bag and back, ROS 1 bags, rosbag2 bags and MCAP files
 /// into either.
@@ -26,31 +33,62 @@ use crate::text;
 #[command(after_help = "Examples:\n  \
     livebag convert run1 run1_rosbag2\n  \
     livebag convert drive.bag drive\n  \
+    livebag convert drive.bag drive_ros2 --to-ros2      # messages in CDR, types by their new names\n  \
     livebag convert drive_rosbag2 small --storage mcap --compression zstd\n  \
-    livebag convert run1 run1_db3 --storage sqlite3\n\n\
-A bag in `mcap` storage is a folder with one MCAP file and metadata.yaml: `ros2 bag play` takes it. \
+    livebag convert run1 run1_db3 --storage sqlite3 --compression-mode message\n  \
+    livebag convert run1 parts --storage mcap -b 1GiB\n  \
+    livebag convert -i front -i rear mcap -o outputs.yaml  # as ros2 bag convert\n\n\
+A bag in `mcap` storage is a folder with MCAP files and metadata.yaml: `ros2 bag play` takes it. \
 `sqlite3` storage holds one time a message (the log time) and no sequence.\n\n\
+-o takes rosbag2's file of outputs (output_bags: [{uri, storage_id, all_topics, topics, …}]); \
+docs/rosbag2.md lists its keys. Compressed bags are unpacked below $TMPDIR while they are read.\n\n\
+Exit code 3: done, but messages of the source could not be read or re-encoded.\n\n\
 Environment:\n  \
     LIVEBAG_STORAGE  how containers are written: io_uring (default) or pwrite, with ,buffered \
 behind either")]
 pub struct Args {
     /// The recording: a container, a ROS 1 bag, a rosbag2 folder or database, or an MCAP file.
+    /// With -i: the folder to make.
     #[arg(value_name = "IN")]
-    input: PathBuf,
+    first: Option<PathBuf>,
     /// The folder to make.
     #[arg(value_name = "OUT")]
-    output: PathBuf,
-    /// What to make [default: mcap of a container, a container of anything else]
+    second: Option<PathBuf>,
+    /// A recording, and its storage as rosbag2 has it (mcap, sqlite3; it is found out in any case).
+    /// Several are merged by log time.
+    #[arg(short, long, value_names = ["URI", "STORAGE"], num_args = 1..=2)]
+    input: Vec<String>,
+    /// rosbag2's file of inputs (input_bags).
+    #[arg(long, value_name = "FILE")]
+    input_options: Option<PathBuf>,
+    /// rosbag2's file of outputs (output_bags), in place of OUT.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = [
+        "storage", "compression", "compression_mode", "max_bag_size", "max_bag_duration"])]
+    output_options: Option<PathBuf>,
+    /// What to make [default: mcap of a container and with --to-ros2, a container of anything else]
     #[arg(short, long, value_enum)]
     storage: Option<Storage>,
     /// How chunks of an MCAP are compressed.
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
+    /// rosbag2's own compression (zstd): each file, or each message (sqlite3 alone).
+    #[arg(long, value_enum, default_value_t = CompressionMode::None)]
+    compression_mode: CompressionMode,
+    /// Begin a new file of a rosbag2 bag at this size: 1GiB.
+    #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse::size_bytes)]
+    max_bag_size: Option<u64>,
+    /// Begin a new file of a rosbag2 bag after this time: 60, 10m.
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = parse::duration)]
+    max_bag_duration: Option<Duration>,
+    /// Re-encode ROS 1 messages as ROS 2 has them: CDR, types by their new names, headers without
+    /// seq, latched topics transient local.
+    #[arg(long)]
+    to_ros2: bool,
     /// Version of metadata.yaml: 5 or 7 for Humble and later (7 keeps type hashes and custom data),
     /// 9 for Jazzy and later (keeps the ROS distribution).
     #[arg(long, value_name = "V", default_value = "7", value_parser = metadata_version)]
     metadata_version: MetadataVersion,
-    /// Print a summary as one JSON object.
+    /// Print a summary as one JSON object; a list of them with -o.
     #[arg(long)]
     json: bool,
 }
@@ -61,9 +99,9 @@ pub struct Args {
 enum Storage {
     /// livebag's own: bricks with a time index.
     Container,
-    /// A rosbag2 bag: one MCAP with metadata.yaml.
+    /// A rosbag2 bag: MCAP with metadata.yaml.
     Mcap,
-    /// A rosbag2 bag of the old storage: one SQLite database with metadata.yaml.
+    /// A rosbag2 bag of the old storage: SQLite databases with metadata.yaml.
     Sqlite3,
 }
 
@@ -78,6 +116,47 @@ enum Compression {
     Zstd,
 }
 
+/// rosbag2's own compression.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CompressionMode {
+    /// None.
+    None,
+    /// Each file, once it is closed.
+    File,
+    /// Each message.
+    Message,
+}
+
+/// One thing to make.
+pub struct Job {
+    path: PathBuf,
+    target: Target,
+    filter: TopicFilter,
+    from_nanos: Option<u64>,
+    to_nanos: Option<u64>,
+    /// What is to be said of it.
+    notes: Vec<String>,
+}
+
+/// What it is to be.
+#[derive(Clone)]
+pub enum Target {
+    /// A container.
+    Container,
+    /// A rosbag2 bag.
+    Rosbag2(Rosbag2Storage, Rosbag2Options),
+}
+
+impl Target {
+    fn storage(&self) -> Storage {
+        match self {
+            Target::Container => Storage::Container,
+            Target::Rosbag2(Rosbag2Storage::Mcap(_), _) => Storage::Mcap,
+            Target::Rosbag2(Rosbag2Storage::Sqlite3(_), _) => Storage::Sqlite3,
+        }
+    }
+}
+
 /// What is printed at the end.
 #[derive(Serialize)]
 struct Summary {
@@ -86,8 +165,10 @@ struct Summary {
     topics: usize,
     message_count: u64,
     bytes: u64,
-    /// Messages that the source says it has.
+    /// Messages that the source says it has; null where a part was asked for.
     source_message_count: Option<u64>,
+    /// Messages that are known to have been there and could not be read or re-encoded.
+    lost_messages: u64,
     duration_s: f64,
     warnings: Vec<String>,
 }
@@ -99,35 +180,125 @@ fn metadata_version(text: &str) -> Result<MetadataVersion, String> {
 
 /// Converts.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    check_output(&args.output)?;
-    if !args.input.exists() {
-        return Err(CliError::failed(format!("{} does not exist", args.input.display())));
+    let (inputs, output) = inputs_and_output(args)?;
+    let jobs = match (&args.output_options, output) {
+        (Some(file), None) => options::outputs(file, args.metadata_version)?,
+        (None, Some(output)) => vec![job(args, &inputs, output)?],
+        (Some(_), Some(output)) => {
+            let what = format!("-o says what to make: leave {} out", output.display());
+            return Err(CliError::usage(what));
+        }
+        (None, None) => {
+            let what = "nothing to make: give OUT behind IN, or rosbag2's file of outputs with -o";
+            return Err(CliError::usage(what));
+        }
+    };
+    let mut paths = BTreeSet::new();
+    for job in &jobs {
+        check_output(&job.path)?;
+        if !paths.insert(&job.path) {
+            let what = format!("{} is asked for twice", job.path.display());
+            return Err(CliError::usage(what));
+        }
     }
+    if let Some(missing) = inputs.iter().find(|input| !input.exists()) {
+        return Err(CliError::failed(format!("{} does not exist", missing.display())));
+    }
+    let mut summaries = Vec::new();
+    for job in &jobs {
+        summaries.push(convert_one(job, &inputs, args.to_ros2)?);
+    }
+    conclude(&summaries, &inputs, args)
+}
+
+/// What is read; and what is made, unless a file of outputs says it.
+fn inputs_and_output(args: &Args) -> Result<(Vec<PathBuf>, Option<&Path>), CliError> {
+    let mut inputs = Vec::new();
+    let mut had_storage = true;
+    for word in &args.input {
+        let is_storage = !had_storage && options::STORAGE_IDS.contains(&word.as_str());
+        had_storage = is_storage;
+        if !is_storage {
+            inputs.push(PathBuf::from(word));
+        }
+    }
+    if let Some(file) = &args.input_options {
+        inputs.extend(options::inputs(file)?.into_iter().map(|(path, _)| path));
+    }
+    let (first, second) = (args.first.as_deref(), args.second.as_deref());
+    match (inputs.is_empty(), first, second) {
+        (true, Some(first), second) => Ok((vec![first.to_owned()], second)),
+        (false, first, None) => Ok((inputs, first)),
+        (false, _, Some(second)) => {
+            let what = format!("inputs are given with -i: {} is one too many", second.display());
+            Err(CliError::usage(what))
+        }
+        (true, None, _) => {
+            Err(CliError::usage("nothing to convert: give IN and OUT, or -i and -o"))
+        }
+    }
+}
+
+/// What the command line asks for.
+fn job(args: &Args, inputs: &[PathBuf], output: &Path) -> Result<Job, CliError> {
     let storage = args.storage.unwrap_or_else(|| {
-        let is_container = args.input.join(CONTAINER_FILE).exists();
-        if is_container { Storage::Mcap } else { Storage::Container }
+        let is_container = inputs.iter().all(|input| input.join(CONTAINER_FILE).exists());
+        if is_container || args.to_ros2 { Storage::Mcap } else { Storage::Container }
     });
     if storage != Storage::Mcap && args.compression != Compression::None {
         return Err(CliError::usage("--compression is for --storage mcap: the others have none"));
     }
-    let clock = Clock::system();
-    let interrupt = Interrupt::watch()?;
-    let inner = convert::open_any(&args.input)?;
-    let source_message_count = inner.message_count();
-    let mut source = Interruptible { inner, interrupt, path: &args.input };
-    let copied =
-        copy(&mut source, storage, args).map_err(|error| incomplete(error, &args.output))?;
-    let summary = Summary {
-        path: args.output.display().to_string(),
-        storage,
-        topics: copied.topics,
-        message_count: copied.messages,
-        bytes: copied.bytes,
-        source_message_count,
-        duration_s: clock.monotonic_nanos() as f64 / 1e9,
-        warnings: copied.warnings,
+    let rosbag2 = Rosbag2Options {
+        compression: match args.compression_mode {
+            CompressionMode::None => Rosbag2Compression::None,
+            CompressionMode::File => Rosbag2Compression::File,
+            CompressionMode::Message => Rosbag2Compression::Message,
+        },
+        // 0 is rosbag2's word for none.
+        file_bytes_max: args.max_bag_size.filter(|bytes| *bytes > 0),
+        file_duration_max: args.max_bag_duration.filter(|duration| !duration.is_zero()),
     };
-    conclude(&summary, args)
+    let is_rosbag2 = args.compression_mode != CompressionMode::None
+        || rosbag2.file_bytes_max.is_some()
+        || rosbag2.file_duration_max.is_some();
+    let target = match storage {
+        Storage::Container if is_rosbag2 => {
+            let what = "--compression-mode, -b and -d are for --storage mcap and sqlite3: a container \
+                        that is converted into has neither";
+            return Err(CliError::usage(what));
+        }
+        Storage::Mcap if args.compression_mode == CompressionMode::Message => {
+            let what = "--compression-mode message is for --storage sqlite3 (rosbag2's mcap storage \
+                        has none): use --compression zstd, or --compression-mode file";
+            return Err(CliError::usage(what));
+        }
+        Storage::Container => Target::Container,
+        Storage::Mcap => {
+            let options = SinkOptions {
+                metadata_version: args.metadata_version,
+                compression: match args.compression {
+                    Compression::None => SinkCompression::None,
+                    Compression::Lz4 => SinkCompression::Lz4,
+                    Compression::Zstd => SinkCompression::Zstd,
+                },
+                ..SinkOptions::default()
+            };
+            Target::Rosbag2(Rosbag2Storage::Mcap(options), rosbag2)
+        }
+        Storage::Sqlite3 => {
+            let metadata_version = args.metadata_version;
+            let options = Sqlite3Options { metadata_version, ..Sqlite3Options::default() };
+            Target::Rosbag2(Rosbag2Storage::Sqlite3(options), rosbag2)
+        }
+    };
+    Ok(Job {
+        path: output.to_owned(),
+        target,
+        filter: TopicFilter::all(),
+        from_nanos: None,
+        to_nanos: None,
+        notes: Vec::new(),
+    })
 }
 
 fn check_output(path: &Path) -> Result<(), CliError> {
@@ -142,31 +313,43 @@ fn check_output(path: &Path) -> Result<(), CliError> {
     }
 }
 
-fn copy(
-    source: &mut dyn MessageSource,
-    storage: Storage,
-    args: &Args,
-) -> Result<convert::Copied, ConvertError> {
+fn convert_one(job: &Job, inputs: &[PathBuf], to_ros2: bool) -> Result<Summary, CliError> {
+    let clock = Clock::system();
+    let interrupt = Interrupt::watch()?;
+    let mut sources = Vec::new();
+    for input in inputs {
+        let source = convert::open_any(input)?;
+        sources.push(if to_ros2 { convert::to_ros2(source) } else { source });
+    }
+    let source = match (sources.len(), sources.pop()) {
+        (1, Some(only)) => only,
+        (_, last) => convert::merged(sources.into_iter().chain(last).collect()),
+    };
+    let source = convert::selected(source, &job.filter, job.from_nanos, job.to_nanos);
+    let source_message_count = source.message_count();
+    let mut source = Interruptible { inner: source, interrupt, path: &inputs[0] };
+    let copied = copy(&mut source, job).map_err(|error| incomplete(error, &job.path))?;
+    Ok(Summary {
+        path: job.path.display().to_string(),
+        storage: job.target.storage(),
+        topics: copied.topics,
+        message_count: copied.messages,
+        bytes: copied.bytes,
+        source_message_count,
+        lost_messages: source.lost_count(),
+        duration_s: clock.monotonic_nanos() as f64 / 1e9,
+        warnings: job.notes.iter().chain(&copied.warnings).cloned().collect(),
+    })
+}
+
+fn copy(source: &mut dyn MessageSource, job: &Job) -> Result<convert::Copied, ConvertError> {
     let bar = bar(source.message_count());
     let mut show = |progress: &convert::Progress| bar.set_position(progress.messages);
-    let copied = match storage {
-        Storage::Container => convert::to_container(source, &args.output, &mut show),
-        Storage::Mcap => {
-            let options = SinkOptions {
-                metadata_version: args.metadata_version,
-                compression: match args.compression {
-                    Compression::None => SinkCompression::None,
-                    Compression::Lz4 => SinkCompression::Lz4,
-                    Compression::Zstd => SinkCompression::Zstd,
-                },
-                ..SinkOptions::default()
-            };
-            convert::to_mcap(source, &args.output, options, &mut show).map(|(copied, _)| copied)
-        }
-        Storage::Sqlite3 => {
-            let metadata_version = args.metadata_version;
-            let options = Sqlite3Options { metadata_version, ..Sqlite3Options::default() };
-            convert::to_sqlite3(source, &args.output, options, &mut show).map(|(copied, _)| copied)
+    let copied = match job.target.clone() {
+        Target::Container => convert::to_container(source, &job.path, &mut show),
+        Target::Rosbag2(storage, options) => {
+            convert::to_rosbag2(source, &job.path, storage, options, &mut show)
+                .map(|(copied, _)| copied)
         }
     };
     bar.finish_and_clear();
@@ -202,38 +385,46 @@ fn incomplete(error: ConvertError, output: &Path) -> CliError {
     ))
 }
 
-fn conclude(summary: &Summary, args: &Args) -> Result<Outcome, CliError> {
+fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Outcome, CliError> {
     let mut out = io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(summary)?)?;
-    } else {
-        let seconds = summary.duration_s.max(1e-9);
-        let took = text::duration((seconds * 1e9) as u64);
-        writeln!(
-            out,
-            "{}: {}, {} messages, {} in {took} ({})",
-            summary.path,
-            text::plural(summary.topics, "topic"),
-            text::count(summary.message_count),
-            text::bytes(summary.bytes as f64),
-            text::bytes_per_second(summary.bytes as f64 / seconds),
-        )?;
-    }
-    for warning in &summary.warnings {
-        eprintln!("livebag: warning: {warning}");
-    }
-    match summary.source_message_count {
-        Some(promised) if promised > summary.message_count => {
-            eprintln!(
-                "livebag: {} says that it has {} messages, {} could be read",
-                args.input.display(),
-                text::count(promised),
-                text::count(summary.message_count)
-            );
-            Ok(Outcome::Loss)
+    match summaries {
+        [summary] if args.json && args.output_options.is_none() => {
+            writeln!(out, "{}", serde_json::to_string_pretty(summary)?)?;
         }
-        _ => Ok(Outcome::Done),
+        summaries if args.json => writeln!(out, "{}", serde_json::to_string_pretty(summaries)?)?,
+        _ => {}
     }
+    let mut outcome = Outcome::Done;
+    for summary in summaries {
+        if !args.json {
+            let seconds = summary.duration_s.max(1e-9);
+            let took = text::duration((seconds * 1e9) as u64);
+            writeln!(
+                out,
+                "{}: {}, {} messages, {} in {took} ({})",
+                summary.path,
+                text::plural(summary.topics, "topic"),
+                text::count(summary.message_count),
+                text::bytes(summary.bytes as f64),
+                text::bytes_per_second(summary.bytes as f64 / seconds),
+            )?;
+        }
+        for warning in &summary.warnings {
+            eprintln!("livebag: warning: {warning}");
+        }
+        let missing = summary.source_message_count.unwrap_or(0);
+        let missing = missing.saturating_sub(summary.message_count);
+        if missing > 0 || summary.lost_messages > 0 {
+            let names: Vec<_> = inputs.iter().map(|input| input.display().to_string()).collect();
+            eprintln!(
+                "livebag: {}: {} of those that are said to be there could not be read or re-encoded",
+                names.join(", "),
+                text::plural(missing.max(summary.lost_messages) as usize, "message"),
+            );
+            outcome = Outcome::Loss;
+        }
+    }
+    Ok(outcome)
 }
 
 /// A source that ends with an error when an interruption comes.
@@ -269,6 +460,10 @@ impl MessageSource for Interruptible<'_> {
 
     fn message_count(&self) -> Option<u64> {
         self.inner.message_count()
+    }
+
+    fn lost_count(&self) -> u64 {
+        self.inner.lost_count()
     }
 
     fn warnings(&self) -> &[String] {

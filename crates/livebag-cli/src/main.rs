@@ -29,6 +29,7 @@ mod outcome;
 mod parse;
 mod report;
 mod text;
+mod yaml;
 
 use outcome::{CliError, Outcome};
 

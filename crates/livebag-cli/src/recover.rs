@@ -85,6 +85,13 @@ struct Report {
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
     let Some(glance) = livebag::glance(&args.bag) else {
+        // A folder whose name the files do not bear: who asks for it knows what it is.
+        let is_bag = args.bag.is_dir() && convert::open_any(&args.bag).is_ok();
+        if is_bag && args.output.is_none() {
+            let report = rosbag2(&args.bag)?;
+            let duration_s = clock.monotonic_nanos() as f64 / 1e9;
+            return conclude(&Report { duration_s, ..report }, args.json);
+        }
         return Err(if args.bag.exists() {
             CliError::failed(format!(
                 "{} is no recording: expected a container, an MCAP file or a rosbag2 folder",

@@ -12,6 +12,8 @@ use livebag::{
 use livebag_format::cdr::{ImageHeader, image_prefix};
 use livebag_format::container::{CONTAINER_FILE, Manifest};
 use livebag_format::decode::{DecodeOptions, Decoder};
+use livebag_format::definitions;
+use livebag_format::ros1::ToCdr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -78,7 +80,7 @@ pub fn image(bytes: &[u8]) {
     let _ = picture::jpeg(&topic, message);
 }
 
-/// A schema and a message, both hostile: a byte for their encoding, two for the schema's length.
+/// A schema and a message, both hostile, decoded and made CDR of: a byte for their encoding, two for the schema's length.
 pub fn decode(bytes: &[u8]) {
     let Some((&[kind, low, high], rest)) = bytes.split_first_chunk() else { return };
     let (schema, message) =
@@ -93,6 +95,12 @@ pub fn decode(bytes: &[u8]) {
         schema: schema.to_vec(),
         ..Default::default()
     };
+    let _ = definitions::rihs01(&topic.type_name, &String::from_utf8_lossy(schema));
+    if let Ok(to_cdr) = ToCdr::new(&topic) {
+        let mut out = Vec::new();
+        let done = to_cdr.convert(message, &mut out);
+        assert!(if done.is_ok() { out.len() <= 8 * message.len() + 9000 } else { out.is_empty() });
+    }
     let Ok(decoder) = Decoder::new(&topic) else { return };
     for array_items_max in [0, 3, usize::MAX] {
         if let Ok(value) = decoder.decode(message, &DecodeOptions { array_items_max }) {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::yaml::{self, Node, Value};
 use crate::outcome::CliError;
+use crate::yaml::{self, Node, Value};
 
 /// The document's root key.
 pub const ROOT: &str = "rosbag2_performance_benchmarking";

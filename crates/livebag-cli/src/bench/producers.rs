@@ -5,8 +5,8 @@ use livebag::limits::TOPICS_MAX;
 use livebag_format::{decode, definitions};
 use serde::{Deserialize, Serialize};
 
-use super::yaml::{self, Node};
 use crate::outcome::CliError;
+use crate::yaml::{self, Node};
 
 /// The document's root key.
 pub const ROOT: &str = "rosbag2_performance_benchmarking_node";

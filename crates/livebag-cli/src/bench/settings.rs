@@ -8,8 +8,8 @@ use livebag::{ChunkCompression, RecorderOptions};
 use serde::{Deserialize, Serialize};
 
 use super::benchmark::{Config, StorageId};
-use super::yaml::Node;
 use crate::outcome::CliError;
+use crate::yaml::Node;
 
 /// What one run writes with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -67,7 +67,13 @@ fn blank(topic: &livebag::Topic) -> TopicReport {
 
 fn storage(source: &dyn MessageSource, path: &Path) -> String {
     match source.bag_metadata() {
-        Some(bag) if path.is_dir() => format!("rosbag2 bag, {}", bag.storage_identifier),
+        Some(bag) if path.is_dir() => {
+            let compressed = match &*bag.compression_mode.to_ascii_lowercase() {
+                "" | "none" => String::new(),
+                mode => format!(", compressed by {mode} ({})", bag.compression_format),
+            };
+            format!("rosbag2 bag, {}{compressed}", bag.storage_identifier)
+        }
         _ if path.is_dir() => "rosbag2 bag".into(),
         _ if source.profile() == "ros1" && path.extension().is_some_and(|e| e == "bag") => {
             "ROS 1 bag".into()

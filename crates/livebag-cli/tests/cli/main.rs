@@ -17,3 +17,4 @@ mod record;
 mod remote;
 mod retention;
 mod robots;
+mod rosbag2;

@@ -89,6 +89,7 @@ fn lines(
         let Some(name) = name else {
             let (left, value) = line.split_once('=').ok_or_else(wrong)?;
             let name = left.trim_start_matches(type_text).trim();
+            let type_text = if type_text == "char" { "uint8" } else { type_text };
             *out += &format!("{type_text} {name}={}\n", value.trim());
             continue;
         };
@@ -106,6 +107,9 @@ fn lines(
                 let (package, name) = &parts[index].name;
                 format!("{package}/{name}")
             }
+            // Another word for the same in ROS 1, and to rosidl; not to rosbags, which would find
+            // the type's hash wrong.
+            _ if base == "char" => "uint8".to_owned(),
             _ => base.to_owned(),
         };
         *out += &format!("{base}{shape} {name}\n");

@@ -93,7 +93,7 @@ fn definitions_become_those_of_ros2() {
     let line = "=".repeat(80);
     let expected = format!(
         "string NAME=an #1 anvil\nint32 WEIGHT=9\nstd_msgs/Header header\nacme/Part[3] parts\n\
-         builtin_interfaces/Time[] struck\nchar c\nbyte b\n{line}\nMSG: acme/Part\n\
+         builtin_interfaces/Time[] struck\nuint8 c\nbyte b\n{line}\nMSG: acme/Part\n\
          builtin_interfaces/Duration age\n{line}\nMSG: std_msgs/Header\n\
          builtin_interfaces/Time stamp\nstring frame_id\n{line}\nMSG: builtin_interfaces/Time\n\
          int32 sec\nuint32 nanosec\n{line}\nMSG: builtin_interfaces/Duration\nint32 sec\n\

@@ -36,6 +36,14 @@ impl MetadataVersion {
         }
     }
 
+    /// How QoS profiles spell their policies.
+    pub fn qos_style(self) -> QosStyle {
+        match self {
+            MetadataVersion::Jazzy => QosStyle::Names,
+            MetadataVersion::Humble | MetadataVersion::Iron => QosStyle::Numbers,
+        }
+    }
+
     /// The version with this number, if it is one that is written.
     pub fn from_number(number: u32) -> Option<Self> {
         [Self::Humble, Self::Iron, Self::Jazzy].into_iter().find(|v| v.number() == number)

@@ -108,6 +108,13 @@ impl QosProfile {
         super::yaml::text(&styled).trim_end().to_owned()
     }
 
+    /// A YAML list of profiles in this style: the text itself if it is in it already, or is no list.
+    pub fn restyled(yaml: &str, style: QosStyle) -> String {
+        let Ok(profiles) = Self::parse_list(yaml) else { return yaml.to_owned() };
+        let styled: Vec<_> = profiles.iter().map(|profile| profile.styled(style)).collect();
+        if styled == profiles { yaml.to_owned() } else { Self::write_list(&styled, style) }
+    }
+
     /// The same profile with its policies in another style.
     pub fn styled(&self, style: QosStyle) -> QosProfile {
         QosProfile {

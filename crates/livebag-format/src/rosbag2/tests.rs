@@ -179,3 +179,72 @@ fn policies_change_style_both_ways() {
     let back = QosProfile::parse_list(&numbers).unwrap();
     assert_eq!(back[0].styled(QosStyle::Names), names[0]);
 }
+
+/// What each version added, as rosbag2's `metadata_io` history has it.
+fn of_version(version: u32) -> String {
+    let from =
+        |since: u32, text: &str| if version >= since { text.to_owned() } else { String::new() };
+    let folder = if version < 4 { "run/" } else { "" };
+    let qos = match version {
+        0..4 => "",
+        4..9 => {
+            "        offered_qos_profiles: \"- history: 1\\n  depth: 7\\n  reliability: 1\\n  durability: \
+             1\\n  deadline: {sec: 0, nsec: 0}\\n  lifespan: {sec: 0, nsec: 0}\\n  liveliness: 1\\n  \
+             liveliness_lease_duration: {sec: 0, nsec: 0}\\n  avoid_ros_namespace_conventions: \
+             false\"\n"
+        }
+        _ => {
+            "        offered_qos_profiles: [{history: keep_last, depth: 7, reliability: reliable, \
+             durability: transient_local, deadline: {sec: 0, nsec: 0}, lifespan: {sec: 0, nsec: 0}, \
+             liveliness: automatic, liveliness_lease_duration: {sec: 0, nsec: 0}, \
+             avoid_ros_namespace_conventions: false}]\n"
+        }
+    };
+    [
+        format!("rosbag2_bagfile_information:\n  version: {version}\n  storage_identifier: sqlite3\n"),
+        format!("  relative_file_paths: [{folder}run_0.db3.zstd, {folder}run_1.db3.zstd]\n"),
+        "  duration: {nanoseconds: 10}\n  starting_time: {nanoseconds_since_epoch: 20}\n".into(),
+        "  message_count: 3\n  topics_with_message_count:\n    - topic_metadata:\n".into(),
+        "        name: /t\n        type: a/msg/B\n        serialization_format: cdr\n".into(),
+        qos.to_owned(),
+        from(7, "        type_description_hash: RIHS01_00\n"),
+        "      message_count: 3\n".into(),
+        from(3, "  compression_format: zstd\n  compression_mode: FILE\n"),
+        from(5, "  files:\n    - path: run_0.db3.zstd\n      starting_time: {nanoseconds_since_epoch: 20}\n      \
+                 duration: {nanoseconds: 4}\n      message_count: 3\n"),
+        from(6, "  custom_data: {run: \"7\"}\n"),
+        from(8, "  ros_distro: jazzy\n"),
+    ]
+    .concat()
+}
+
+#[test]
+fn every_version_says_what_it_has_keys_for() {
+    for version in 2..=9 {
+        let metadata = BagMetadata::parse(&of_version(version)).unwrap();
+        assert_eq!(metadata.version, version);
+        assert_eq!(metadata.relative_file_paths, ["run_0.db3.zstd", "run_1.db3.zstd"]);
+        assert_eq!((metadata.message_count, metadata.topics[0].message_count), (3, 3));
+        assert_eq!(metadata.compression_mode, if version < 3 { "" } else { "FILE" });
+        let profiles = metadata.topics[0].qos_profiles().unwrap();
+        let numbered: Vec<_> =
+            profiles.iter().map(|profile| profile.styled(QosStyle::Numbers)).collect();
+        assert_eq!(numbered.len(), usize::from(version >= 4));
+        assert!(numbered.iter().all(|qos| qos.depth == 7 && qos.durability == Policy::Number(1)));
+        assert_eq!(metadata.files.len(), usize::from(version >= 5));
+        assert_eq!(metadata.custom_data.len(), usize::from(version >= 6));
+        assert_eq!(!metadata.topics[0].type_description_hash.is_empty(), version >= 7);
+        assert_eq!(metadata.ros_distro, if version < 8 { "" } else { "jazzy" });
+    }
+}
+
+#[test]
+fn profiles_keep_their_text_unless_their_style_changes() {
+    let metadata = BagMetadata::parse(&of_version(8)).unwrap();
+    let text = &metadata.topics[0].offered_qos_profiles;
+    assert_eq!(&QosProfile::restyled(text, QosStyle::Numbers), text);
+    let named = QosProfile::restyled(text, QosStyle::Names);
+    assert!(named.contains("durability: transient_local"), "{named}");
+    assert_eq!(QosProfile::restyled("no list", QosStyle::Names), "no list");
+    assert_eq!(QosProfile::restyled("", QosStyle::Names), "");
+}

@@ -131,7 +131,14 @@ pub(super) fn topic_entries(topics: &[Topic], message_counts: &[u64]) -> Vec<Top
 pub(super) fn joined(first: &str, second: String) -> String {
     match (QosProfile::parse_list(first), QosProfile::parse_list(&second)) {
         (Ok(profiles), Ok(_)) if profiles.is_empty() => second,
-        (Ok(mut profiles), Ok(more)) if !more.is_empty() && more != profiles => {
+        (Ok(profiles), Ok(more)) if !more.is_empty() => {
+            let numbered = |profiles: Vec<QosProfile>| -> Vec<_> {
+                profiles.iter().map(|profile| profile.styled(QosStyle::Numbers)).collect()
+            };
+            let (mut profiles, more) = (numbered(profiles), numbered(more));
+            if more == profiles {
+                return first.to_owned();
+            }
             profiles.extend(more);
             QosProfile::write_list(&profiles, QosStyle::Numbers)
         }

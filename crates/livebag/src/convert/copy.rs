@@ -7,8 +7,9 @@ use livebag_format::Topic;
 use livebag_format::container::{CONTAINER_FILE, MetadataEntry};
 
 use super::{
-    ConvertError, McapSink, MessageSource, MetadataRecord, SinkOptions, SinkSummary, SourceMessage,
-    Sqlite3Options, Sqlite3Summary, Sqlite3Writer, open_foreign, write_bag_metadata,
+    ConvertError, MessageSource, MetadataRecord, Rosbag2Options, Rosbag2Storage, Rosbag2Written,
+    SinkOptions, SinkSummary, SourceMessage, Sqlite3Options, Sqlite3Summary, open_foreign,
+    to_rosbag2,
 };
 use crate::query::{Bag, BagState, Query, Span};
 use crate::recorder::{Overflow, Recorder, RecorderOptions, Status};
@@ -111,23 +112,19 @@ fn check_count(path: &Path, status: &Status, messages: u64) -> Result<(), Conver
 pub fn to_mcap(
     source: &mut dyn MessageSource,
     directory: &Path,
-    mut options: SinkOptions,
+    options: SinkOptions,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<(Copied, SinkSummary), ConvertError> {
-    options.profile = source.profile().to_owned();
-    let (of_bag, records) = about_bag(source);
-    options.custom_data = of_bag.custom_data;
-    options.ros_distro = of_bag.ros_distro;
-    let mut sink = McapSink::create(directory, source.topics(), options)?;
-    let copied =
-        copy(source, on_progress, &mut |message| sink.write(message.topic, &message.as_message()))?;
-    while let Some(attachment) = source.next_attachment()? {
-        sink.attach(attachment)?;
-    }
-    for record in records {
-        sink.add_metadata(record)?;
-    }
-    Ok((copied, sink.finish()?))
+    let storage = Rosbag2Storage::Mcap(options);
+    let (copied, mut written) =
+        to_rosbag2(source, directory, storage, Rosbag2Options::default(), on_progress)?;
+    let summary = SinkSummary {
+        mcap_path: written.files.pop().unwrap_or_default(),
+        message_count: written.metadata.message_count,
+        file_bytes: written.file_bytes,
+        metadata: written.metadata,
+    };
+    Ok((copied, summary))
 }
 
 /// Copies everything into a new rosbag2 bag: one SQLite database with `metadata.yaml`. A message
@@ -139,53 +136,26 @@ pub fn to_mcap(
 pub fn to_sqlite3(
     source: &mut dyn MessageSource,
     directory: &Path,
-    mut options: Sqlite3Options,
+    options: Sqlite3Options,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<(Copied, Sqlite3Summary), ConvertError> {
-    let (of_bag, records) = about_bag(source);
-    options.custom_data = of_bag.custom_data;
-    options.ros_distro = of_bag.ros_distro;
-    let version = options.metadata_version;
-    std::fs::create_dir(directory)
-        .map_err(|source| ConvertError::io("create the directory", directory, source))?;
-    let stem = directory.file_name().unwrap_or("bag".as_ref()).to_string_lossy();
-    let path = directory.join(format!("{stem}_0.db3"));
-    let mut writer = Sqlite3Writer::create(&path, options)?;
-    let topics = source
-        .topics()
-        .iter()
-        .map(|topic| writer.add_topic(topic))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut loses_times = false;
-    let mut copied = copy(source, on_progress, &mut |message| {
-        loses_times |= message.publish_time_nanos != message.log_time_nanos;
-        writer.write(topics[message.topic], &message.as_message())
-    })?;
-    if loses_times {
-        let warning = "publish times and sequences were left out: sqlite3 bags hold one time a \
-                       message, the log time";
-        copied.warnings.push(warning.to_owned());
-    }
-    let left_out =
-        |what: &str, name: &str| format!("the {what} {name} was left out: sqlite3 bags have none");
-    while let Some(attachment) = source.next_attachment()? {
-        copied.warnings.push(left_out("attachment", &attachment.name));
-    }
-    copied.warnings.extend(records.iter().map(|r| left_out("metadata record", &r.name)));
-    let summary = writer.finish()?;
-    write_bag_metadata(directory, &summary.metadata, version)?;
-    Ok((copied, summary))
+    let storage = Rosbag2Storage::Sqlite3(options);
+    let (copied, mut written) =
+        to_rosbag2(source, directory, storage, Rosbag2Options::default(), on_progress)?;
+    let path = written.files.pop().unwrap_or_default();
+    let Rosbag2Written { metadata, file_bytes, .. } = written;
+    Ok((copied, Sqlite3Summary { path, file_bytes, metadata }))
 }
 
 /// What rosbag2's metadata say of the bag as a whole.
 #[derive(Default)]
-struct AboutBag {
-    custom_data: BTreeMap<String, String>,
-    ros_distro: String,
+pub(super) struct AboutBag {
+    pub(super) custom_data: BTreeMap<String, String>,
+    pub(super) ros_distro: String,
 }
 
 /// That, wherever the source has it, and its other metadata records.
-fn about_bag(source: &dyn MessageSource) -> (AboutBag, Vec<MetadataRecord>) {
+pub(super) fn about_bag(source: &dyn MessageSource) -> (AboutBag, Vec<MetadataRecord>) {
     let mut about = AboutBag::default();
     if let Some(bag) = source.bag_metadata() {
         about.custom_data = bag.custom_data.clone();
@@ -208,7 +178,7 @@ fn about_bag(source: &dyn MessageSource) -> (AboutBag, Vec<MetadataRecord>) {
 /// Messages between two reports of progress.
 const PROGRESS_EVERY: u64 = 256;
 
-fn copy(
+pub(super) fn copy(
     source: &mut dyn MessageSource,
     on_progress: &mut dyn FnMut(&Progress),
     write: &mut dyn FnMut(&SourceMessage) -> Result<(), ConvertError>,

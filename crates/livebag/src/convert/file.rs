@@ -62,6 +62,11 @@ impl ForeignFile {
             .map_err(|source| ConvertError::io("write", path, source))
     }
 
+    /// The file from its start.
+    pub(super) fn reader(&self) -> impl io::Read + use<'_> {
+        Reader { file: self, at: 0 }
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -107,6 +112,19 @@ impl ForeignFile {
             return Err(ConvertError::damaged(&self.path, reason));
         }
         self.read(0, self.length_bytes as usize)
+    }
+}
+
+struct Reader<'a> {
+    file: &'a ForeignFile,
+    at: u64,
+}
+
+impl io::Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.file.read_at(buffer, self.at)?;
+        self.at += count as u64;
+        Ok(count)
     }
 }
 

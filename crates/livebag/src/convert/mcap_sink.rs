@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion};
+use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, QosProfile};
 use livebag_format::{Message, Topic, definitions};
 use mcap::records::MessageHeader;
 use mcap::{Compression, WriteOptions, Writer};
@@ -35,6 +35,13 @@ pub enum SinkCompression {
     Zstd,
 }
 
+impl SinkCompression {
+    /// Whether chunks are left as they are.
+    pub fn is_none(self) -> bool {
+        self == SinkCompression::None
+    }
+}
+
 /// How a bag is written.
 #[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
@@ -44,7 +51,9 @@ pub struct SinkOptions {
     pub metadata_version: MetadataVersion,
     /// Compression of chunks.
     pub compression: SinkCompression,
-    /// `custom_data` of the bag (from metadata version 6 on).
+    /// How hard: the compressor's own level; 0 for its usual one.
+    pub compression_level: u32,
+    /// `custom_data` of the bag (from metadata version 6 on); in a conversion beside the source's.
     pub custom_data: BTreeMap<String, String>,
     /// `ros_distro` of the bag (from metadata version 8 on).
     pub ros_distro: String,
@@ -59,6 +68,8 @@ pub struct SinkSummary {
     pub message_count: u64,
     /// Its length.
     pub file_bytes: u64,
+    /// What `metadata.yaml` says of a bag of this one file.
+    pub metadata: BagMetadata,
 }
 
 /// Something beside the messages.
@@ -151,6 +162,7 @@ impl McapSink {
                 SinkCompression::Lz4 => Some(Compression::Lz4),
                 SinkCompression::Zstd => Some(Compression::Zstd),
             })
+            .compression_level(self.options.compression_level)
             .use_chunks(chunked)
             .chunk_size(Some(CHUNK_BYTES));
         let writer = options.create(file).map_err(|error| self.refused(error))?;
@@ -234,7 +246,7 @@ impl McapSink {
             write_bag_metadata(directory, &metadata, self.options.metadata_version)?;
         }
         let message_count = self.message_counts.iter().sum();
-        Ok(SinkSummary { mcap_path: self.path, message_count, file_bytes })
+        Ok(SinkSummary { mcap_path: self.path, message_count, file_bytes, metadata })
     }
 
     /// A bag without messages: its channels cannot be in a chunk, which must hold a message.
@@ -298,7 +310,12 @@ impl McapSink {
             Some(text) => writer.add_schema(&topic.type_name, "ros2msg", text.as_bytes())?,
             None => writer.add_schema(&topic.type_name, &topic.schema_encoding, &topic.schema)?,
         };
-        writer.add_channel(schema_id, &topic.name, &topic.message_encoding, &topic.metadata)
+        let mut metadata = topic.metadata.clone();
+        if let Some(qos) = metadata.get_mut("offered_qos_profiles") {
+            // Readers of older versions take numbers alone.
+            *qos = QosProfile::restyled(qos, self.options.metadata_version.qos_style());
+        }
+        writer.add_channel(schema_id, &topic.name, &topic.message_encoding, &metadata)
     }
 
     fn write_bag_record(

@@ -11,6 +11,7 @@
 //!   complete once the last message was given.
 
 mod bag_metadata;
+mod compressed;
 mod copy;
 mod error;
 mod file;
@@ -19,10 +20,14 @@ pub(crate) mod mcap_records;
 mod mcap_resync;
 mod mcap_sink;
 mod merge;
+mod merged;
 mod reindex;
 mod ros1_bag;
+mod ros2;
 mod rosbag2_dir;
+mod rosbag2_writer;
 mod salvage;
+mod selected;
 mod sqlite;
 mod sqlite_writer;
 
@@ -39,14 +44,21 @@ use livebag_format::{Message, Topic};
 
 pub(crate) use bag_metadata::joined_metadata;
 pub use bag_metadata::{make_rosbag2, write_bag_metadata};
+pub(crate) use compressed::{Unpacked, is_compressed, plain_name, standing_for};
 pub use copy::{Copied, Progress, open_any, to_container, to_mcap, to_sqlite3};
 pub use error::ConvertError;
 pub(crate) use mcap_file::{McapSummary, mcap_summary};
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
+pub use merged::merged;
 pub use reindex::{Reindexed, reindex};
 pub(crate) use reindex::{says_the_same, survey};
+pub use ros2::to_ros2;
 pub(crate) use rosbag2_dir::{METADATA_FILE, files_in, read_metadata};
+pub use rosbag2_writer::{
+    Rosbag2Compression, Rosbag2Options, Rosbag2Storage, Rosbag2Written, to_rosbag2,
+};
 pub use salvage::{Salvaged, salvage};
+pub use selected::{TopicFilter, selected};
 pub(crate) use sqlite::check_integrity;
 pub use sqlite_writer::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary, Sqlite3Writer};
 
@@ -129,6 +141,11 @@ pub trait MessageSource: Send {
     fn lost_count(&self) -> u64 {
         0
     }
+    /// Whether messages given so far were compressed one by one (rosbag2's mode MESSAGE). They are
+    /// given decompressed.
+    fn has_compressed_messages(&self) -> bool {
+        false
+    }
     /// What was not as it should be, in sentences.
     fn warnings(&self) -> &[String];
     /// The next attachment; `None` after the last.
@@ -182,9 +199,12 @@ fn open_file(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     if head.starts_with(ROS1_MAGIC) {
         Ok(Box::new(ros1_bag::Ros1Bag::open(file)?))
     } else if head.starts_with(&MCAP_MAGIC) {
-        Ok(Box::new(mcap_file::McapFile::open(file)?))
+        let source = Box::new(mcap_file::McapFile::open(file)?);
+        Ok(compressed::with_messages_unpacked(source))
     } else if head.starts_with(b"SQLite format 3\0") {
-        Ok(Box::new(sqlite::SqliteBag::open(path)?))
+        Ok(compressed::with_messages_unpacked(Box::new(sqlite::SqliteBag::open(path)?)))
+    } else if is_compressed(path) && !is_compressed(&plain_name(path)) {
+        compressed::open_compressed(path)
     } else {
         Err(ConvertError::Foreign { path: path.to_owned(), found: describe(&head) })
     }

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use livebag_format::Topic;
-use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion};
+use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, TopicEntry};
 
 use super::bag_metadata::topic_entries;
 use super::file::ForeignFile;
-use super::rosbag2_dir::{METADATA_FILE, files_in, read_metadata};
-use super::{ConvertError, open_file};
+use super::rosbag2_dir::{METADATA_FILE, files_in, read_metadata, storage_of};
+use super::{ConvertError, is_compressed, open_file};
 
 /// What a directory's files hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,12 @@ pub(crate) fn says_the_same(there: &BagMetadata, found: &BagMetadata) -> bool {
     let mut files = (there.relative_file_paths.clone(), found.relative_file_paths.clone());
     files.0.sort();
     files.1.sort();
+    let mode = |metadata: &BagMetadata| match &*metadata.compression_mode.to_ascii_uppercase() {
+        "NONE" => String::new(),
+        mode => mode.to_owned(),
+    };
     files.0 == files.1
+        && mode(there) == mode(found)
         && there.storage_identifier == found.storage_identifier
         && there.message_count == found.message_count
         && there.starting_time_nanos == found.starting_time_nanos
@@ -130,14 +135,16 @@ struct Survey {
     storages: Vec<&'static str>,
     said: Option<BagMetadata>,
     lost_messages: u64,
+    has_compressed_files: bool,
+    has_compressed_messages: bool,
     damage: Vec<String>,
 }
 
 impl Survey {
     fn add(&mut self, path: &Path) -> Result<(), ConvertError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_mcap = path.extension().is_some_and(|extension| extension == "mcap");
-        self.storages.push(if is_mcap { "mcap" } else { "sqlite3" });
+        self.storages.extend(storage_of(path));
+        self.has_compressed_files |= is_compressed(path);
         let mut source = match open_file(path) {
             Ok(source) => source,
             Err(error @ (ConvertError::Damaged { .. } | ConvertError::Foreign { .. })) => {
@@ -165,6 +172,7 @@ impl Survey {
                 }
             }
         }
+        self.has_compressed_messages |= source.has_compressed_messages();
         self.said = source.bag_metadata().cloned().or(self.said.take());
         self.lost_messages += promised.saturating_sub(count) + source.lost_count();
         self.damage.extend(source.warnings().iter().map(|warning| format!("{name}: {warning}")));
@@ -185,6 +193,26 @@ impl Survey {
         })
     }
 
+    /// The topics as the files have them; what they lack as the files say of the bag.
+    fn topic_entries(&self, said: &BagMetadata) -> Vec<TopicEntry> {
+        let mut entries = topic_entries(&self.topics, &self.counts);
+        for entry in &mut entries {
+            let of_bag = said.topics.iter().find(|topic| topic.name == entry.name);
+            let Some(of_bag) = of_bag.filter(|topic| topic.type_name == entry.type_name) else {
+                continue;
+            };
+            for (own, other) in [
+                (&mut entry.type_description_hash, &of_bag.type_description_hash),
+                (&mut entry.offered_qos_profiles, &of_bag.offered_qos_profiles),
+            ] {
+                if own.is_empty() {
+                    own.clone_from(other);
+                }
+            }
+        }
+        entries
+    }
+
     fn metadata(
         &mut self,
         directory: &Path,
@@ -202,21 +230,28 @@ impl Survey {
         let said = self.said.clone().unwrap_or_default();
         let version = version.unwrap_or(match said.version {
             1..=5 => MetadataVersion::Humble,
-            9.. => MetadataVersion::Jazzy,
+            8.. => MetadataVersion::Jazzy,
             _ => MetadataVersion::Iron,
         });
         let with_messages = || self.files.iter().filter(|file| file.message_count > 0);
         let start = with_messages().map(|file| file.starting_time_nanos).min().unwrap_or(0);
         let end = with_messages().map(|file| file.starting_time_nanos + file.duration_nanos).max();
+        let mode = match (self.has_compressed_files, self.has_compressed_messages) {
+            (true, _) => "FILE",
+            (false, true) => "MESSAGE",
+            (false, false) => "",
+        };
         let metadata = BagMetadata {
             version: version.number(),
             storage_identifier: storage.to_owned(),
             starting_time_nanos: start,
             duration_nanos: end.unwrap_or(0).saturating_sub(start),
             message_count: self.counts.iter().sum(),
-            topics: topic_entries(&self.topics, &self.counts),
+            topics: self.topic_entries(&said),
             relative_file_paths: self.files.iter().map(|file| file.path.clone()).collect(),
             files: self.files.clone(),
+            compression_format: if mode.is_empty() { "" } else { "zstd" }.to_owned(),
+            compression_mode: mode.to_owned(),
             custom_data: said.custom_data,
             ros_distro: said.ros_distro,
             ..BagMetadata::default()

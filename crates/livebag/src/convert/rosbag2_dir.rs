@@ -1,5 +1,5 @@
-//! rosbag2 directories: `metadata.yaml` and the files that it names, in either storage; or the
-//! files alone, where a crash left no `metadata.yaml`.
+//! rosbag2 directories: `metadata.yaml` and the files that it names, in either storage, compressed or
+//! not; or the files alone, where a crash left no `metadata.yaml`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,10 +9,11 @@ use std::sync::Arc;
 use livebag_format::rosbag2::{BagMetadata, TopicEntry};
 use livebag_format::{Topic, definitions};
 
+use super::compressed::{Unpacker, plain_name, standing_for};
 use super::file::ForeignFile;
 use super::{
     Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings,
-    YAML_BYTES_MAX, open_file,
+    YAML_BYTES_MAX,
 };
 
 pub(crate) const METADATA_FILE: &str = "metadata.yaml";
@@ -29,9 +30,12 @@ pub(super) struct Rosbag2Dir {
     open: Vec<OpenPart>,
     /// Messages before this are not asked for.
     from_nanos: u64,
+    /// Messages that could not be read of files that have ended.
+    lost_count: u64,
     /// Files that may have attachments not yet given.
     attachment_files: VecDeque<PathBuf>,
     attachments_of: Option<Box<dyn MessageSource>>,
+    files: Unpacker,
     warnings: Warnings,
 }
 
@@ -54,9 +58,12 @@ impl Rosbag2Dir {
     pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
         let metadata = read_metadata(path)?;
         let files = match &metadata {
-            Some(metadata) if !metadata.relative_file_paths.is_empty() => {
-                metadata.relative_file_paths.iter().map(|file| path.join(file)).collect()
-            }
+            Some(metadata) if !metadata.relative_file_paths.is_empty() => metadata
+                .relative_file_paths
+                .iter()
+                .map(|file| path.join(file))
+                .map(|file| standing_for(&file).unwrap_or(file))
+                .collect(),
             _ => files_in(path)?,
         };
         let mut bag = Rosbag2Dir {
@@ -68,8 +75,10 @@ impl Rosbag2Dir {
             parts: VecDeque::new(),
             open: Vec::new(),
             from_nanos: 0,
+            lost_count: 0,
             attachment_files: VecDeque::new(),
             attachments_of: None,
+            files: Unpacker::default(),
             warnings: Warnings::default(),
         };
         if bag.metadata.is_none() {
@@ -89,7 +98,7 @@ impl Rosbag2Dir {
                 self.warnings.say(format!("{} is missing", file.display()));
                 continue;
             }
-            let source = open_file(file)?;
+            let source = self.files.open(file)?;
             if self.profile.is_empty() {
                 self.profile = source.profile().to_owned();
             }
@@ -167,17 +176,19 @@ impl Rosbag2Dir {
                 break;
             }
             let Some(part) = self.parts.pop_front() else { break };
-            let mut source = open_file(&part.path)?;
+            let mut source = self.files.open(&part.path)?;
             source.skip_before(self.from_nanos);
             match source.next_message()? {
                 Some(next) => self.open.push(OpenPart { part, source, next }),
-                None => self.take_warnings(&part.path, source.as_ref()),
+                None => self.take_leave(&part.path, source.as_ref()),
             }
         }
         Ok(())
     }
 
-    fn take_warnings(&mut self, path: &Path, source: &dyn MessageSource) {
+    /// Keeps what a file that has ended has to say.
+    fn take_leave(&mut self, path: &Path, source: &dyn MessageSource) {
+        self.lost_count += source.lost_count();
         for warning in source.warnings() {
             self.warnings.say(format!("{}: {warning}", path.display()));
         }
@@ -206,7 +217,7 @@ impl MessageSource for Rosbag2Dir {
             Some(next) => std::mem::replace(&mut open.next, next),
             None => {
                 let open = self.open.swap_remove(index);
-                self.take_warnings(&open.part.path, open.source.as_ref());
+                self.take_leave(&open.part.path, open.source.as_ref());
                 open.next
             }
         };
@@ -228,6 +239,11 @@ impl MessageSource for Rosbag2Dir {
         self.message_count
     }
 
+    fn lost_count(&self) -> u64 {
+        let open = self.open.iter().map(|open| open.source.lost_count());
+        self.lost_count + open.sum::<u64>()
+    }
+
     fn warnings(&self) -> &[String] {
         self.warnings.all()
     }
@@ -236,7 +252,7 @@ impl MessageSource for Rosbag2Dir {
         loop {
             if self.attachments_of.is_none() {
                 let Some(path) = self.attachment_files.pop_front() else { return Ok(None) };
-                self.attachments_of = Some(open_file(&path)?);
+                self.attachments_of = Some(self.files.open(&path)?);
             }
             let source = self.attachments_of.as_mut();
             match source.map(|source| source.next_attachment()).transpose()?.flatten() {
@@ -282,10 +298,15 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, ConvertE
     let metadata =
         BagMetadata::parse(&text).map_err(|error| ConvertError::damaged(&file, error))?;
     let mode = metadata.compression_mode.to_ascii_uppercase();
-    if !matches!(&*mode, "" | "NONE") {
+    let is_read = match &*mode {
+        "" | "NONE" => true,
+        "FILE" | "MESSAGE" => metadata.compression_format.eq_ignore_ascii_case("zstd"),
+        _ => false,
+    };
+    if !is_read {
         let reason = format!(
-            "it is compressed by rosbag2 (compression mode {mode}, format {:?}), which is not read; \
-             write it uncompressed with ros2 bag convert first",
+            "it is compressed by rosbag2 (compression mode {mode}, format {:?}); modes FILE and \
+             MESSAGE of format zstd are read. Write it uncompressed with ros2 bag convert first",
             metadata.compression_format
         );
         return Err(ConvertError::unsupported(path, reason));
@@ -298,24 +319,35 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, ConvertE
     Ok(Some(metadata))
 }
 
-/// The MCAP files and databases of a directory, `bag_2` before `bag_10`.
+/// The storage that a file is of, by its name.
+pub(crate) fn storage_of(path: &Path) -> Option<&'static str> {
+    match plain_name(path).extension()?.to_str()? {
+        "mcap" => Some("mcap"),
+        "db3" => Some("sqlite3"),
+        _ => None,
+    }
+}
+
+/// The MCAP files and databases of a directory, compressed or not, `bag_2` before `bag_10`.
 pub(crate) fn files_in(path: &Path) -> Result<Vec<PathBuf>, ConvertError> {
     let list = || -> io::Result<Vec<PathBuf>> {
         path.read_dir()?.map(|entry| Ok(entry?.path())).collect()
     };
     let mut files = list().map_err(|source| ConvertError::io("list", path, source))?;
-    files.retain(|file| {
-        file.extension().is_some_and(|extension| extension == "mcap" || extension == "db3")
-    });
+    files.retain(|file| storage_of(file).is_some());
     if files.is_empty() {
         let found = "a directory without metadata.yaml, .mcap and .db3".to_owned();
         return Err(ConvertError::Foreign { path: path.to_owned(), found });
     }
     files.sort_by_cached_key(|file| {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = plain_name(file);
+        let name = name.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number: Option<u64> = name[prefix.len()..].parse().ok();
-        (prefix.to_owned(), number, name)
+        (prefix.to_owned(), number, name, file.clone())
     });
+    // A crash while a file was being compressed leaves both; the plain one, which sorts first, is
+    // whole.
+    files.dedup_by_key(|file| plain_name(file));
     Ok(files)
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
+use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Topic, definitions};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
@@ -23,6 +24,7 @@ pub(super) struct SqliteBag {
     /// The last key fetched.
     fetched: (i64, i64),
     message_count: u64,
+    bag_metadata: Option<BagMetadata>,
     warnings: Warnings,
 }
 
@@ -37,9 +39,11 @@ impl SqliteBag {
             keys: VecDeque::new(),
             fetched: (i64::MIN, i64::MIN),
             message_count: 0,
+            bag_metadata: None,
             warnings: Warnings::default(),
         };
         bag.read_topics()?;
+        bag.bag_metadata = bag.read_bag_metadata();
         let count = bag
             .database
             .query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0))
@@ -135,6 +139,13 @@ impl SqliteBag {
         read().map_err(|error: rusqlite::Error| damaged(&self.path, &error))
     }
 
+    /// What the last row of the table `metadata` says; older databases have none.
+    fn read_bag_metadata(&self) -> Option<BagMetadata> {
+        let sql = "SELECT metadata FROM metadata ORDER BY id DESC LIMIT 1";
+        let text: String = self.database.query_row(sql, [], |row| row.get(0)).ok()?;
+        BagMetadata::parse_mcap_record(&text).ok()
+    }
+
     fn fetch_keys(&mut self) -> Result<(), ConvertError> {
         let fetch = || {
             let mut statement = self.database.prepare_cached(
@@ -210,6 +221,10 @@ impl MessageSource for SqliteBag {
 
     fn message_count(&self) -> Option<u64> {
         Some(self.message_count)
+    }
+
+    fn bag_metadata(&self) -> Option<&BagMetadata> {
+        self.bag_metadata.as_ref()
     }
 
     fn warnings(&self) -> &[String] {

@@ -74,7 +74,7 @@ pub struct Sqlite3Options {
     pub pragmas: Vec<String>,
     /// Version of the metadata in the database, and of how QoS profiles are spelt.
     pub metadata_version: MetadataVersion,
-    /// `custom_data` of the bag (from metadata version 6 on).
+    /// `custom_data` of the bag (from metadata version 6 on); in a conversion beside the source's.
     pub custom_data: BTreeMap<String, String>,
     /// `ros_distro` of the bag.
     pub ros_distro: String,

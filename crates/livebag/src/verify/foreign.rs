@@ -32,7 +32,7 @@ pub(super) fn check_file(
     }
     if head.starts_with(b"SQLite format 3\0") {
         check.verified.kind = RecordingKind::Sqlite3;
-        check_database(&mut check, path, &*file)?;
+        check_database(&mut check, path, path, &*file)?;
         check.verified.messages = read_through(&mut check, path)?;
         return Ok(check.verified);
     }
@@ -74,15 +74,17 @@ fn read_through(check: &mut Check<'_>, path: &Path) -> Result<u64, VerifyError> 
     Ok(messages)
 }
 
+/// `plain` is the database itself where `path` is compressed.
 fn check_database(
     check: &mut Check<'_>,
     path: &Path,
+    plain: &Path,
     file: &dyn DiskFile,
 ) -> Result<(), VerifyError> {
     let length = file.length();
     let length = length.map_err(|source| VerifyError::Io { path: path.to_owned(), source })?;
     check.begin_file(length);
-    match convert::check_integrity(path) {
+    match convert::check_integrity(plain) {
         Ok(found) => found.into_iter().for_each(|what| check.damage(path, None, what)),
         Err(ConvertError::Damaged { reason, .. }) => check.damage(path, None, reason),
         Err(error) => return Err(error.into()),
@@ -106,11 +108,19 @@ pub(super) fn check_directory(
     let mut check = Check::new(disk, RecordingKind::Rosbag2, bytes_total, on_progress);
     for file in &files {
         let io_error = |source| VerifyError::Io { path: file.clone(), source };
-        let opened = disk.open(file).map_err(io_error)?;
-        if file.extension().is_some_and(|extension| extension == "mcap") {
+        let unpacked = match convert::is_compressed(file) {
+            true => Some(convert::Unpacked::new(file)?),
+            false => None,
+        };
+        if let Some(damage) = unpacked.as_ref().and_then(|unpacked| unpacked.damage()) {
+            check.damage(file, None, damage);
+        }
+        let plain = unpacked.as_ref().map_or(file.as_path(), |unpacked| unpacked.path());
+        let opened = disk.open(plain).map_err(io_error)?;
+        if plain.extension().is_some_and(|extension| extension == "mcap") {
             mcap_file::check(&mut check, file, &*opened, Vec::new()).map_err(io_error)?;
         } else {
-            check_database(&mut check, file, &*opened)?;
+            check_database(&mut check, file, plain, &*opened)?;
         }
     }
     check_metadata(&mut check, path)?;
@@ -135,7 +145,7 @@ fn check_metadata(check: &mut Check<'_>, directory: &Path) -> Result<(), VerifyE
     check.begin_file(0);
     let before = check.verified.damage_count;
     for file in &told.relative_file_paths {
-        if !directory.join(file).is_file() {
+        if convert::standing_for(&directory.join(file)).is_none() {
             check.damage(&directory.join(file), None, "it is missing, metadata.yaml names it");
         }
     }

@@ -99,7 +99,8 @@ fn glance_at_directory(path: &Path) -> Option<Glance> {
             let times = times.map(|start| (start, start.saturating_add(told.duration_nanos)));
             let glance = Glance::new(kind, GlanceState::Closed).with_times(times);
             let message_count = Some(told.message_count);
-            let missing = told.relative_file_paths.iter().find(|file| !path.join(file).is_file());
+            let is_missing = |file: &&String| convert::standing_for(&path.join(file)).is_none();
+            let missing = told.relative_file_paths.iter().find(is_missing);
             match missing {
                 None => Glance { message_count, ..glance },
                 Some(file) => Glance {
@@ -126,9 +127,11 @@ fn is_rosbag2(path: &Path) -> bool {
     let own = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     convert::files_in(path).is_ok_and(|files| {
         files.iter().any(|file| {
-            let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let plain = convert::plain_name(file);
+            let stem = plain.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            // rosbags leaves the number out.
             let number = stem.strip_prefix(&own).and_then(|rest| rest.strip_prefix('_'));
-            number.is_some_and(|number| number.parse::<u32>().is_ok())
+            stem == own || number.is_some_and(|number| number.parse::<u32>().is_ok())
         })
     })
 }

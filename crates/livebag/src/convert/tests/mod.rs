@@ -3,6 +3,7 @@ mod mcap_file;
 mod mcap_sink;
 mod recordings;
 mod ros1_bag;
+mod rosbag2_bags;
 mod sqlite;
 mod sqlite_writer;
 

@@ -68,7 +68,10 @@ fn compressed_and_unknown_storages_are_refused_with_a_cure() {
         write_file(directory.path(), "metadata.yaml", yaml.as_bytes());
         open_foreign(directory.path()).err().unwrap().to_string()
     };
-    let compressed = refusal(|metadata| metadata.compression_mode = "FILE".into());
+    let compressed = refusal(|metadata| {
+        metadata.compression_mode = "FILE".into();
+        metadata.compression_format = "lz4".into();
+    });
     assert!(compressed.contains("ros2 bag convert"), "{compressed}");
     let unknown = refusal(|metadata| metadata.storage_identifier = "tape".into());
     assert!(unknown.contains("\"tape\""), "{unknown}");

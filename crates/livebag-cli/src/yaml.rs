@@ -232,6 +232,11 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Whether this is a number below 0.
+    pub fn is_negative(&self) -> bool {
+        matches!(self.value.kind, Kind::Number(number) if number < 0.0)
+    }
+
     /// A number above 0.
     pub fn positive(&self) -> Result<f64, CliError> {
         match self.value.kind {

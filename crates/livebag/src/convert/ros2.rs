@@ -1,0 +1,135 @@
+//! A ROS 1 recording as ROS 2 has it: messages in CDR, definitions as `ros2msg`, types by their new
+//! names.
+
+use livebag_format::Topic;
+use livebag_format::ros1::ToCdr;
+use livebag_format::rosbag2::BagMetadata;
+
+use super::{Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings};
+
+/// Re-encodes every message of encoding `ros1`; others stay as they are. What cannot be re-encoded
+/// (its definition is missing, or says something else than the message) is left out, counted as lost and
+/// said in the warnings. Publishers of one topic become one, since ROS 2 does not tell them apart.
+pub fn to_ros2(inner: Box<dyn MessageSource>) -> Box<dyn MessageSource> {
+    let mut topics: Vec<Topic> = Vec::new();
+    let mut ways = Vec::new();
+    let mut warnings = Warnings::default();
+    for topic in inner.topics() {
+        let (topic, way) = if topic.message_encoding != "ros1" {
+            (topic.clone(), Way::Same)
+        } else {
+            match ToCdr::new(topic) {
+                Ok(to_cdr) => (to_cdr.topic().clone(), Way::ToCdr(Box::new(to_cdr))),
+                Err(error) => {
+                    let name = &topic.name;
+                    warnings.say(format!("messages of {name} are left out: {error}"));
+                    ways.push((0, Way::None));
+                    continue;
+                }
+            }
+        };
+        let place = topics.iter().position(|known| *known == topic).unwrap_or_else(|| {
+            topics.push(topic);
+            topics.len() - 1
+        });
+        ways.push((place, way));
+    }
+    Box::new(Ros2 { inner, topics, ways, lost: 0, warnings })
+}
+
+enum Way {
+    Same,
+    ToCdr(Box<ToCdr>),
+    /// There is none: its definition cannot be read.
+    None,
+}
+
+struct Ros2 {
+    inner: Box<dyn MessageSource>,
+    topics: Vec<Topic>,
+    /// Place among `topics` and what is to be done, by topic of `inner`.
+    ways: Vec<(usize, Way)>,
+    lost: u64,
+    /// Those of `inner` are added when it has ended.
+    warnings: Warnings,
+}
+
+impl MessageSource for Ros2 {
+    fn topics(&self) -> &[Topic] {
+        &self.topics
+    }
+
+    fn profile(&self) -> &str {
+        "ros2"
+    }
+
+    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
+        loop {
+            let Some(mut message) = self.inner.next_message()? else {
+                for warning in self.inner.warnings() {
+                    self.warnings.say(warning);
+                }
+                return Ok(None);
+            };
+            let (place, way) = &self.ways[message.topic];
+            let done = match way {
+                Way::Same => Ok(()),
+                Way::None => {
+                    self.lost += 1;
+                    continue;
+                }
+                Way::ToCdr(to_cdr) => {
+                    // Alignment and encapsulation add a little; strings and small fields more.
+                    let mut data = Vec::with_capacity(message.data.len() + 64);
+                    let done = to_cdr.convert(&message.data, &mut data);
+                    message.data = data;
+                    done
+                }
+            };
+            message.topic = *place;
+            match done {
+                Ok(()) => return Ok(Some(message)),
+                Err(error) => {
+                    self.lost += 1;
+                    let name = &self.topics[*place].name;
+                    let warning = format!(
+                        "messages of {name} that are not what its definition says are left out: {error}"
+                    );
+                    self.warnings.say(warning);
+                }
+            }
+        }
+    }
+
+    fn skip_before(&mut self, log_time_nanos: u64) {
+        self.inner.skip_before(log_time_nanos);
+    }
+
+    fn start_time_nanos(&self) -> Option<u64> {
+        self.inner.start_time_nanos()
+    }
+
+    fn message_count(&self) -> Option<u64> {
+        self.inner.message_count()
+    }
+
+    fn lost_count(&self) -> u64 {
+        self.inner.lost_count() + self.lost
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.warnings.all()
+    }
+
+    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
+        self.inner.next_attachment()
+    }
+
+    fn metadata_records(&self) -> &[MetadataRecord] {
+        self.inner.metadata_records()
+    }
+
+    fn bag_metadata(&self) -> Option<&BagMetadata> {
+        self.inner.bag_metadata()
+    }
+}

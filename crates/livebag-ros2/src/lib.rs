@@ -17,6 +17,6 @@ pub use bridge::{BridgeCounts, StreamSink, ToRos2};
 pub use follow::{FollowOptions, Follower, Selection, Sink, SinkTopic};
 pub use playback::RosOutput;
 pub use qos::{
-    Durability, History, Liveliness, Qos, QosError, QosOverride, QosOverrides, Reliability, adapt,
+    Durability, History, Liveliness, Qos, QosOverrides, Reliability, adapt,
 };
 pub use types::{Answer, Definition, Installed, TypeResolver, Wanted};

@@ -248,3 +248,36 @@ fn profiles_keep_their_text_unless_their_style_changes() {
     assert_eq!(QosProfile::restyled("no list", QosStyle::Names), "no list");
     assert_eq!(QosProfile::restyled("", QosStyle::Names), "");
 }
+
+#[test]
+fn overrides_are_read_as_rosbag2_has_them() {
+    let yaml = "/scan:\n  reliability: BEST_EFFORT\n  history: keep_all\n  \
+        deadline:\n    sec: 1\n    nsec: 5\n/map:\n  durability: 1\n  depth: 1\n";
+    let overrides = QosProfile::parse_overrides(yaml).unwrap();
+    let name = |name: &str| Policy::Name(name.to_owned());
+    let scan = &overrides["/scan"];
+    assert_eq!((&scan.reliability, &scan.history), (&name("best_effort"), &name("keep_all")));
+    assert_eq!((scan.deadline, scan.depth), (QosDuration { sec: 1, nsec: 5 }, 10));
+    let map = QosProfile { durability: name("transient_local"), depth: 1, ..Default::default() };
+    assert_eq!(overrides["/map"], map);
+    for empty in ["", "# nothing\n", "{}"] {
+        assert!(QosProfile::parse_overrides(empty).unwrap().is_empty(), "{empty}");
+    }
+}
+
+#[test]
+fn overrides_that_are_none_are_named() {
+    let wrong = [
+        ("/scan:\n  reliability: perhaps\n", "/scan: reliability is perhaps, expected system"),
+        ("/scan:\n  durability: 17\n", "durability is 17, expected"),
+        ("/scan:\n  colour: red\n", "colour"),
+        ("/scan:\n  depth: -1\n", "depth"),
+        ("/scan: reliable\n", "topics with QoS policies"),
+        ("- /scan\n", "topics with QoS policies"),
+        ("{", "topics with QoS policies"),
+    ];
+    for (yaml, words) in wrong {
+        let error = QosProfile::parse_overrides(yaml).unwrap_err().to_string();
+        assert!(error.contains(words), "{yaml}: {error}");
+    }
+}

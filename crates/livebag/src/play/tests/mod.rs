@@ -1,10 +1,18 @@
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use livebag_format::{Message, cdr};
 use livebag_shm::{FrameLayout, Kind, Reader};
 
+use crate::clock::Clock;
+use crate::limits::PLAY_LEAD_IN;
+
 use super::*;
 use crate::{Recorder, RecorderOptions};
+
+mod control;
+mod model;
+mod options;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -66,7 +74,88 @@ fn record(messages: &[(&Topic, u64, &[u8])]) -> tempfile::TempDir {
 }
 
 fn open(folder: &tempfile::TempDir, options: PlayOptions) -> Result<Player, PlayError> {
-    Player::open(&folder.path().join("bag"), options, &mut StreamOutput::default())
+    Player::open(&[folder.path().join("bag")], options, &mut StreamOutput::default())
+}
+
+/// A message as an output got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Played {
+    /// Of the player's clock, from when `run` was called.
+    at_nanos: u64,
+    topic: String,
+    log_time_nanos: u64,
+    data: Vec<u8>,
+}
+
+/// Keeps what is played, with the player's time.
+#[derive(Clone)]
+struct Kept {
+    clock: Clock,
+    start_nanos: u64,
+    opened: Arc<Mutex<Vec<(Topic, usize)>>>,
+    played: Arc<Mutex<Vec<Played>>>,
+}
+
+struct KeptTopic(Kept, String);
+
+impl Kept {
+    fn new(options: &PlayOptions) -> Self {
+        let clock = options.clock.clone();
+        let start_nanos = clock.monotonic_nanos();
+        Self { clock, start_nanos, opened: Arc::default(), played: Arc::default() }
+    }
+
+    fn take(&self) -> Vec<Played> {
+        std::mem::take(&mut self.played.lock().unwrap())
+    }
+
+    /// (time of the clock, first byte) of what has been played.
+    fn bytes(&self) -> Vec<(u64, u8)> {
+        self.take().iter().map(|played| (played.at_nanos, played.data[0])).collect()
+    }
+}
+
+impl Output for Kept {
+    fn open(&mut self, topic: &Topic, bytes_max: usize) -> Result<Box<dyn TopicOutput>, PlayError> {
+        self.opened.lock().unwrap().push((topic.clone(), bytes_max));
+        Ok(Box::new(KeptTopic(self.clone(), topic.name.clone())))
+    }
+}
+
+impl TopicOutput for KeptTopic {
+    fn publish(&mut self, message: &Message<'_>) -> Result<(), PlayError> {
+        self.0.played.lock().unwrap().push(Played {
+            at_nanos: self.0.clock.monotonic_nanos() - self.0.start_nanos,
+            topic: self.1.clone(),
+            log_time_nanos: message.log_time_nanos,
+            data: message.data.to_vec(),
+        });
+        Ok(())
+    }
+
+    fn name(&self) -> &str {
+        &self.1
+    }
+
+    fn kind(&self) -> &str {
+        "kept"
+    }
+}
+
+/// A container of one topic: messages of one byte, counted from 0, at these times.
+fn counted(times: &[u64]) -> tempfile::TempDir {
+    let topic = topic("/count", "std_msgs/msg/UInt8");
+    let data: Vec<_> = (0..times.len() as u8).map(|number| [number]).collect();
+    let messages = times.iter().zip(&data);
+    record(&messages.map(|(&time, data)| (&topic, time, data.as_slice())).collect::<Vec<_>>())
+}
+
+/// Plays a container to an output that keeps everything, without a lead-in.
+fn keeping(folder: &tempfile::TempDir, options: PlayOptions) -> (Player, Kept) {
+    let options = PlayOptions { lead_in: Duration::ZERO, ..options };
+    let mut kept = Kept::new(&options);
+    let player = Player::open(&[folder.path().join("bag")], options, &mut kept).unwrap();
+    (player, kept)
 }
 
 /// A simulated clock: what waits moves time on.
@@ -114,7 +203,7 @@ fn messages_become_frames_at_their_times() {
     let start = clock.monotonic_nanos() + PLAY_LEAD_IN.as_nanos() as u64;
     let mut seen = Vec::new();
     let status = player
-        .run(&AtomicBool::new(false), &mut |status| {
+        .run(&mut |status| {
             if seen.last().is_none_or(|&(messages, _)| messages < status.messages) {
                 seen.push((status.messages, clock.monotonic_nanos().saturating_sub(start)));
             }
@@ -154,7 +243,7 @@ fn what_is_no_image_is_published_as_it_is_and_said_once() {
     let mut player = open(&folder, simulated()).unwrap();
     let stream = player.topics()[0].name().to_owned();
     let mut frames = Reader::open(&stream).unwrap();
-    player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    player.run(&mut |_| {}).unwrap();
     assert_eq!(drain(&mut frames).len(), 2);
     let mut raw = Reader::open(&format!("{stream}.raw")).unwrap();
     assert_eq!((raw.info().kind, raw.info().topic.as_str()), (Kind::Bytes, camera.name.as_str()));
@@ -173,9 +262,13 @@ fn a_loop_goes_on_until_it_is_stopped() {
     let options = PlayOptions { repeat: true, lead_in: Duration::ZERO, ..simulated() };
     let clock = options.clock.clone();
     let mut player = open(&folder, options).unwrap();
-    let (stop, start) = (AtomicBool::new(false), clock.monotonic_nanos());
+    let (control, start) = (player.control(), clock.monotonic_nanos());
     let status = player
-        .run(&stop, &mut |status| stop.store(status.messages == 7, Ordering::Relaxed))
+        .run(&mut |status| {
+            if status.messages == 7 {
+                control.stop();
+            }
+        })
         .unwrap();
     assert_eq!((status.messages, status.rounds), (7, 2));
     assert_eq!(clock.monotonic_nanos() - start, 600, "two rounds of 200 and a period of 100 each");
@@ -190,7 +283,7 @@ fn only_the_topics_asked_for_are_played() {
     let mut player = open(&folder, options).unwrap();
     assert_eq!(player.topics().len(), 1);
     assert_eq!(player.topics()[0].topic().name, two.name);
-    let status = player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    let status = player.run(&mut |_| {}).unwrap();
     assert_eq!((status.messages, status.length), (2, Duration::from_nanos(100)));
 }
 

@@ -71,7 +71,7 @@ impl ZenohNetwork {
         let config = options.configured()?;
         let ways = ZenohOptions::described(&config);
         let opened = zenoh::open(config).wait();
-        let session = opened.map_err(|error| options::refused(error.to_string()))?;
+        let session = opened.map_err(|error| options::refused(options::words(&error)))?;
         let (namespace, name) = whole.rsplit_once('/').unwrap_or(("", &whole));
         let node = Node {
             domain: options.domain,
@@ -81,7 +81,7 @@ impl ZenohNetwork {
         };
         let graph = Arc::new(Graph::new(node.session.clone()));
         let (announcements, token) = announce(&session, &node, graph.clone())
-            .map_err(|error| options::refused(error.to_string()))?;
+            .map_err(|error| options::refused(options::words(&error)))?;
         Ok(Self {
             description: format!("Zenoh, domain {}, {ways}", node.domain),
             session,
@@ -153,7 +153,7 @@ fn announce(
 
 fn failed(doing: &'static str, name: &str) -> impl Fn(zenoh::Error) -> NetworkError {
     let name = name.to_owned();
-    move |error| NetworkError::Endpoint { doing, name: name.clone(), reason: error.to_string() }
+    move |error| NetworkError::Endpoint { doing, name: name.clone(), reason: options::words(&error) }
 }
 
 impl Network for ZenohNetwork {

@@ -191,6 +191,36 @@ fn a_node_by_hand_is_understood_and_understands() {
 }
 
 #[test]
+fn publishers_that_ask_how_bytes_are_read_are_heard() {
+    let place = Place::new();
+    let one = join(&place.listening(), "one");
+    let peer = place.peer();
+    let heard = Heard::new();
+    let _subscription = one.subscribe(&topic("/image"), heard.clone()).unwrap();
+    let mut said = String::new();
+    until("the subscription's token", || {
+        let tokens = peer.liveliness().get("@ros2_lv/0/*/*/*/MS/**").wait().unwrap();
+        let Ok(token) = tokens.recv() else { return false };
+        said = token.into_result().unwrap().key_expr().to_string();
+        true
+    });
+    assert!(said.ends_with("/::,10:,:,:,,/backends:cpu:"), "{said}");
+    let publisher = peer.declare_publisher(format!("{}/_buf_cpu", key("/image"))).wait().unwrap();
+    warmed(&heard, || {
+        let said = attachment(1, 1, [1; 16]);
+        publisher.put(message(1, 8)).attachment(said).wait().unwrap();
+    });
+    // The same over both ways is one message.
+    let said = attachment(2, 2, [1; 16]);
+    publisher.put(message(2, 8)).attachment(said.clone()).wait().unwrap();
+    peer.put(key("/image"), message(2, 8)).attachment(said).wait().unwrap();
+    let said = attachment(3, 3, [1; 16]);
+    peer.put(key("/image"), message(3, 8)).attachment(said).wait().unwrap();
+    heard.wait_for(3);
+    assert_eq!(heard.sequences(), [1, 2, 3]);
+}
+
+#[test]
 fn a_publisher_that_begins_anew_loses_nothing_but_what_is_missing() {
     let place = Place::new();
     let one = join(&place.listening(), "one");

@@ -26,7 +26,7 @@ use self::subscription::{Inlet, ZenohSubscription};
 use self::token::Node;
 use super::{
     Endpoint, Network, NetworkError, Publication, Receiver, Role, ServiceRequest, Subscription,
-    TopicRequest,
+    TopicRequest, check_name,
 };
 use crate::limits::SAMPLE_BYTES_MAX;
 
@@ -65,13 +65,17 @@ impl ZenohNetwork {
     /// session cannot be opened.
     pub fn join(options: &ZenohOptions, node_name: &str) -> Result<Self, NetworkError> {
         let whole = format!("/{}", node_name.trim_start_matches('/'));
-        if let Some(reason) = names::fault_of_name(&whole) {
-            return Err(options::refused(format!("`{node_name}` is no name of a node: {reason}")));
+        if check_name(&whole).is_err() {
+            return Err(options::refused(format!(
+                "`{}` is no name of a node: expected letters, digits and `_`, and `/` between it and \
+                 its namespace",
+                node_name.chars().take(60).collect::<String>()
+            )));
         }
         let config = options.configured()?;
         let ways = ZenohOptions::described(&config);
         let opened = zenoh::open(config).wait();
-        let session = opened.map_err(|error| options::refused(error.to_string()))?;
+        let session = opened.map_err(|error| options::refused(options::words(&error)))?;
         let (namespace, name) = whole.rsplit_once('/').unwrap_or(("", &whole));
         let node = Node {
             domain: options.domain,
@@ -81,7 +85,7 @@ impl ZenohNetwork {
         };
         let graph = Arc::new(Graph::new(node.session.clone()));
         let (announcements, token) = announce(&session, &node, graph.clone())
-            .map_err(|error| options::refused(error.to_string()))?;
+            .map_err(|error| options::refused(options::words(&error)))?;
         Ok(Self {
             description: format!("Zenoh, domain {}, {ways}", node.domain),
             session,
@@ -113,7 +117,10 @@ impl ZenohNetwork {
             is_own: true,
         };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let token = self.node.token_of(number, &endpoint);
+        let mut token = self.node.token_of(number, &endpoint);
+        if role == Role::Subscription && subscription::is_in_group(&request.qos) {
+            token.push_str("/backends:cpu:");
+        }
         endpoint.id = names::endpoint_id(&token);
         (endpoint, token)
     }
@@ -153,7 +160,7 @@ fn announce(
 
 fn failed(doing: &'static str, name: &str) -> impl Fn(zenoh::Error) -> NetworkError {
     let name = name.to_owned();
-    move |error| NetworkError::Endpoint { doing, name: name.clone(), reason: error.to_string() }
+    move |error| NetworkError::Endpoint { doing, name: name.clone(), reason: options::words(&error) }
 }
 
 impl Network for ZenohNetwork {
@@ -178,12 +185,12 @@ impl Network for ZenohNetwork {
         let failed = failed("subscribing to", &request.name);
         let (endpoint, token) = self.new_endpoint(Role::Subscription, request);
         let inlet = Arc::new(Inlet::new(self.graph.clone(), receiver));
-        let subscriber = subscription::declare(&self.session, key, &request.qos, inlet.clone())
+        let subscribers = subscription::declare(&self.session, &key, &request.qos, &inlet)
             .map_err(&failed)?;
         let token = self.session.liveliness().declare_token(token).wait().map_err(&failed)?;
         Ok(Box::new(ZenohSubscription {
             inlet,
-            subscriber: Some(subscriber),
+            subscribers: Some(subscribers),
             token: Some(token),
             _own: self.graph.own(endpoint),
         }))

@@ -67,7 +67,7 @@ impl ZenohOptions {
     pub(super) fn configured(&self) -> Result<Config, NetworkError> {
         let mut config = match &self.config {
             Some(path) => Config::from_file(path).map_err(|error| {
-                refused(format!("expected Zenoh's configuration in {}: {error}", path.display()))
+                refused(format!("expected Zenoh's configuration in {}: {}", path.display(), words(&error)))
             })?,
             None => Config::default(),
         };
@@ -125,13 +125,22 @@ impl ZenohOptions {
     }
 }
 
+/// An error of Zenoh's without the place in its sources.
+pub(super) fn words(error: &zenoh::Error) -> String {
+    let text = error.to_string();
+    text.split(" at /").next().unwrap_or_default().trim_end_matches('.').to_owned()
+}
+
 pub(super) fn refused(reason: String) -> NetworkError {
     NetworkError::Join { network: "Zenoh", reason }
 }
 
 fn set(config: &mut Config, key: &str, value: &str) -> Result<(), NetworkError> {
     config.insert_json5(key, value).map_err(|error| {
-        refused(format!("Zenoh's configuration cannot be set to {key} = {value}: {error}"))
+        refused(format!(
+            "Zenoh's configuration cannot be set to {key} = {value}: {}",
+            words(&error)
+        ))
     })
 }
 

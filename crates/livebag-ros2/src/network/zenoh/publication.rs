@@ -13,6 +13,7 @@ use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig, Mis
 use super::super::{NetworkError, Publication, Role, TopicRequest};
 use super::attachment::Attachment;
 use super::graph::{Graph, Own};
+use super::options::words;
 use super::pool::Pool;
 use super::subscription::latched;
 use crate::network::EndpointId;
@@ -69,7 +70,7 @@ impl Publication for ZenohPublication {
         };
         *next += 1;
         let put = publisher.put(payload).attachment(attachment.encoded().as_slice());
-        put.wait().map_err(|error| failed(error.to_string()))
+        put.wait().map_err(|error| failed(words(&error)))
     }
 
     /// Zenoh delivers whatever the QoS of the two says, so that it is not asked.

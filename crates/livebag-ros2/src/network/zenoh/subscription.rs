@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use zenoh::Wait;
 use zenoh::liveliness::LivelinessToken;
+use zenoh::pubsub::Subscriber;
 use zenoh::sample::{Sample as ZenohSample, SampleKind};
 use zenoh_ext::{AdvancedSubscriber, AdvancedSubscriberBuilderExt, HistoryConfig, RecoveryConfig};
 
@@ -93,7 +94,7 @@ impl Open {
 /// A subscription of this session.
 pub(super) struct ZenohSubscription {
     pub(super) inlet: Arc<Inlet>,
-    pub(super) subscriber: Option<AdvancedSubscriber<()>>,
+    pub(super) subscribers: Option<Subscribers>,
     pub(super) token: Option<LivelinessToken>,
     pub(super) _own: Own,
 }
@@ -107,33 +108,54 @@ impl Drop for ZenohSubscription {
         if let Some(token) = self.token.take() {
             let _ = token.undeclare().wait();
         }
-        if let Some(subscriber) = self.subscriber.take() {
-            let _ = subscriber.undeclare().wait();
+        if let Some(subscribers) = self.subscribers.take() {
+            let _ = subscribers.base.undeclare().wait();
+            if let Some(group) = subscribers.group {
+                let _ = group.undeclare().wait();
+            }
         }
     }
+}
+
+/// What takes the messages of one topic.
+pub(super) struct Subscribers {
+    base: AdvancedSubscriber<()>,
+    group: Option<Subscriber<()>>,
+}
+
+/// Whether the subscription takes part in the group of those that read from plain memory.
+///
+/// Since Lyrical, publishers of messages with an unbounded `uint8[]` (images, point clouds) ask how
+/// each subscription reads such bytes. What the group gets travels under a key of its own, and who says
+/// nothing may get nothing (hiroz 0.2.1, `buffer_group.rs`). Latched topics have no group.
+pub(super) fn is_in_group(qos: &Qos) -> bool {
+    qos.durability == Durability::Volatile
 }
 
 /// Declares what takes the messages of `key`, with the history of latched topics as rmw_zenoh asks
 /// for it.
 pub(super) fn declare(
     session: &zenoh::Session,
-    key: String,
+    key: &str,
     qos: &Qos,
-    inlet: Arc<Inlet>,
-) -> zenoh::Result<AdvancedSubscriber<()>> {
-    let builder = session
-        .declare_subscriber(key)
-        .callback(move |sample: ZenohSample| inlet.take(&sample))
-        .advanced();
-    if qos.durability == Durability::Volatile {
-        return builder.wait();
+    inlet: &Arc<Inlet>,
+) -> zenoh::Result<Subscribers> {
+    let taking = || {
+        let inlet = inlet.clone();
+        move |sample: ZenohSample| inlet.take(&sample)
+    };
+    let base = session.declare_subscriber(key.to_owned()).callback(taking()).advanced();
+    if is_in_group(qos) {
+        let group = session.declare_subscriber(format!("{key}/_buf_cpu")).callback(taking());
+        return Ok(Subscribers { base: base.wait()?, group: Some(group.wait()?) });
     }
     let history = HistoryConfig::default().detect_late_publishers().max_samples(latched(qos));
-    let builder = builder.subscriber_detection().history(history).query_timeout(HISTORY_TIMEOUT);
-    match qos.reliability {
-        Reliability::Reliable => builder.recovery(RecoveryConfig::default().heartbeat()).wait(),
-        Reliability::BestEffort => builder.wait(),
-    }
+    let base = base.subscriber_detection().history(history).query_timeout(HISTORY_TIMEOUT);
+    let base = match qos.reliability {
+        Reliability::Reliable => base.recovery(RecoveryConfig::default().heartbeat()).wait()?,
+        Reliability::BestEffort => base.wait()?,
+    };
+    Ok(Subscribers { base, group: None })
 }
 
 /// Latched messages that are kept or asked for.

@@ -62,9 +62,7 @@ pub(super) fn parse(token: &str) -> Option<Announced> {
     let hash = names::demangled(field()?);
     let qos = parse_qos(field()?)?;
     // Fields that later versions may have appended are not for us.
-    if names::fault_of_name(&name).or(names::fault_of_type(&type_name)).is_some() {
-        return None;
-    }
+    names::check(&name, &type_name).ok()?;
     let endpoint = Endpoint {
         id: names::endpoint_id(token),
         role,

@@ -4,11 +4,11 @@ peer.py ROLE DOMAIN [ARGUMENT…]. Says on standard output what it has done, one
 when its standard input does.
 """
 
-import hashlib
 import json
 import os
 import sys
 import time
+import zlib
 from dataclasses import dataclass
 
 domain = int(sys.argv[2])
@@ -68,11 +68,11 @@ def say(**what):
 
 def digest(messages):
     """One number for messages in their order."""
-    whole = hashlib.sha256()
+    whole = 0
     for message in messages:
-        whole.update(len(message).to_bytes(4, "little"))
-        whole.update(message)
-    return whole.hexdigest()
+        whole = zlib.crc32(len(message).to_bytes(4, "little"), whole)
+        whole = zlib.crc32(message, whole)
+    return whole
 
 
 def wait_for_reader(writer, count=1):
@@ -100,7 +100,9 @@ def publish(participant, topics, count, reliability):
             if number % (index + 1) == 0:
                 message = Bytes(number, bytes([number % 251]) * (number * (index + 1) % 5000))
                 writer.write(message)
-                sent[index].append(message.serialize())
+                encoded = message.serialize()
+                # This package pads to a multiple of four and tells nobody.
+                sent[index].append(encoded + bytes(-len(encoded) % 4))
     say(sent={f"/peer/topic_{i}": [len(s), digest(s)] for i, s in enumerate(sent)})
     return writers
 
@@ -147,7 +149,7 @@ def listen(participant, topic, count):
     taken = []
     while len(taken) < count:
         for message in reader.take(N=100):
-            taken.append([message.number, hashlib.sha256(bytes(message.data)).hexdigest()])
+            taken.append([message.number, zlib.crc32(bytes(message.data))])
         time.sleep(0.005)
     say(taken=taken)
     return reader

@@ -275,8 +275,12 @@ struct DdsPublication {
 impl Publication for DdsPublication {
     fn publish(&self, data: &[u8]) -> Result<(), NetworkError> {
         let wrong = |reason: String| Err(failed("publishing", &self.name, reason));
-        if data.len() < cyclone::ENCAPSULATION_BYTES {
-            return wrong(format!("a message of {} bytes has no encapsulation", data.len()));
+        // Cyclone DDS' readers call a packet with nothing else malformed, and ask for it for ever.
+        if data.len() <= cyclone::ENCAPSULATION_BYTES {
+            return wrong(format!(
+                "{} bytes are no message of ROS 2, which has an encapsulation and a byte at least",
+                data.len()
+            ));
         }
         if data.len() > SAMPLE_BYTES_MAX {
             return wrong(format!(

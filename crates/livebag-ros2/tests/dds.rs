@@ -326,17 +326,18 @@ fn names_and_topics_without_end_are_bounded() {
 }
 
 #[test]
-fn messages_that_are_none_are_refused_and_counted() {
+fn messages_of_every_length_come_as_they_were_published() {
     let domain = domain(14);
     let network = join(domain);
     let collector = Collector::new();
     let _subscription =
         network.subscribe(&topic("/own/large", keep_all()), collector.clone()).unwrap();
-    let mut peer = Own::peer(&["odd", &domain.to_string()]);
+    let mut peer = Own::peer(&["lengths", &domain.to_string()]);
     peer.wait_for("sent");
-    wait_for("what is sound", || collector.count() >= 1);
-    assert_eq!(network.refused(), 2);
-    assert_eq!(collector.messages(), [message(7, 7)]);
+    wait_for("the messages", || collector.count() >= 20);
+    let expected: Vec<_> = (4..24).map(|len| message(7, 20)[..len].to_vec()).collect();
+    assert_eq!(collector.messages(), expected);
+    assert_eq!((collector.lost(), network.refused()), (0, 0));
 }
 
 #[test]
@@ -380,8 +381,8 @@ fn what_cannot_be_is_refused_with_a_word() {
         assert!(matches!(error, NetworkError::Name { .. }), "{error}");
     }
     let publication = network.advertise(&topic("/own", Qos::default())).unwrap();
-    for short in [&[][..], &[0, 1], &[0, 1, 0, 0]] {
-        assert!(publication.publish(short).is_err());
+    for odd in [&[][..], &[0, 1], &[0, 99, 0, 0, 1], &[9, 9, 0, 0, 1]] {
+        assert!(publication.publish(odd).is_err());
     }
     assert_eq!(publication.subscriptions(), 0);
 }
@@ -420,13 +421,12 @@ fn peer() {
             assert!(publication.wait_for_acknowledgements(Duration::from_secs(60)));
             Own::say("sent", 1);
         }
-        "odd" => {
+        "lengths" => {
             let publication = network.advertise(&topic("/own/large", Qos::default())).unwrap();
             wait_for("the subscription", || publication.subscriptions() == 1);
-            // An encoding that does not exist, twice, and something sound.
-            publication.publish(&[9, 9, 0, 0, 1, 2, 3, 4]).unwrap();
-            publication.publish(&[0, 99, 0, 0, 1]).unwrap();
-            publication.publish(&message(7, 7)).unwrap();
+            for len in 4..24 {
+                publication.publish(&message(7, 20)[..len]).unwrap();
+            }
             assert!(publication.wait_for_acknowledgements(Duration::from_secs(60)));
             Own::say("sent", 1);
         }

@@ -275,11 +275,14 @@ struct DdsPublication {
 impl Publication for DdsPublication {
     fn publish(&self, data: &[u8]) -> Result<(), NetworkError> {
         let wrong = |reason: String| Err(failed("publishing", &self.name, reason));
-        // Cyclone DDS' readers call a packet with nothing else malformed, and ask for it for ever.
-        if data.len() <= cyclone::ENCAPSULATION_BYTES {
+        // Readers of Cyclone DDS call such a packet malformed, and ask for it again for ever.
+        if !cyclone::is_encoded(data) {
+            let start: Vec<_> = data.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
             return wrong(format!(
-                "{} bytes are no message of ROS 2, which has an encapsulation and a byte at least",
-                data.len()
+                "{} bytes that begin with `{}` are no encoded message: expected an encapsulation of \
+                 four bytes, such as `00 01 00 00` for CDR",
+                data.len(),
+                start.join(" ")
             ));
         }
         if data.len() > SAMPLE_BYTES_MAX {

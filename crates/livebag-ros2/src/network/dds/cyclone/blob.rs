@@ -25,8 +25,12 @@ pub const ENCAPSULATION_BYTES: usize = 4;
 /// Bits of the options that say how many bytes were added to make the length a multiple of four
 /// (DDS-XTypes 1.3, 7.6.3.1.2).
 const PADDING_BITS: u8 = 0b11;
-/// Identifiers of the encodings: CDR, PL_CDR, CDR2, D_CDR2 and PL_CDR2, each in both byte orders.
-const ENCODING_MAX: u8 = 0x0d;
+
+/// Whether it begins as an encoded message does: CDR, PL_CDR, CDR2, D_CDR2 and PL_CDR2, each in both
+/// byte orders (RTPS 2.5, 10.2; DDS-XTypes 1.3, 7.6.3.1.2).
+pub fn is_encoded(message: &[u8]) -> bool {
+    matches!(message.first_chunk::<ENCAPSULATION_BYTES>(), Some([0, 0..=3 | 6..=11, _, _]))
+}
 
 /// A message as it came.
 #[derive(Clone, Copy, Debug)]
@@ -109,10 +113,7 @@ impl Blob {
 
     /// Whether it can be a message at all.
     fn is_plausible(&self) -> bool {
-        self.bytes.len() >= ENCAPSULATION_BYTES
-            && self.bytes[0] == 0
-            && self.bytes[1] <= ENCODING_MAX
-            && self.bytes.len() <= SAMPLE_BYTES_MAX
+        is_encoded(&self.bytes) && self.bytes.len() <= SAMPLE_BYTES_MAX
     }
 }
 
@@ -625,3 +626,6 @@ unsafe extern "C" fn remove_condition(_: *mut Cache, _: *mut c_void) {}
 unsafe extern "C" fn associate(_: *mut Cache, _: *mut c_void) -> dds_return_t {
     0
 }
+
+#[cfg(test)]
+mod tests;

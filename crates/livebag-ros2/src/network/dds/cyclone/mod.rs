@@ -23,7 +23,7 @@ use crate::qos::Qos;
 mod blob;
 mod policies;
 
-pub use blob::{ENCAPSULATION_BYTES, Taken, Taker};
+pub use blob::{ENCAPSULATION_BYTES, Taken, Taker, is_encoded};
 use policies::Policies;
 
 /// What Cyclone refused, in words.

@@ -12,6 +12,7 @@ use livebag_ros2::network::dds::{DdsNetwork, DdsOptions, DiscoveryRange};
 use livebag_ros2::network::{Network, NetworkError, Role, ServiceRequest, TopicRequest};
 use livebag_ros2::{Durability, History, Qos, Reliability};
 
+mod conformance;
 mod dds {
     pub mod peers;
 }
@@ -385,6 +386,44 @@ fn what_cannot_be_is_refused_with_a_word() {
         assert!(publication.publish(odd).is_err());
     }
     assert_eq!(publication.subscriptions(), 0);
+}
+
+/// What every network promises, of two that have joined in this process.
+fn check(test: u32, check: fn(conformance::Join<'_>)) {
+    let options = options(domain(test));
+    check(&|node: &str| -> Box<dyn Network> {
+        Box::new(DdsNetwork::join(&options, node).unwrap())
+    });
+}
+
+#[test]
+fn the_graph_shows_who_is_there() {
+    check(20, conformance::the_graph_shows_who_is_there);
+}
+
+#[test]
+fn bytes_come_as_they_were_published_and_in_order() {
+    check(21, conformance::bytes_come_as_they_were_published_and_in_order);
+}
+
+#[test]
+fn latched_messages_reach_those_who_come_later() {
+    check(22, conformance::latched_messages_reach_those_who_come_later);
+}
+
+#[test]
+fn publishers_of_one_topic_are_told_apart() {
+    check(23, conformance::publishers_of_one_topic_are_told_apart);
+}
+
+#[test]
+fn what_is_dropped_is_over() {
+    check(24, conformance::what_is_dropped_is_over);
+}
+
+#[test]
+fn names_that_are_none_are_refused() {
+    check(25, conformance::names_that_are_none_are_refused);
 }
 
 /// What [`Own::peer`] runs in its process.

@@ -117,7 +117,7 @@ impl Receiver for Collector {
         });
     }
 
-    fn lost(&self, count: u64) {
+    fn lost(&self, _publisher: &EndpointId, count: u64) {
         self.lost.fetch_add(count, Ordering::SeqCst);
     }
 }

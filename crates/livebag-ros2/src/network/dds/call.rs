@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::cyclone::{ENCAPSULATION_BYTES, Participant, Taken, Taker};
 use super::{failed, names};
 use crate::limits::{ANSWERS_MAX, SERVER_POLL};
-use crate::network::{EndpointId, NetworkError, ServiceRequest};
+use crate::network::{EndpointId, NetworkError, ServiceRequest, check_name, check_type_name};
 use crate::qos::Qos;
 
 /// `cdds_request_header_t`: a client's 64 bits, and the number of its request.
@@ -36,7 +36,9 @@ pub fn call(
     request: &[u8],
     within: Duration,
 ) -> Result<Vec<u8>, NetworkError> {
-    let name = names::checked(service.name)?;
+    let name = service.name;
+    check_name(name)?;
+    check_type_name(service.type_name)?;
     let wrong = |reason: String| failed("calling", name, reason);
     let no_answer = || NetworkError::NoAnswer { service: name.to_owned(), within };
     let Some((encapsulation, body)) = request.split_at_checked(ENCAPSULATION_BYTES) else {

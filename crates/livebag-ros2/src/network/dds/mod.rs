@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{
     Endpoint, EndpointId, Network, NetworkError, Publication, Receiver, Sample, Sequences,
-    ServiceRequest, Subscription, Told, TopicRequest,
+    ServiceRequest, Subscription, Told, TopicRequest, check_name, check_type_name,
 };
 use crate::limits::{PUBLISHERS_GONE_MAX, SAMPLE_BYTES_MAX};
 use crate::qos::{Durability, History, Qos, Reliability};
@@ -58,7 +58,7 @@ pub struct DdsNetwork {
 }
 
 impl DdsNetwork {
-    /// Joins the domain as the node `node_name`: `/livebag`, `/robot/recorder`.
+    /// Joins the domain as the node `node_name`: `livebag`, `/robot/recorder`.
     ///
     /// Networks of one process in the same domain share the settings of the first.
     ///
@@ -67,7 +67,8 @@ impl DdsNetwork {
     pub fn join(options: &DdsOptions, node_name: &str) -> Result<Self, NetworkError> {
         let failed = |reason: String| NetworkError::Join { network: "DDS", reason };
         let refused = |refusal: cyclone::Refusal| failed(refusal.to_string());
-        names::checked(node_name)?;
+        let node_name = format!("/{}", node_name.trim_start_matches('/'));
+        check_name(&node_name)?;
         if options.domain > DOMAIN_MAX {
             return Err(failed(format!(
                 "domain {} does not exist; they are 0 to {DOMAIN_MAX}",
@@ -82,7 +83,7 @@ impl DdsNetwork {
         let taker = Arc::clone(&graph) as Arc<dyn Taker>;
         let nodes = participant.read(NODES_TOPIC, &NODES_QOS, &[], taker).map_err(refused)?;
         let writer = participant.write(NODES_TOPIC, &NODES_QOS, &[]).map_err(refused)?;
-        let announcer = Arc::new(Announcer::new(participant.id(), node_name, writer));
+        let announcer = Arc::new(Announcer::new(participant.id(), &node_name, writer));
         announcer.announce().map_err(refused)?;
         let discovery = Arc::new(participant.discover().map_err(refused)?);
         let thread = {
@@ -114,8 +115,9 @@ impl DdsNetwork {
         if self.options.has_foreign_topics && !request.name.starts_with('/') {
             return Ok((request.name.clone(), request.type_name.clone()));
         }
-        let name = names::checked(&request.name)?;
-        Ok((names::topic(name), names::type_name(&request.type_name, "")))
+        check_name(&request.name)?;
+        check_type_name(&request.type_name)?;
+        Ok((names::topic(&request.name), names::type_name(&request.type_name, "")))
     }
 }
 

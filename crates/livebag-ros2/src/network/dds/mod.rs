@@ -83,7 +83,8 @@ impl DdsNetwork {
         let taker = Arc::clone(&graph) as Arc<dyn Taker>;
         let nodes = participant.read(NODES_TOPIC, &NODES_QOS, &[], taker).map_err(refused)?;
         let writer = participant.write(NODES_TOPIC, &NODES_QOS, &[]).map_err(refused)?;
-        let announcer = Arc::new(Announcer::new(participant.id(), &node_name, writer));
+        let announcer = Announcer::new(Arc::clone(&graph), participant.id(), &node_name, writer);
+        let announcer = Arc::new(announcer);
         announcer.announce().map_err(refused)?;
         let discovery = Arc::new(participant.discover().map_err(refused)?);
         let thread = {
@@ -234,6 +235,15 @@ impl Taker for Subscribed {
             sequence: message.sequence,
             publisher: message.publisher,
         });
+    }
+
+    fn pass(&self, publisher: EndpointId, sequence: u64) {
+        if let Some(following) = self.following().as_mut() {
+            let told = following.sequences.take(publisher, sequence);
+            if let Told::New { lost: lost @ 1.. } = told {
+                self.receiver.lost(&publisher, lost);
+            }
+        }
     }
 
     fn refuse(&self) {

@@ -52,6 +52,8 @@ pub trait Taker: Send + Sync {
     fn take(&self, message: &Taken<'_>);
     /// A message that is no message: without encapsulation, or too large.
     fn refuse(&self);
+    /// Something of a publisher's that has a number, and is no message: the end of an instance.
+    fn pass(&self, _publisher: EndpointId, _sequence: u64) {}
     /// A publisher has gone.
     fn gone(&self, _publisher: EndpointId) {}
 }
@@ -556,7 +558,7 @@ unsafe extern "C" fn store(
     // SAFETY: the cache is the reader's and lives as long; the other two for this call. Messages of
     // another table cannot come, since the reader's type has ours; if one did, it would be passed over.
     let (cache, writer, common) = unsafe { (&*cache, &*writer, &*message) };
-    if common.kind != ddsi_serdata_kind_SDK_DATA || !ptr::eq(common.ops, &MESSAGE_OPS) {
+    if !ptr::eq(common.ops, &MESSAGE_OPS) {
         return true;
     }
     // SAFETY: messages with this table are `Blob`s.
@@ -570,7 +572,16 @@ unsafe extern "C" fn store(
 }
 
 fn tell(taker: &dyn Taker, blob: &Blob, publisher: EndpointId) {
+    if blob.common.kind != ddsi_serdata_kind_SDK_DATA {
+        return if blob.sequence > 0 {
+            taker.pass(publisher, blob.sequence)
+        };
+    }
     if blob.is_refused {
+        // It has been counted once, and is not lost besides.
+        if blob.sequence > 0 {
+            taker.pass(publisher, blob.sequence);
+        }
         return taker.refuse();
     }
     let unpadded;

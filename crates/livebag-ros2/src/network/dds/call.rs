@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::cyclone::{ENCAPSULATION_BYTES, Participant, Taken, Taker};
+use super::cyclone::{ENCAPSULATION_BYTES, Participant, Taken, Taker, TopicNames};
 use super::{failed, names};
 use crate::limits::{ANSWERS_MAX, SERVER_POLL};
 use crate::network::{EndpointId, NetworkError, ServiceRequest, check_name, check_type_name};
@@ -54,10 +54,12 @@ pub fn call(
     let said = client_id(participant.id());
     let qos = Qos::default();
     let taker = Arc::new(Answers(sender));
-    let reader =
-        participant.read((&replies, &reply_type), &qos, said.as_bytes(), taker).map_err(refused)?;
-    let writer =
-        participant.write((&requests, &request_type), &qos, said.as_bytes()).map_err(refused)?;
+    let reader = participant
+        .read(&TopicNames::new(&replies, &reply_type), &qos, said.as_bytes(), taker)
+        .map_err(refused)?;
+    let writer = participant
+        .write(&TopicNames::new(&requests, &request_type), &qos, said.as_bytes())
+        .map_err(refused)?;
 
     let mut left = within;
     while writer.readers() == 0 || reader.writers() == 0 {

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::cyclone::{Discovered, Taken, Taker};
+use super::cyclone::{Discovered, Taken, Taker, TopicNames, is_keyed};
 use super::names;
 use crate::limits::{ENDPOINTS_MAX, NAME_BYTES_MAX};
 use crate::network::{Endpoint, EndpointId, Role};
 
 /// The topic on which ROS 2's middlewares tell the nodes of a participant and their endpoints.
-pub const NODES_TOPIC: (&str, &str) =
-    ("ros_discovery_info", "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_");
+pub const NODES_TOPIC: TopicNames<'_> =
+    TopicNames::new("ros_discovery_info", "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_");
 
 /// Bytes of an identity in that topic, from Iron on,
 const ID_BYTES: usize = 16;
@@ -87,7 +87,7 @@ impl Graph {
         };
         let foreign = || {
             let role = if found.is_writer { Role::Publisher } else { Role::Subscription };
-            let is_builtin = there.topic.starts_with("DCPS") || there.topic == NODES_TOPIC.0;
+            let is_builtin = there.topic.starts_with("DCPS") || there.topic == NODES_TOPIC.topic;
             let is_shown = self.has_foreign_topics
                 && !is_builtin
                 && !there.topic.starts_with("rr/")
@@ -115,6 +115,14 @@ impl Graph {
         }
         known.endpoints.insert(found.id, endpoint);
         self.has_changed();
+    }
+
+    /// Whether the topic's publishers all have a key, as far as they are known.
+    pub fn is_keyed(&self, topic: &str) -> bool {
+        let known = self.known();
+        let of_topic = |found: &&Endpoint| found.role == Role::Publisher && found.name == topic;
+        let mut publishers = known.endpoints.values().filter(of_topic).peekable();
+        publishers.peek().is_some() && publishers.all(|found| is_keyed(&found.id))
     }
 
     /// Every endpoint, with its node.

@@ -30,7 +30,7 @@ mod names;
 pub use config::{DOMAIN_MAX, DdsOptions, DiscoveryRange};
 
 use announce::Announcer;
-use cyclone::{Discovery, Participant, Reader, Taken, Taker, Writer};
+use cyclone::{Discovery, Participant, Reader, Taken, Taker, TopicNames, Writer};
 use graph::{Graph, NODES_TOPIC};
 
 /// How nodes tell of themselves.
@@ -81,8 +81,8 @@ impl DdsNetwork {
         let participant = Arc::new(participant.map_err(refused)?);
         let graph = Arc::new(Graph::new(participant.id(), options.has_foreign_topics));
         let taker = Arc::clone(&graph) as Arc<dyn Taker>;
-        let nodes = participant.read(NODES_TOPIC, &NODES_QOS, &[], taker).map_err(refused)?;
-        let writer = participant.write(NODES_TOPIC, &NODES_QOS, &[]).map_err(refused)?;
+        let nodes = participant.read(&NODES_TOPIC, &NODES_QOS, &[], taker).map_err(refused)?;
+        let writer = participant.write(&NODES_TOPIC, &NODES_QOS, &[]).map_err(refused)?;
         let announcer = Announcer::new(Arc::clone(&graph), participant.id(), &node_name, writer);
         let announcer = Arc::new(announcer);
         announcer.announce().map_err(refused)?;
@@ -117,7 +117,10 @@ impl DdsNetwork {
             return Ok((request.name.clone(), request.type_name.clone()));
         }
         check_name(&request.name)?;
-        check_type_name(&request.type_name)?;
+        // Nodes that know DDS alone use ROS' topics with types of their own names.
+        if !names::is_foreign_type(&request.type_name) {
+            check_type_name(&request.type_name)?;
+        }
         Ok((names::topic(&request.name), names::type_name(&request.type_name, "")))
     }
 }
@@ -161,7 +164,9 @@ impl Network for DdsNetwork {
         });
         let hash = names::user_data(request.type_hash.as_deref());
         let taker = Arc::clone(&state) as Arc<dyn Taker>;
-        let reader = self.participant.read((&name, &type_name), &request.qos, &hash, taker);
+        let is_keyed = self.graph.is_keyed(&request.name);
+        let names = TopicNames { topic: &name, type_name: &type_name, is_keyed };
+        let reader = self.participant.read(&names, &request.qos, &hash, taker);
         let reader = reader.map_err(|refusal| failed("subscribing to", &request.name, refusal))?;
         self.announcer.add(reader.id(), announce::Side::Reads);
         Ok(Box::new(DdsSubscription { state, announcer: Arc::clone(&self.announcer), reader }))
@@ -170,7 +175,8 @@ impl Network for DdsNetwork {
     fn advertise(&self, request: &TopicRequest) -> Result<Box<dyn Publication>, NetworkError> {
         let (name, type_name) = self.dds_names(request)?;
         let hash = names::user_data(request.type_hash.as_deref());
-        let writer = self.participant.write((&name, &type_name), &request.qos, &hash);
+        let writer =
+            self.participant.write(&TopicNames::new(&name, &type_name), &request.qos, &hash);
         let writer = writer.map_err(|refusal| failed("advertising", &request.name, refusal))?;
         self.announcer.add(writer.id(), announce::Side::Writes);
         let announcer = Arc::clone(&self.announcer);

@@ -1,6 +1,7 @@
 //! Names of topics, services and types as ROS 2 has them on DDS (design.ros2.org, "Topic and Service
 //! name mapping to DDS", and rmw_dds_common).
 
+use crate::limits::NAME_BYTES_MAX;
 use crate::network::Role;
 
 /// Between a type's package and its name, in DDS.
@@ -25,6 +26,12 @@ pub fn type_name(name: &str, after: &str) -> String {
         }
         None => name.to_owned(),
     }
+}
+
+/// Whether it can be the name of a type that is none of ROS': `ShapeType`, `demo::Pose`.
+pub fn is_foreign_type(name: &str) -> bool {
+    let is_named = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':');
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_named)
 }
 
 /// What a DDS endpoint is to ROS: its role, name and type. Nothing if it is none of ROS', or the

@@ -136,19 +136,15 @@ pub(super) unsafe fn message(
     blob.into_raw()
 }
 
-/// The type called `name`; without a key, as ROS 2's are.
-pub(super) fn sertype(name: &CStr) -> *mut ddsi_sertype {
+/// The type called `name`. Readers and writers match only if both have a key or both have none; which
+/// fields it is made of does not matter here, since nothing is kept by key.
+pub(super) fn sertype(name: &CStr, is_keyed: bool) -> *mut ddsi_sertype {
+    let flags = if is_keyed { 0 } else { cyclors::DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY };
     // SAFETY: `ddsi_sertype` is integers and pointers, for which zeros are values.
     let sertype = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<ddsi_sertype>() }));
     // SAFETY: it is live and not yet shared; the tables are static; the name is copied.
     unsafe {
-        ddsi_sertype_init_flags(
-            sertype,
-            name.as_ptr(),
-            &TYPE_OPS.0,
-            &MESSAGE_OPS,
-            cyclors::DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY,
-        );
+        ddsi_sertype_init_flags(sertype, name.as_ptr(), &TYPE_OPS.0, &MESSAGE_OPS, flags);
     }
     sertype
 }
@@ -359,7 +355,7 @@ unsafe extern "C" fn from_memory(
     blob.into_raw()
 }
 
-// A dispose without data: it has no place in a topic without keys, but Cyclone wants something.
+// The end of an instance, told by its key's hash alone. That it has a number cannot be seen here.
 unsafe extern "C" fn from_keyhash(
     sertype: *const ddsi_sertype,
     _: *const ddsi_keyhash,

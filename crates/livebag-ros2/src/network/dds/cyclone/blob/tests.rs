@@ -72,7 +72,7 @@ fn received(sertype: *const ddsi_sertype, data: &[u8], part: usize) -> *mut ddsi
 
 #[test]
 fn messages_are_put_together_from_packets_with_their_number_and_writer() {
-    let sertype = sertype(c"a::msg::dds_::T_");
+    let sertype = sertype(c"a::msg::dds_::T_", false);
     let seen = Arc::new(Seen::default());
     let mut data = vec![0, 1, 0, 0];
     data.extend((0..997).map(|at| at as u8));
@@ -89,7 +89,7 @@ fn messages_are_put_together_from_packets_with_their_number_and_writer() {
 
 #[test]
 fn padding_is_added_for_the_wire_and_taken_away_behind_it() {
-    let sertype = sertype(c"a::msg::dds_::T_");
+    let sertype = sertype(c"a::msg::dds_::T_", false);
     for len in 4..24_usize {
         let seen = Arc::new(Seen::default());
         let data: Vec<_> = [0, 1, 0, 0].into_iter().chain(4..len as u8).collect();
@@ -118,7 +118,7 @@ fn padding_is_added_for_the_wire_and_taken_away_behind_it() {
 
 #[test]
 fn what_is_no_message_and_what_fails_is_counted() {
-    let sertype = sertype(c"a::msg::dds_::T_");
+    let sertype = sertype(c"a::msg::dds_::T_", false);
     let seen = Arc::new(Seen::default());
     for odd in
         [&[][..], &[0], &[0, 1, 0], &[9, 9, 0, 0, 1, 2, 3, 4], &[0, 99, 0, 0], b"\0\x01\0\0panic"]

@@ -1,18 +1,28 @@
 #!/usr/bin/env bash
 # Gets what building and testing need: setup.sh [PART…]. Parts: rust cpp python package node deny
-# cross browser. Without a part, all. Asks nothing, says what it installs and where, and does each
+# cross browser dds. Without a part, all. Asks nothing, says what it installs and where, and does each
 # thing once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$BUILD"
 
 CARGO_DENY_VERSION=0.20.2
+CYCLONEDDS_PYTHON_VERSION=11.0.1
+
+has_libclang() {
+    [ -n "${LIBCLANG_PATH:-}" ] || ldconfig -p 2>/dev/null | grep -q 'libclang[-.0-9]*\.so' ||
+        compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null
+}
 
 setup_rust() {
     local wanted
     wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' "$ROOT/rust-toolchain.toml")
     command -v cc >/dev/null || install_debs "a C compiler" gcc libc6-dev
     command -v c++ >/dev/null || install_debs "a C++ compiler" g++
+    # The crate cyclors builds Cyclone DDS and makes its bindings; cmake looks for a C++ compiler, too.
+    command -v cmake >/dev/null && command -v make >/dev/null ||
+        install_debs "building Cyclone DDS (ROS 2 over DDS)" cmake make
+    has_libclang || install_debs "the bindings of Cyclone DDS (ROS 2 over DDS)" libclang-dev
     command -v cargo >/dev/null || fail "Rust is missing. Install rustup (Debian 13, Ubuntu 24.04: \
 'sudo apt-get install rustup'; elsewhere see rust-lang.org), then run this again."
     cd "$ROOT"
@@ -142,10 +152,26 @@ setup_browser() {
     note "leaving out the test of the benchmark's report in a browser; it needs Chromium (Debian: chromium)"
 }
 
-[ $# -gt 0 ] || set -- rust cpp python package node deny cross browser
+# Foreign participants for the tests of ROS 2 over DDS: Cyclone DDS' C library, and its Python package,
+# which has no wheels but for x86-64. Where they are not to be had, their tests are left out.
+setup_dds() {
+    if ! command -v idlc >/dev/null || [ ! -e /usr/include/dds/dds.h ]; then
+        have_root && command -v apt-get >/dev/null &&
+            ( install_debs "a foreign DDS to test against" cyclonedds-dev cyclonedds-tools ) ||
+            note "leaving out the tests against Cyclone DDS' C library (Debian: cyclonedds-dev, cyclonedds-tools)"
+    fi
+    setup_python
+    "$VENV/bin/python" -c 'import cyclonedds' 2>/dev/null && return
+    say "installing the Python package cyclonedds $CYCLONEDDS_PYTHON_VERSION into .venv"
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+        "cyclonedds==$CYCLONEDDS_PYTHON_VERSION" >"$BUILD/pip-dds.log" 2>&1 ||
+        note "leaving out the tests against the Python package cyclonedds: $(tail -n 1 "$BUILD/pip-dds.log")"
+}
+
+[ $# -gt 0 ] || set -- rust cpp python package node deny cross browser dds
 for part in "$@"; do
     case $part in
-        rust|cpp|python|package|node|deny|cross|browser) "setup_$part" ;;
-        *) fail "setup.sh knows rust, cpp, python, package, node, deny, cross and browser; not '$part'" ;;
+        rust|cpp|python|package|node|deny|cross|browser|dds) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cpp, python, package, node, deny, cross, browser and dds; not '$part'" ;;
     esac
 done

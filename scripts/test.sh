@@ -10,7 +10,7 @@ cd "$ROOT"
 
 step_fmt()     { cargo fmt --all --check; }
 step_clippy()  { cargo clippy --locked --workspace --all-targets -- -D warnings; }
-step_test()    { cargo test --locked --workspace; }
+step_test()    { bash scripts/setup.sh dds && cargo test --locked --workspace; }
 # loom replaces the crate's atomics, hence a target folder of its own. A run that matched no test
 # has proved nothing.
 step_loom()    {

@@ -268,8 +268,8 @@ impl Manifest {
     /// # Errors
     /// See [`ContainerError`]. File names that would leave the container's directory are refused.
     pub fn parse(text: &str) -> Result<Self, ContainerError> {
-        let manifest: Self = crate::yaml::read(text)
-            .map_err(|error| ContainerError::Yaml(error.to_string()))?;
+        let manifest: Self =
+            crate::yaml::read(text).map_err(|error| ContainerError::Yaml(error.to_string()))?;
         if manifest.livebag_container > CONTAINER_VERSION {
             return Err(ContainerError::Version { found: manifest.livebag_container });
         }

@@ -16,7 +16,5 @@ mod types;
 pub use bridge::{BridgeCounts, StreamSink, ToRos2};
 pub use follow::{FollowOptions, Follower, Selection, Sink, SinkTopic};
 pub use playback::RosOutput;
-pub use qos::{
-    Durability, History, Liveliness, Qos, QosOverrides, Reliability, adapt,
-};
+pub use qos::{Durability, History, Liveliness, Qos, QosOverrides, Reliability, adapt};
 pub use types::{Answer, Definition, Installed, TypeResolver, Wanted};

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use livebag_ros2::network::{Network, NetworkError, Role, ServiceRequest, ZenohNetwork, ZenohOptions};
+use livebag_ros2::network::{
+    Network, NetworkError, Role, ServiceRequest, ZenohNetwork, ZenohOptions,
+};
 use livebag_ros2::{Qos, Reliability};
 use zenoh::Wait;
 
@@ -271,7 +273,8 @@ fn services_are_called() {
             let (sequence, ..): (i64, i64, [u8; 16]) = zenoh_ext::z_deserialize(&said).unwrap();
             assert!(sequence >= 1);
             let key = query.key_expr().clone();
-            let key = if key.is_wild() { format!("{}", query.parameters()) } else { key.to_string() };
+            let key =
+                if key.is_wild() { format!("{}", query.parameters()) } else { key.to_string() };
             let _ = query.reply(key, answer).attachment(said).wait();
         })
         .wait()

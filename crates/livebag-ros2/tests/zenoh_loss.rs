@@ -94,10 +94,8 @@ fn carry(mut from: TcpStream, mut to: TcpStream, jammed: &AtomicBool) {
 fn linked() -> (ZenohNetwork, ZenohNetwork, Link) {
     let plain = ("transport/shared_memory/enabled".to_owned(), "false".to_owned());
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut here = ZenohOptions {
-        listen: vec![format!("tcp/127.0.0.1:{port}")],
-        ..Default::default()
-    };
+    let mut here =
+        ZenohOptions { listen: vec![format!("tcp/127.0.0.1:{port}")], ..Default::default() };
     here.overrides.push(plain.clone());
     let link = Link::to(port);
     let mut there = connecting(&link.endpoint());

@@ -190,8 +190,7 @@ impl QosProfile {
         if yaml.trim().is_empty() {
             return Ok(Vec::new());
         }
-        crate::yaml::read(yaml)
-            .map_err(|error| MetadataError::Qos { reason: error.to_string() })
+        crate::yaml::read(yaml).map_err(|error| MetadataError::Qos { reason: error.to_string() })
     }
 
     /// A YAML list of profiles; an empty list is empty text.

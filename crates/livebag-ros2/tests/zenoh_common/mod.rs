@@ -176,10 +176,8 @@ impl Heard {
     /// Waits until `is_there` says so of what came.
     pub fn wait(&self, what: &str, is_there: impl Fn(&[Message]) -> bool) {
         let state = self.state.lock().unwrap();
-        let (state, timeout) = self
-            .changed
-            .wait_timeout_while(state, PATIENCE, |state| !is_there(&state.0))
-            .unwrap();
+        let (state, timeout) =
+            self.changed.wait_timeout_while(state, PATIENCE, |state| !is_there(&state.0)).unwrap();
         assert!(!timeout.timed_out(), "waited for {what}; there are {} messages", state.0.len());
     }
 

@@ -254,7 +254,6 @@ impl Survey {
             compression_mode: mode.to_owned(),
             custom_data: said.custom_data,
             ros_distro: said.ros_distro,
-            ..BagMetadata::default()
         };
         Ok((metadata, version))
     }

@@ -2,9 +2,10 @@
 //! that `ros2 node info` shows them.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::cyclone::{Refusal, Writer};
+use super::graph::Graph;
 use crate::network::EndpointId;
 
 /// What an endpoint does.
@@ -16,6 +17,7 @@ pub enum Side {
 
 /// Tells of this node.
 pub struct Announcer {
+    graph: Arc<Graph>,
     participant: EndpointId,
     namespace: String,
     name: String,
@@ -25,10 +27,11 @@ pub struct Announcer {
 
 impl Announcer {
     /// `node` is a full name: `/robot/recorder`.
-    pub fn new(participant: EndpointId, node: &str, writer: Writer) -> Self {
+    pub fn new(graph: Arc<Graph>, participant: EndpointId, node: &str, writer: Writer) -> Self {
         let (namespace, name) = node.rsplit_once('/').unwrap_or(("", node));
         let namespace = if namespace.is_empty() { "/" } else { namespace };
         Self {
+            graph,
             participant,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -63,14 +66,19 @@ impl Announcer {
         self.writer.write(&self.message(&endpoints))
     }
 
-    /// With identities of 16 bytes, as from Iron on.
+    /// With identities as wide as the other nodes' are.
     fn message(&self, endpoints: &BTreeMap<EndpointId, Side>) -> Vec<u8> {
         let mut cdr = vec![0, 1, 0, 0];
         let count = |cdr: &mut Vec<u8>, count: usize| {
             cdr.resize(cdr.len().next_multiple_of(4), 0);
             cdr.extend_from_slice(&(count as u32).to_le_bytes());
         };
-        cdr.extend_from_slice(&self.participant);
+        let id_bytes = self.graph.id_bytes();
+        let put_id = |cdr: &mut Vec<u8>, id: &EndpointId| {
+            cdr.extend_from_slice(id);
+            cdr.resize(cdr.len() + id_bytes - id.len(), 0);
+        };
+        put_id(&mut cdr, &self.participant);
         count(&mut cdr, 1);
         for text in [&self.namespace, &self.name] {
             count(&mut cdr, text.len() + 1);
@@ -81,7 +89,7 @@ impl Announcer {
             let ids = || endpoints.iter().filter(|&(_, &side)| side == wanted);
             count(&mut cdr, ids().count());
             for (id, _) in ids() {
-                cdr.extend_from_slice(id);
+                put_id(&mut cdr, id);
             }
         }
         cdr

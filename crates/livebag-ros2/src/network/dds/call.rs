@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::cyclone::{ENCAPSULATION_BYTES, Participant, Taken, Taker};
+use super::cyclone::{ENCAPSULATION_BYTES, Participant, Taken, Taker, TopicNames};
 use super::{failed, names};
 use crate::limits::{ANSWERS_MAX, SERVER_POLL};
-use crate::network::{EndpointId, NetworkError, ServiceRequest};
+use crate::network::{EndpointId, NetworkError, ServiceRequest, check_name, check_type_name};
 use crate::qos::Qos;
 
 /// `cdds_request_header_t`: a client's 64 bits, and the number of its request.
@@ -36,7 +36,9 @@ pub fn call(
     request: &[u8],
     within: Duration,
 ) -> Result<Vec<u8>, NetworkError> {
-    let name = names::checked(service.name)?;
+    let name = service.name;
+    check_name(name)?;
+    check_type_name(service.type_name)?;
     let wrong = |reason: String| failed("calling", name, reason);
     let no_answer = || NetworkError::NoAnswer { service: name.to_owned(), within };
     let Some((encapsulation, body)) = request.split_at_checked(ENCAPSULATION_BYTES) else {
@@ -52,10 +54,12 @@ pub fn call(
     let said = client_id(participant.id());
     let qos = Qos::default();
     let taker = Arc::new(Answers(sender));
-    let reader =
-        participant.read((&replies, &reply_type), &qos, said.as_bytes(), taker).map_err(refused)?;
-    let writer =
-        participant.write((&requests, &request_type), &qos, said.as_bytes()).map_err(refused)?;
+    let reader = participant
+        .read(&TopicNames::new(&replies, &reply_type), &qos, said.as_bytes(), taker)
+        .map_err(refused)?;
+    let writer = participant
+        .write(&TopicNames::new(&requests, &request_type), &qos, said.as_bytes())
+        .map_err(refused)?;
 
     let mut left = within;
     while writer.readers() == 0 || reader.writers() == 0 {

@@ -15,7 +15,7 @@ pub enum DiscoveryRange {
     Subnet,
     /// Those of this machine.
     Localhost,
-    /// None but the peers that are named.
+    /// None, not even the peers that are named.
     Off,
 }
 
@@ -117,9 +117,15 @@ impl DdsOptions {
         let has_multicast = self.has_multicast && self.range == DiscoveryRange::Subnet;
         if !has_multicast {
             general.push_str("<AllowMulticast>false</AllowMulticast>");
+        }
+        if !has_multicast || !self.peers.is_empty() {
+            // Ports that peers can guess.
             discovery.push_str("<ParticipantIndex>auto</ParticipantIndex>");
         }
         let mut peers: Vec<_> = self.peers.iter().map(|peer| escaped(peer)).collect();
+        if self.range == DiscoveryRange::Off {
+            peers.clear();
+        }
         if self.range == DiscoveryRange::Localhost {
             peers.push("127.0.0.1".to_owned());
         }
@@ -163,7 +169,7 @@ impl DdsOptions {
         let mut text = format!("DDS, domain {}", self.domain);
         let _ = match self.range {
             DiscoveryRange::Localhost => write!(text, ", this machine alone"),
-            DiscoveryRange::Off => write!(text, ", named peers alone"),
+            DiscoveryRange::Off => write!(text, ", discovering nobody"),
             DiscoveryRange::Subnet if !self.has_multicast => write!(text, ", without multicast"),
             DiscoveryRange::Subnet => write!(text, ", nodes found by multicast"),
         };
@@ -200,18 +206,20 @@ mod tests {
         assert_eq!(from(&[]).unwrap(), DdsOptions::default());
         let options = from(&[
             ("ROS_DOMAIN_ID", "42"),
-            ("ROS_AUTOMATIC_DISCOVERY_RANGE", "OFF"),
+            ("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST"),
             ("ROS_STATIC_PEERS", "10.0.0.1; robot.local ;"),
             ("CYCLONEDDS_URI", "file:///etc/cyclone.xml"),
         ])
         .unwrap();
         assert_eq!(options.domain, 42);
-        assert_eq!(options.range, DiscoveryRange::Off);
+        assert_eq!(options.range, DiscoveryRange::Localhost);
         assert_eq!(options.peers, ["10.0.0.1", "robot.local"]);
         let settings = options.to_settings();
         assert!(settings.contains("<AllowMulticast>false</AllowMulticast>"), "{settings}");
         assert!(settings.contains("<Peer Address=\"robot.local\"/>"), "{settings}");
         assert!(settings.ends_with("</CycloneDDS>,file:///etc/cyclone.xml"), "{settings}");
+        let off = DdsOptions { range: DiscoveryRange::Off, ..options };
+        assert!(!off.to_settings().contains("<Peer "), "OFF means nobody");
         let local = from(&[("ROS_LOCALHOST_ONLY", "1")]).unwrap();
         assert!(local.to_settings().contains("address=\"127.0.0.1\""));
         for (name, value) in [

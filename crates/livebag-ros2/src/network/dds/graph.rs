@@ -1,17 +1,22 @@
 //! What discovery has found: endpoints, and which nodes have them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::cyclone::{Discovered, Taken, Taker};
+use super::cyclone::{Discovered, Taken, Taker, TopicNames, is_keyed};
 use super::names;
 use crate::limits::{ENDPOINTS_MAX, NAME_BYTES_MAX};
 use crate::network::{Endpoint, EndpointId, Role};
 
 /// The topic on which ROS 2's middlewares tell the nodes of a participant and their endpoints.
-pub const NODES_TOPIC: (&str, &str) =
-    ("ros_discovery_info", "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_");
+pub const NODES_TOPIC: TopicNames<'_> =
+    TopicNames::new("ros_discovery_info", "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_");
+
+/// Bytes of an identity in that topic, from Iron on,
+const ID_BYTES: usize = 16;
+/// and before.
+const OLD_ID_BYTES: usize = 24;
 
 /// The graph, as far as it is known.
 #[derive(Debug)]
@@ -21,13 +26,15 @@ pub struct Graph {
     known: Mutex<Known>,
     generation: AtomicU64,
     refused: AtomicU64,
+    /// Bytes of an identity in what nodes tell.
+    id_bytes: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     endpoints: HashMap<EndpointId, Endpoint>,
     /// By whoever told them: the node of each endpoint.
-    nodes: HashMap<EndpointId, Vec<(Arc<str>, EndpointId)>>,
+    nodes: HashMap<EndpointId, Nodes>,
     /// How many that are in all.
     nodes_count: usize,
 }
@@ -40,6 +47,7 @@ impl Graph {
             known: Mutex::default(),
             generation: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            id_bytes: AtomicUsize::new(ID_BYTES),
         }
     }
 
@@ -59,6 +67,11 @@ impl Graph {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// How wide identities are that the nodes tell: 16 bytes, or 24 where one is older than Iron.
+    pub fn id_bytes(&self) -> usize {
+        self.id_bytes.load(Ordering::Relaxed)
+    }
+
     /// Counts something that broke a bound.
     pub fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +87,7 @@ impl Graph {
         };
         let foreign = || {
             let role = if found.is_writer { Role::Publisher } else { Role::Subscription };
-            let is_builtin = there.topic.starts_with("DCPS") || there.topic == NODES_TOPIC.0;
+            let is_builtin = there.topic.starts_with("DCPS") || there.topic == NODES_TOPIC.topic;
             let is_shown = self.has_foreign_topics
                 && !is_builtin
                 && !there.topic.starts_with("rr/")
@@ -104,6 +117,14 @@ impl Graph {
         self.has_changed();
     }
 
+    /// Whether the topic's publishers all have a key, as far as they are known.
+    pub fn is_keyed(&self, topic: &str) -> bool {
+        let known = self.known();
+        let of_topic = |found: &&Endpoint| found.role == Role::Publisher && found.name == topic;
+        let mut publishers = known.endpoints.values().filter(of_topic).peekable();
+        publishers.peek().is_some() && publishers.all(|found| is_keyed(&found.id))
+    }
+
     /// Every endpoint, with its node.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         let known = self.known();
@@ -122,7 +143,8 @@ impl Graph {
 /// What the nodes' topic tells goes into the graph.
 impl Taker for Graph {
     fn take(&self, message: &Taken<'_>) {
-        let Some(nodes) = nodes(message.data) else { return self.refuse() };
+        let Some((nodes, id_bytes)) = nodes(message.data) else { return self.refuse() };
+        self.id_bytes.fetch_max(id_bytes, Ordering::Relaxed);
         let mut known = self.known();
         let before = known.nodes.get(&message.publisher).map_or(0, Vec::len);
         let count = known.nodes_count - before + nodes.len();
@@ -147,13 +169,17 @@ impl Taker for Graph {
     }
 }
 
-/// Reads `rmw_dds_common/msg/ParticipantEntitiesInfo`. Identities have 16 bytes from Iron on, 24
-/// before; that is told by which of the two ends where the message does.
-fn nodes(message: &[u8]) -> Option<Vec<(Arc<str>, EndpointId)>> {
-    nodes_with(message, 16).or_else(|| nodes_with(message, 24))
+/// Endpoints and the nodes that have them.
+type Nodes = Vec<(Arc<str>, EndpointId)>;
+
+/// Reads `rmw_dds_common/msg/ParticipantEntitiesInfo`. How wide identities are is told by with which
+/// width it ends where the message does.
+fn nodes(message: &[u8]) -> Option<(Nodes, usize)> {
+    let with = |id_bytes| Some((nodes_with(message, id_bytes)?, id_bytes));
+    with(ID_BYTES).or_else(|| with(OLD_ID_BYTES))
 }
 
-fn nodes_with(message: &[u8], id_bytes: usize) -> Option<Vec<(Arc<str>, EndpointId)>> {
+fn nodes_with(message: &[u8], id_bytes: usize) -> Option<Nodes> {
     let (encapsulation, body) = message.split_at_checked(4)?;
     let mut cdr = Cdr { body, at: 0, is_little_endian: encapsulation[1] & 1 == 1 };
     cdr.bytes(id_bytes)?;
@@ -237,7 +263,8 @@ mod tests {
     #[test]
     fn nodes_are_read_as_old_and_new_distributions_tell_them() {
         for id_bytes in [16, 24] {
-            let found = nodes(&message(id_bytes)).unwrap();
+            let (found, width) = nodes(&message(id_bytes)).unwrap();
+            assert_eq!(width, id_bytes);
             let ids: Vec<_> = found.iter().map(|(node, id)| (node.as_ref(), id[0])).collect();
             let node = "/robot/driver";
             assert_eq!(ids, [(node, 1), (node, 2), (node, 3)]);

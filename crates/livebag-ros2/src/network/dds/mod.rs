@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{
     Endpoint, EndpointId, Network, NetworkError, Publication, Receiver, Sample, Sequences,
-    ServiceRequest, Subscription, Told, TopicRequest,
+    ServiceRequest, Subscription, Told, TopicRequest, check_name, check_type_name,
 };
 use crate::limits::{PUBLISHERS_GONE_MAX, SAMPLE_BYTES_MAX};
 use crate::qos::{Durability, History, Qos, Reliability};
@@ -30,7 +30,7 @@ mod names;
 pub use config::{DOMAIN_MAX, DdsOptions, DiscoveryRange};
 
 use announce::Announcer;
-use cyclone::{Discovery, Participant, Reader, Taken, Taker, Writer};
+use cyclone::{Discovery, Participant, Reader, Taken, Taker, TopicNames, Writer};
 use graph::{Graph, NODES_TOPIC};
 
 /// How nodes tell of themselves.
@@ -58,7 +58,7 @@ pub struct DdsNetwork {
 }
 
 impl DdsNetwork {
-    /// Joins the domain as the node `node_name`: `/livebag`, `/robot/recorder`.
+    /// Joins the domain as the node `node_name`: `livebag`, `/robot/recorder`.
     ///
     /// Networks of one process in the same domain share the settings of the first.
     ///
@@ -67,7 +67,8 @@ impl DdsNetwork {
     pub fn join(options: &DdsOptions, node_name: &str) -> Result<Self, NetworkError> {
         let failed = |reason: String| NetworkError::Join { network: "DDS", reason };
         let refused = |refusal: cyclone::Refusal| failed(refusal.to_string());
-        names::checked(node_name)?;
+        let node_name = format!("/{}", node_name.trim_start_matches('/'));
+        check_name(&node_name)?;
         if options.domain > DOMAIN_MAX {
             return Err(failed(format!(
                 "domain {} does not exist; they are 0 to {DOMAIN_MAX}",
@@ -80,9 +81,10 @@ impl DdsNetwork {
         let participant = Arc::new(participant.map_err(refused)?);
         let graph = Arc::new(Graph::new(participant.id(), options.has_foreign_topics));
         let taker = Arc::clone(&graph) as Arc<dyn Taker>;
-        let nodes = participant.read(NODES_TOPIC, &NODES_QOS, &[], taker).map_err(refused)?;
-        let writer = participant.write(NODES_TOPIC, &NODES_QOS, &[]).map_err(refused)?;
-        let announcer = Arc::new(Announcer::new(participant.id(), node_name, writer));
+        let nodes = participant.read(&NODES_TOPIC, &NODES_QOS, &[], taker).map_err(refused)?;
+        let writer = participant.write(&NODES_TOPIC, &NODES_QOS, &[]).map_err(refused)?;
+        let announcer = Announcer::new(Arc::clone(&graph), participant.id(), &node_name, writer);
+        let announcer = Arc::new(announcer);
         announcer.announce().map_err(refused)?;
         let discovery = Arc::new(participant.discover().map_err(refused)?);
         let thread = {
@@ -114,8 +116,12 @@ impl DdsNetwork {
         if self.options.has_foreign_topics && !request.name.starts_with('/') {
             return Ok((request.name.clone(), request.type_name.clone()));
         }
-        let name = names::checked(&request.name)?;
-        Ok((names::topic(name), names::type_name(&request.type_name, "")))
+        check_name(&request.name)?;
+        // Nodes that know DDS alone use ROS' topics with types of their own names.
+        if !names::is_foreign_type(&request.type_name) {
+            check_type_name(&request.type_name)?;
+        }
+        Ok((names::topic(&request.name), names::type_name(&request.type_name, "")))
     }
 }
 
@@ -158,7 +164,9 @@ impl Network for DdsNetwork {
         });
         let hash = names::user_data(request.type_hash.as_deref());
         let taker = Arc::clone(&state) as Arc<dyn Taker>;
-        let reader = self.participant.read((&name, &type_name), &request.qos, &hash, taker);
+        let is_keyed = self.graph.is_keyed(&request.name);
+        let names = TopicNames { topic: &name, type_name: &type_name, is_keyed };
+        let reader = self.participant.read(&names, &request.qos, &hash, taker);
         let reader = reader.map_err(|refusal| failed("subscribing to", &request.name, refusal))?;
         self.announcer.add(reader.id(), announce::Side::Reads);
         Ok(Box::new(DdsSubscription { state, announcer: Arc::clone(&self.announcer), reader }))
@@ -167,7 +175,8 @@ impl Network for DdsNetwork {
     fn advertise(&self, request: &TopicRequest) -> Result<Box<dyn Publication>, NetworkError> {
         let (name, type_name) = self.dds_names(request)?;
         let hash = names::user_data(request.type_hash.as_deref());
-        let writer = self.participant.write((&name, &type_name), &request.qos, &hash);
+        let writer =
+            self.participant.write(&TopicNames::new(&name, &type_name), &request.qos, &hash);
         let writer = writer.map_err(|refusal| failed("advertising", &request.name, refusal))?;
         self.announcer.add(writer.id(), announce::Side::Writes);
         let announcer = Arc::clone(&self.announcer);
@@ -234,6 +243,15 @@ impl Taker for Subscribed {
         });
     }
 
+    fn pass(&self, publisher: EndpointId, sequence: u64) {
+        if let Some(following) = self.following().as_mut() {
+            let told = following.sequences.take(publisher, sequence);
+            if let Told::New { lost: lost @ 1.. } = told {
+                self.receiver.lost(&publisher, lost);
+            }
+        }
+    }
+
     fn refuse(&self) {
         self.graph.refuse();
     }
@@ -275,8 +293,15 @@ struct DdsPublication {
 impl Publication for DdsPublication {
     fn publish(&self, data: &[u8]) -> Result<(), NetworkError> {
         let wrong = |reason: String| Err(failed("publishing", &self.name, reason));
-        if data.len() < cyclone::ENCAPSULATION_BYTES {
-            return wrong(format!("a message of {} bytes has no encapsulation", data.len()));
+        // Readers of Cyclone DDS call such a packet malformed, and ask for it again for ever.
+        if !cyclone::is_encoded(data) {
+            let start: Vec<_> = data.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+            return wrong(format!(
+                "{} bytes that begin with `{}` are no encoded message: expected an encapsulation of \
+                 four bytes, such as `00 01 00 00` for CDR",
+                data.len(),
+                start.join(" ")
+            ));
         }
         if data.len() > SAMPLE_BYTES_MAX {
             return wrong(format!(

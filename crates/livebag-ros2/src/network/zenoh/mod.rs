@@ -160,7 +160,11 @@ fn announce(
 
 fn failed(doing: &'static str, name: &str) -> impl Fn(zenoh::Error) -> NetworkError {
     let name = name.to_owned();
-    move |error| NetworkError::Endpoint { doing, name: name.clone(), reason: options::words(&error) }
+    move |error| NetworkError::Endpoint {
+        doing,
+        name: name.clone(),
+        reason: options::words(&error),
+    }
 }
 
 impl Network for ZenohNetwork {
@@ -185,8 +189,8 @@ impl Network for ZenohNetwork {
         let failed = failed("subscribing to", &request.name);
         let (endpoint, token) = self.new_endpoint(Role::Subscription, request);
         let inlet = Arc::new(Inlet::new(self.graph.clone(), receiver));
-        let subscribers = subscription::declare(&self.session, &key, &request.qos, &inlet)
-            .map_err(&failed)?;
+        let subscribers =
+            subscription::declare(&self.session, &key, &request.qos, &inlet).map_err(&failed)?;
         let token = self.session.liveliness().declare_token(token).wait().map_err(&failed)?;
         Ok(Box::new(ZenohSubscription {
             inlet,

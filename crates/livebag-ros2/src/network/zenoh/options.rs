@@ -67,7 +67,11 @@ impl ZenohOptions {
     pub(super) fn configured(&self) -> Result<Config, NetworkError> {
         let mut config = match &self.config {
             Some(path) => Config::from_file(path).map_err(|error| {
-                refused(format!("expected Zenoh's configuration in {}: {}", path.display(), words(&error)))
+                refused(format!(
+                    "expected Zenoh's configuration in {}: {}",
+                    path.display(),
+                    words(&error)
+                ))
             })?,
             None => Config::default(),
         };

@@ -25,8 +25,12 @@ pub const ENCAPSULATION_BYTES: usize = 4;
 /// Bits of the options that say how many bytes were added to make the length a multiple of four
 /// (DDS-XTypes 1.3, 7.6.3.1.2).
 const PADDING_BITS: u8 = 0b11;
-/// Identifiers of the encodings: CDR, PL_CDR, CDR2, D_CDR2 and PL_CDR2, each in both byte orders.
-const ENCODING_MAX: u8 = 0x0d;
+
+/// Whether it begins as an encoded message does: CDR, PL_CDR, CDR2, D_CDR2 and PL_CDR2, each in both
+/// byte orders (RTPS 2.5, 10.2; DDS-XTypes 1.3, 7.6.3.1.2).
+pub fn is_encoded(message: &[u8]) -> bool {
+    matches!(message.first_chunk::<ENCAPSULATION_BYTES>(), Some([0, 0..=3 | 6..=11, _, _]))
+}
 
 /// A message as it came.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +52,8 @@ pub trait Taker: Send + Sync {
     fn take(&self, message: &Taken<'_>);
     /// A message that is no message: without encapsulation, or too large.
     fn refuse(&self);
+    /// Something of a publisher's that has a number, and is no message: the end of an instance.
+    fn pass(&self, _publisher: EndpointId, _sequence: u64) {}
     /// A publisher has gone.
     fn gone(&self, _publisher: EndpointId) {}
 }
@@ -109,10 +115,7 @@ impl Blob {
 
     /// Whether it can be a message at all.
     fn is_plausible(&self) -> bool {
-        self.bytes.len() >= ENCAPSULATION_BYTES
-            && self.bytes[0] == 0
-            && self.bytes[1] <= ENCODING_MAX
-            && self.bytes.len() <= SAMPLE_BYTES_MAX
+        is_encoded(&self.bytes) && self.bytes.len() <= SAMPLE_BYTES_MAX
     }
 }
 
@@ -133,19 +136,15 @@ pub(super) unsafe fn message(
     blob.into_raw()
 }
 
-/// The type called `name`; without a key, as ROS 2's are.
-pub(super) fn sertype(name: &CStr) -> *mut ddsi_sertype {
+/// The type called `name`. Readers and writers match only if both have a key or both have none; which
+/// fields it is made of does not matter here, since nothing is kept by key.
+pub(super) fn sertype(name: &CStr, is_keyed: bool) -> *mut ddsi_sertype {
+    let flags = if is_keyed { 0 } else { cyclors::DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY };
     // SAFETY: `ddsi_sertype` is integers and pointers, for which zeros are values.
     let sertype = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<ddsi_sertype>() }));
     // SAFETY: it is live and not yet shared; the tables are static; the name is copied.
     unsafe {
-        ddsi_sertype_init_flags(
-            sertype,
-            name.as_ptr(),
-            &TYPE_OPS.0,
-            &MESSAGE_OPS,
-            cyclors::DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY,
-        );
+        ddsi_sertype_init_flags(sertype, name.as_ptr(), &TYPE_OPS.0, &MESSAGE_OPS, flags);
     }
     sertype
 }
@@ -356,7 +355,7 @@ unsafe extern "C" fn from_memory(
     blob.into_raw()
 }
 
-// A dispose without data: it has no place in a topic without keys, but Cyclone wants something.
+// The end of an instance, told by its key's hash alone. That it has a number cannot be seen here.
 unsafe extern "C" fn from_keyhash(
     sertype: *const ddsi_sertype,
     _: *const ddsi_keyhash,
@@ -555,7 +554,7 @@ unsafe extern "C" fn store(
     // SAFETY: the cache is the reader's and lives as long; the other two for this call. Messages of
     // another table cannot come, since the reader's type has ours; if one did, it would be passed over.
     let (cache, writer, common) = unsafe { (&*cache, &*writer, &*message) };
-    if common.kind != ddsi_serdata_kind_SDK_DATA || !ptr::eq(common.ops, &MESSAGE_OPS) {
+    if !ptr::eq(common.ops, &MESSAGE_OPS) {
         return true;
     }
     // SAFETY: messages with this table are `Blob`s.
@@ -569,7 +568,16 @@ unsafe extern "C" fn store(
 }
 
 fn tell(taker: &dyn Taker, blob: &Blob, publisher: EndpointId) {
+    if blob.common.kind != ddsi_serdata_kind_SDK_DATA {
+        return if blob.sequence > 0 {
+            taker.pass(publisher, blob.sequence)
+        };
+    }
     if blob.is_refused {
+        // It has been counted once, and is not lost besides.
+        if blob.sequence > 0 {
+            taker.pass(publisher, blob.sequence);
+        }
         return taker.refuse();
     }
     let unpadded;
@@ -625,3 +633,6 @@ unsafe extern "C" fn remove_condition(_: *mut Cache, _: *mut c_void) {}
 unsafe extern "C" fn associate(_: *mut Cache, _: *mut c_void) -> dds_return_t {
     0
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,7 @@ use crate::qos::Qos;
 mod blob;
 mod policies;
 
-pub use blob::{ENCAPSULATION_BYTES, Taken, Taker};
+pub use blob::{ENCAPSULATION_BYTES, Taken, Taker, is_encoded};
 use policies::Policies;
 
 /// What Cyclone refused, in words.
@@ -125,6 +125,29 @@ impl Drop for Domain {
     }
 }
 
+/// What a topic is called in DDS.
+#[derive(Clone, Copy, Debug)]
+pub struct TopicNames<'a> {
+    /// Its name.
+    pub topic: &'a str,
+    /// Its type's.
+    pub type_name: &'a str,
+    /// Whether its type has a key; those of ROS 2 had none before Jazzy.
+    pub is_keyed: bool,
+}
+
+impl<'a> TopicNames<'a> {
+    /// Those of a topic without a key.
+    pub const fn new(topic: &'a str, type_name: &'a str) -> Self {
+        Self { topic, type_name, is_keyed: false }
+    }
+}
+
+/// Whether the endpoint's topic has a key (RTPS 2.5, 9.3.1.2: the last byte is its kind).
+pub fn is_keyed(id: &EndpointId) -> bool {
+    matches!(id[15] & 0x3f, 0x02 | 0x07)
+}
+
 /// This process, or a part of it, in a domain.
 #[derive(Debug)]
 pub struct Participant {
@@ -151,9 +174,9 @@ impl Participant {
         self.id
     }
 
-    fn topic(self: &Arc<Self>, name: &str, type_name: &str) -> Result<Topic, Refusal> {
-        let (name, type_name) = (c_string(name)?, c_string(type_name)?);
-        let mut sertype = blob::sertype(&type_name);
+    fn topic(self: &Arc<Self>, names: &TopicNames<'_>) -> Result<Topic, Refusal> {
+        let (name, type_name) = (c_string(names.topic)?, c_string(names.type_name)?);
+        let mut sertype = blob::sertype(&type_name, names.is_keyed);
         // SAFETY: all pointers live for the call. Cyclone takes the type over, and puts the one in
         // its place that it has, if it is equal; if it fails, the type stays ours.
         let entity = unsafe {
@@ -179,15 +202,15 @@ impl Participant {
         }
     }
 
-    /// Reads the topic of that name and type, both as DDS has them.
+    /// Reads a topic.
     pub fn read(
         self: &Arc<Self>,
-        (name, type_name): (&str, &str),
+        names: &TopicNames<'_>,
         qos: &Qos,
         user_data: &[u8],
         taker: Arc<dyn Taker>,
     ) -> Result<Reader, Refusal> {
-        let topic = self.topic(name, type_name)?;
+        let topic = self.topic(names)?;
         let policies = Policies::new().reader(qos).user_data(user_data);
         let cache = blob::Cache::raw(taker);
         // SAFETY: the policies live for the call and are copied. The reader owns the cache; where none
@@ -205,14 +228,14 @@ impl Participant {
         Ok(Reader { id: id_of(entity.0)?, entity, _topic: topic })
     }
 
-    /// Writes the topic of that name and type, both as DDS has them.
+    /// Writes a topic.
     pub fn write(
         self: &Arc<Self>,
-        (name, type_name): (&str, &str),
+        names: &TopicNames<'_>,
         qos: &Qos,
         user_data: &[u8],
     ) -> Result<Writer, Refusal> {
-        let topic = self.topic(name, type_name)?;
+        let topic = self.topic(names)?;
         let policies = Policies::new().writer(qos).user_data(user_data);
         // SAFETY: the policies live for the call and are copied.
         let entity = unsafe {

@@ -53,11 +53,6 @@ impl Interrupt {
     pub fn has_come(&self) -> bool {
         self.arrived.load(Ordering::Relaxed)
     }
-
-    /// Set when an interruption has come, for those who look for themselves.
-    pub fn flag(&self) -> &AtomicBool {
-        &self.arrived
-    }
 }
 
 /// What signals ask a recorder for: USR1 a new split, USR2 a snapshot.

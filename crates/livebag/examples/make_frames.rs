@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use livebag::convert::open_foreign;
@@ -254,13 +253,17 @@ fn crc32<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> u32 {
 fn record_real(out: &Path, name: &str, bag: &Path) -> Outcome<()> {
     let options = PlayOptions { repeat: true, rate: 4.0, ..PlayOptions::default() };
     let prefix = format!("frames-{}", std::process::id());
-    let mut player = Player::open(bag, options, &mut StreamOutput::new(&prefix, Stamp::Now))?;
+    let mut player = Player::open(&[bag], options, &mut StreamOutput::new(&prefix, Stamp::Now))?;
     let names: Vec<_> = player.topics().iter().map(|topic| topic.name().to_owned()).collect();
     let recorder = Recorder::create(&out.join(name), RecorderOptions::default())?;
     recorder.follow(Selector::names(&names))?;
     wait(|| recorder.status().topics.len() == names.len())?;
-    let (stop, total) = (AtomicBool::new(false), ROUNDS * player.message_count());
-    player.run(&stop, &mut |status| stop.store(status.messages == total, Ordering::Relaxed))?;
+    let (control, total) = (player.control(), ROUNDS * player.message_count());
+    player.run(&mut |status| {
+        if status.messages == total {
+            control.stop();
+        }
+    })?;
     finish(recorder, total)?;
     write_expectation(out, name, &real_expectation(bag)?)
 }

@@ -21,8 +21,8 @@ pub use livebag_format::container::{MetadataEntry, Removed};
 pub use livebag_format::mcap::Compression;
 pub use livebag_format::{Message, Topic};
 pub use play::{
-    Output, PlayError, PlayOptions, PlayStatus, PlayedTopic, Player, Stamp, StreamOutput,
-    TopicOutput, TopicSurvey, survey,
+    ClockTicks, MessageOrder, Output, PlayControl, PlayError, PlayOptions, PlaySeek, PlayStatus,
+    PlayedTopic, Player, Stamp, StreamOutput, TopicOutput, TopicSurvey, survey,
 };
 pub use query::{
     Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, IndexEntry, McapAnswer, Messages,

@@ -136,8 +136,24 @@ pub const READ_AHEAD_BYTES: u64 = 16 << 20;
 /// Time between the making of a player's streams and its first message, in which recorders find
 /// them.
 pub const PLAY_LEAD_IN: Duration = Duration::from_millis(250);
-/// Longest sleep of a player: bounds how late it sees that it shall stop.
-pub const PLAY_SLEEP_MAX: Duration = Duration::from_millis(20);
+/// Longest sleep of a player: bounds how late it sees what it is told.
+pub const PLAY_SLEEP_MAX: Duration = Duration::from_millis(5);
+/// Pause between two signs of life of a player's outputs.
+pub const PLAY_HEARTBEAT: Duration = Duration::from_millis(20);
+/// Orders to a player that wait to be followed: more than a held key gives.
+pub const PLAY_ORDERS_MAX: usize = 256;
+/// Messages that a player reads ahead unless told otherwise: most of a second of a robot's small ones …
+pub const PLAY_AHEAD_MESSAGES: usize = 4096;
+/// … and their bytes at most: an eighth of a second at 1 GB/s.
+pub const PLAY_AHEAD_BYTES_MAX: usize = 128 << 20;
+/// Memory of messages from this size on is used again: below, the allocator is as fast.
+pub const PLAY_SPARE_BYTES_MIN: usize = 64 << 10;
+/// Blocks of such memory that are kept.
+pub const PLAY_SPARES_MAX: usize = 64;
+/// Messages that wait for earlier sent ones, in bytes, at which the first of them goes.
+pub const PLAY_REORDER_BYTES_MAX: usize = 256 << 20;
+/// Most messages a second on `/clock`.
+pub const PLAY_CLOCK_HZ_MAX: f64 = 10_000.0;
 /// Period at which a message that is alone in its recording is repeated: a camera's at 30 Hz.
 pub const PLAY_PERIOD_ALONE: Duration = Duration::from_nanos(33_333_333);
 

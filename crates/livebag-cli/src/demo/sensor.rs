@@ -177,12 +177,16 @@ fn replay(prefix: &str, bag: &Path, topic: &str, stop: &AtomicBool) -> Result<()
         lead_in: Duration::ZERO,
         ..PlayOptions::default()
     };
-    let mut player = Player::open(bag, options, &mut StreamOutput::new(prefix, Stamp::Now))?;
+    let mut player = Player::open(&[bag], options, &mut StreamOutput::new(prefix, Stamp::Now))?;
     let names: Vec<_> = player.topics().iter().map(|topic| topic.name().to_owned()).collect();
     say(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
     let mut is_ready = false;
     let mut refused = None;
-    player.run(stop, &mut |status| {
+    let control = player.control();
+    player.run(&mut |status| {
+        if stop.load(Ordering::Relaxed) {
+            control.stop();
+        }
         if !is_ready && status.messages > 0 {
             is_ready = true;
             refused = say(&["ready"]).err();

@@ -262,8 +262,8 @@ impl Keyboard {
     /// The keys, in words.
     pub const HELP: &str = "keys: space pauses and resumes, s splits, t takes a snapshot, q ends";
 
-    /// The order of a key that has been pressed since the last look.
-    pub fn look(&self, is_paused: bool) -> Option<Order> {
+    /// The next byte of what has been typed since the last look.
+    pub fn byte(&self) -> Option<u8> {
         let stdin = rustix::stdio::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
         let ready = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).ok()?;
@@ -271,7 +271,12 @@ impl Keyboard {
         if ready == 0 || rustix::io::read(stdin, &mut key).ok()? == 0 {
             return None;
         }
-        match key[0] {
+        Some(key[0])
+    }
+
+    /// The order of a key that has been pressed since the last look.
+    pub fn look(&self, is_paused: bool) -> Option<Order> {
+        match self.byte()? {
             b' ' if is_paused => Some(Order::Resume),
             b' ' => Some(Order::Pause),
             b's' => Some(Order::Split),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use livebag::{
     Bag, Clock, PlayOptions, Player, Query, Recorder, RecorderOptions, Selector, Stamp,
@@ -91,9 +90,9 @@ fn what_is_played_and_recorded_again_is_the_same() {
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
     let topics = record_original(&original);
     let mut player =
-        Player::open(&original, PlayOptions::default(), &mut StreamOutput::default()).unwrap();
+        Player::open(&[&original], PlayOptions::default(), &mut StreamOutput::default()).unwrap();
     let recorder = follow(&copy, &topics);
-    let status = player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    let status = player.run(&mut |_| {}).unwrap();
     assert_eq!(status.messages, 2 * u64::from(FRAMES) + TEXTS);
     finish(recorder, status.messages);
     assert_eq!(player.warnings().count(), 0);
@@ -155,7 +154,7 @@ fn a_real_ros_1_bag_becomes_native_frames() {
     }
     let options = PlayOptions { clock: Clock::simulated(1), ..PlayOptions::default() };
     let mut output = StreamOutput::new(&format!("play-test-{}", std::process::id()), Stamp::Now);
-    let mut player = Player::open(&bag, options, &mut output).unwrap();
+    let mut player = Player::open(&[&bag], options, &mut output).unwrap();
     let mut readers: BTreeMap<_, _> = player
         .topics()
         .iter()
@@ -164,7 +163,7 @@ fn a_real_ros_1_bag_becomes_native_frames() {
             (played.topic().name.clone(), reader)
         })
         .collect();
-    assert_eq!(player.run(&AtomicBool::new(false), &mut |_| {}).unwrap().messages, 6);
+    assert_eq!(player.run(&mut |_| {}).unwrap().messages, 6);
     assert_eq!(player.warnings().collect::<Vec<_>>(), Vec::<&str>::new());
     let mut pixels = Vec::new();
     let depth = readers.get_mut("/camera/depth/image").unwrap();

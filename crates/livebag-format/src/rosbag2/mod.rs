@@ -140,6 +140,15 @@ pub enum MetadataError {
         /// The path found.
         path: String,
     },
+    /// QoS overrides that are none.
+    #[error(
+        "expected topics with QoS policies, as in `/scan: {{reliability: best_effort, depth: 5}}`: \
+         {reason}"
+    )]
+    QosOverrides {
+        /// What was found.
+        reason: String,
+    },
     /// A QoS list that is not one.
     #[error("expected a YAML list of QoS profiles: {reason}")]
     Qos {

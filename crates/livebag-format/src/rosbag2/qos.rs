@@ -1,6 +1,8 @@
 //! QoS profiles in rosbag2's YAML: enum values are integers up to metadata version 8 and names from
 //! version 9 on.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::MetadataError;
@@ -72,7 +74,78 @@ const LIVELINESS: &[&str] = &[
     "best_available",
 ];
 
+/// What ROS 2 offers unless told otherwise (`rmw_qos_profile_default`). Times of 0 are unspecified.
+impl Default for QosProfile {
+    fn default() -> Self {
+        let name = |name: &str| Policy::Name(name.to_owned());
+        Self {
+            history: name("keep_last"),
+            depth: 10,
+            reliability: name("reliable"),
+            durability: name("volatile"),
+            deadline: QosDuration::default(),
+            lifespan: QosDuration::default(),
+            liveliness: name("system_default"),
+            liveliness_lease_duration: QosDuration::default(),
+            avoid_ros_namespace_conventions: false,
+        }
+    }
+}
+
+/// A topic's profile in a file of overrides: what is not said is ROS 2's default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Overrides {
+    history: Option<Policy>,
+    depth: Option<u64>,
+    reliability: Option<Policy>,
+    durability: Option<Policy>,
+    deadline: Option<QosDuration>,
+    lifespan: Option<QosDuration>,
+    liveliness: Option<Policy>,
+    liveliness_lease_duration: Option<QosDuration>,
+    avoid_ros_namespace_conventions: Option<bool>,
+}
+
+impl Overrides {
+    fn profile(self) -> Result<QosProfile, String> {
+        let default = QosProfile::default();
+        let known = |key, policy: Option<Policy>, names, default| match policy {
+            Some(policy) => policy.known(key, names),
+            None => Ok(default),
+        };
+        Ok(QosProfile {
+            history: known("history", self.history, HISTORY, default.history)?,
+            depth: self.depth.unwrap_or(default.depth),
+            reliability: known("reliability", self.reliability, RELIABILITY, default.reliability)?,
+            durability: known("durability", self.durability, DURABILITY, default.durability)?,
+            deadline: self.deadline.unwrap_or_default(),
+            lifespan: self.lifespan.unwrap_or_default(),
+            liveliness: known("liveliness", self.liveliness, LIVELINESS, default.liveliness)?,
+            liveliness_lease_duration: self.liveliness_lease_duration.unwrap_or_default(),
+            avoid_ros_namespace_conventions: self
+                .avoid_ros_namespace_conventions
+                .unwrap_or_default(),
+        })
+    }
+}
+
 impl Policy {
+    /// The value by its name, if it has one.
+    fn known(self, key: &str, names: &[&str]) -> Result<Policy, String> {
+        let lower = match self {
+            Policy::Name(name) => Policy::Name(name.to_ascii_lowercase()),
+            number => number,
+        };
+        match lower.styled(QosStyle::Names, names) {
+            Policy::Name(name) if names.contains(&name.as_str()) => Ok(Policy::Name(name)),
+            Policy::Name(found) => Err(format!("{key} is {found}, expected {}", names.join(", "))),
+            Policy::Number(found) => {
+                Err(format!("{key} is {found}, expected {}", names.join(", ")))
+            }
+        }
+    }
+
     /// The same value in the other style; what the table does not know stays as it is.
     fn styled(&self, style: QosStyle, names: &[&str]) -> Policy {
         let number = match self {
@@ -90,6 +163,28 @@ impl Policy {
 }
 
 impl QosProfile {
+    /// Reads a file of overrides (`--qos-profile-overrides-path`): YAML with a profile for each topic, in
+    /// which what is not said is ROS 2's default. Empty text overrides nothing.
+    ///
+    /// ```
+    /// use livebag_format::rosbag2::{Policy, QosProfile};
+    /// let overrides = QosProfile::parse_overrides("/scan:\n  reliability: best_effort\n")?;
+    /// assert_eq!(overrides["/scan"].reliability, Policy::Name("best_effort".into()));
+    /// assert_eq!(overrides["/scan"].depth, 10);
+    /// # Ok::<(), livebag_format::rosbag2::MetadataError>(())
+    /// ```
+    pub fn parse_overrides(yaml: &str) -> Result<BTreeMap<String, QosProfile>, MetadataError> {
+        let parsed: Result<Option<BTreeMap<String, Overrides>>, _> = serde_saphyr::from_str(yaml);
+        let wrong = |reason| MetadataError::QosOverrides { reason };
+        let overrides = parsed.map_err(|error| wrong(error.to_string()))?.unwrap_or_default();
+        let profiles = overrides.into_iter().map(|(topic, overrides)| {
+            let profile = overrides.profile();
+            let profile = profile.map_err(|reason| wrong(format!("{topic}: {reason}")))?;
+            Ok((topic, profile))
+        });
+        profiles.collect()
+    }
+
     /// Reads a YAML list of profiles in either style. Empty text is an empty list.
     pub fn parse_list(yaml: &str) -> Result<Vec<QosProfile>, MetadataError> {
         if yaml.trim().is_empty() {

@@ -235,6 +235,20 @@ fn every_version_says_what_it_has_keys_for() {
         assert_eq!(metadata.custom_data.len(), usize::from(version >= 6));
         assert_eq!(!metadata.topics[0].type_description_hash.is_empty(), version >= 7);
         assert_eq!(metadata.ros_distro, if version < 8 { "" } else { "jazzy" });
+
+#[test]
+fn overrides_are_read_as_rosbag2_has_them() {
+    let yaml = "/scan:\n  reliability: BEST_EFFORT\n  history: keep_all\n  \
+        deadline:\n    sec: 1\n    nsec: 5\n/map:\n  durability: 1\n  depth: 1\n";
+    let overrides = QosProfile::parse_overrides(yaml).unwrap();
+    let name = |name: &str| Policy::Name(name.to_owned());
+    let scan = &overrides["/scan"];
+    assert_eq!((&scan.reliability, &scan.history), (&name("best_effort"), &name("keep_all")));
+    assert_eq!((scan.deadline, scan.depth), (QosDuration { sec: 1, nsec: 5 }, 10));
+    let map = QosProfile { durability: name("transient_local"), depth: 1, ..Default::default() };
+    assert_eq!(overrides["/map"], map);
+    for empty in ["", "# nothing\n", "{}"] {
+        assert!(QosProfile::parse_overrides(empty).unwrap().is_empty(), "{empty}");
     }
 }
 
@@ -247,4 +261,19 @@ fn profiles_keep_their_text_unless_their_style_changes() {
     assert!(named.contains("durability: transient_local"), "{named}");
     assert_eq!(QosProfile::restyled("no list", QosStyle::Names), "no list");
     assert_eq!(QosProfile::restyled("", QosStyle::Names), "");
+
+fn overrides_that_are_none_are_named() {
+    let wrong = [
+        ("/scan:\n  reliability: perhaps\n", "/scan: reliability is perhaps, expected system"),
+        ("/scan:\n  durability: 17\n", "durability is 17, expected"),
+        ("/scan:\n  colour: red\n", "colour"),
+        ("/scan:\n  depth: -1\n", "depth"),
+        ("/scan: reliable\n", "topics with QoS policies"),
+        ("- /scan\n", "topics with QoS policies"),
+        ("{", "topics with QoS policies"),
+    ];
+    for (yaml, words) in wrong {
+        let error = QosProfile::parse_overrides(yaml).unwrap_err().to_string();
+        assert!(error.contains(words), "{yaml}: {error}");
+    }
 }

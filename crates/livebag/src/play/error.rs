@@ -3,7 +3,9 @@
 use livebag_shm::{CreateError, PublishError};
 
 use crate::convert::ConvertError;
+use crate::limits::PLAY_CLOCK_HZ_MAX;
 use crate::query::BagError;
+use crate::source::SelectorError;
 
 /// Why a recording cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,29 @@ pub enum PlayError {
         /// The names there are.
         known: Vec<String>,
     },
+    /// A pattern that is none.
+    #[error(transparent)]
+    Pattern(#[from] SelectorError),
+    /// Names and patterns leave nothing.
+    #[error("no topic is left to play; the recording has: {}", known.join(", "))]
+    NothingChosen {
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// A rate of `/clock` that is none.
+    #[error(
+        "the rate of /clock is {found} Hz, expected a number above 0 and up to {PLAY_CLOCK_HZ_MAX}"
+    )]
+    ClockRate {
+        /// The number asked for.
+        found: f64,
+    },
+    /// The system gives no thread to read with.
+    #[error("no thread to read the recording with: {0}")]
+    Thread(std::io::Error),
+    /// The thread that reads has gone without a word.
+    #[error("the thread that reads the recording has died: this is a mistake in livebag")]
+    NoReader,
     /// A stream cannot be made.
     #[error("no stream for the topic {topic}: {source}")]
     Stream {

@@ -1,79 +1,46 @@
-//! Plays a recording to an [`Output`], at the pace at which it was recorded.
+//! Plays recordings to an [`Output`], at the pace at which they were recorded.
 //!
-//! A message is due at a time that follows from the first one's and its own log time alone, so that
-//! lateness never adds up.
+//! One thread reads ahead ([`read_ahead`]) from the recordings ([`recording`], [`merge`]); the caller's
+//! publishes what is due ([`engine`], [`pace`]) and follows what it is told ([`control`]). A message is
+//! due at a time that follows from the last change of pace and its own time alone, so that lateness
+//! never adds up.
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use livebag_format::Topic;
 
-use crate::clock::Clock;
-use crate::limits::{PLAY_LEAD_IN, PLAY_SLEEP_MAX};
-
+mod clock_topic;
+mod control;
+mod engine;
 mod error;
+mod merge;
 mod name;
+mod options;
 mod output;
 mod pace;
+mod packet;
 mod publisher;
+mod read_ahead;
 mod recording;
 mod streams;
 
+pub use control::{PlayControl, PlaySeek, PlayStatus};
 pub use error::PlayError;
+pub use options::{ClockTicks, MessageOrder, PlayOptions};
 pub use output::{Output, TopicOutput};
 pub use publisher::Stamp;
 pub use recording::{TopicSurvey, survey};
 pub use streams::StreamOutput;
 
-use pace::Pace;
-use recording::{Recording, Survey, Visit};
+use clock_topic::ClockTopic;
+use engine::{Engine, Span};
+use read_ahead::{CloseOnDrop, ReadAhead};
+use recording::{Plan, Recordings, Survey, Window};
 
-/// How to play. `..PlayOptions::default()` gives the rest.
-#[derive(Clone, Debug)]
-pub struct PlayOptions {
-    /// Speed: 2.0 plays twice as fast as was recorded.
-    pub rate: f64,
-    /// Whether to begin again at the end, until stopped.
-    pub repeat: bool,
-    /// Topic names; empty for all.
-    pub topics: Vec<String>,
-    /// Time between the making of the streams and the first message, for recorders that wait for
-    /// them to appear.
-    pub lead_in: Duration,
-    /// Where time comes from.
-    pub clock: Clock,
-}
-
-impl Default for PlayOptions {
-    fn default() -> Self {
-        Self {
-            rate: 1.0,
-            repeat: false,
-            topics: Vec::new(),
-            lead_in: PLAY_LEAD_IN,
-            clock: Clock::system(),
-        }
-    }
-}
-
-/// How it goes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlayStatus {
-    /// Messages published.
-    pub messages: u64,
-    /// Bytes of those, encoded as recorded.
-    pub bytes: u64,
-    /// How often the end was reached.
-    pub rounds: u64,
-    /// Log time of the last message published, from the first.
-    pub position: Duration,
-    /// From the first to the last message.
-    pub length: Duration,
-    /// The most that a message came after its time, in this process's view.
-    pub late_max: Duration,
-}
+/// Where ROS 2 nodes with `use_sim_time` look for the time.
+const CLOCK_TOPIC: &str = "/clock";
 
 /// A topic that is played, and its way out.
 pub struct PlayedTopic {
@@ -98,62 +65,85 @@ impl PlayedTopic {
     }
 }
 
-/// A recording with its ways out, ready to be played.
+/// Recordings with their ways out, ready to be played.
 ///
 /// ```no_run
-/// use std::sync::atomic::AtomicBool;
 /// use livebag::{PlayOptions, Player, StreamOutput};
 /// let mut streams = StreamOutput::default();
-/// let mut player = Player::open("run1".as_ref(), PlayOptions::default(), &mut streams)?;
-/// player.run(&AtomicBool::new(false), &mut |_| {})?;
+/// let mut player = Player::open(&["run1"], PlayOptions::default(), &mut streams)?;
+/// player.run(&mut |_| {})?;
 /// # Ok::<(), livebag::PlayError>(())
 /// ```
 ///
 /// What the output makes for its topics exists from [`Player::open`] until the player is dropped.
 pub struct Player {
-    recording: Recording,
+    recordings: Recordings,
     options: PlayOptions,
+    control: PlayControl,
     played: Vec<PlayedTopic>,
-    /// Place in `played` by place in the recording's topics; `None` for topics that are not played.
+    clock_topic: Option<ClockTopic>,
+    /// Place in `played` by place in the recordings' topics; `None` for topics that are not played.
     route: Vec<Option<usize>>,
+    plan: Plan,
     survey: Survey,
+    warnings: Vec<String>,
 }
 
 impl Player {
-    /// Opens a container, or anything that `livebag convert` reads, and a way out for every topic that
-    /// has messages. A recording without an index is read through once, to know the size of its largest
-    /// messages.
+    /// Opens containers, or anything that `livebag convert` reads, to be played as one, and a way out
+    /// for every topic that has messages. A recording without an index is read through once, to know the
+    /// size of its largest messages.
     ///
     /// # Errors
-    /// If it cannot be read, if a topic is not in it, if the rate is not positive, or if the output
+    /// If one cannot be read, if a topic is not in them, if an option makes no sense, or if the output
     /// refuses a topic.
     pub fn open(
-        path: &Path,
+        paths: &[impl AsRef<Path>],
         options: PlayOptions,
         output: &mut dyn Output,
     ) -> Result<Self, PlayError> {
-        if !(options.rate.is_finite() && options.rate > 0.0) {
-            return Err(PlayError::Rate { found: options.rate });
-        }
-        let recording = Recording::open(path)?;
-        let wanted = choose(&recording.topics(), &options.topics)?;
-        let survey = recording.survey(&wanted)?;
-        let mut this = Self { recording, options, played: Vec::new(), route: Vec::new(), survey };
-        this.open_outputs(&wanted, output)?;
+        options.check()?;
+        let recordings = Recordings::open(paths)?;
+        let wanted = options.choose(recordings.topics())?;
+        let window = match options.needs_begin() {
+            true => options.window(recordings.begin_nanos(options.order)?.unwrap_or_default()),
+            false => options.window(0),
+        };
+        let mut survey = recordings.survey(&wanted, options.order, window)?;
+        // What a running recorder adds from now on is not played: its sizes are not known.
+        let until_nanos = window.until_nanos.min(survey.last_nanos);
+        let window = Window { until_nanos, ..window };
+        let lag = survey.lag.unwrap_or_default();
+        let mut warnings = options.strangers(recordings.topics());
+        warnings.append(&mut survey.warnings);
+        let mut this = Self {
+            plan: Plan { wanted, order: options.order, window, lag },
+            recordings,
+            control: PlayControl::default(),
+            played: Vec::new(),
+            clock_topic: None,
+            route: Vec::new(),
+            survey,
+            warnings,
+            options,
+        };
+        this.open_outputs(output)?;
         Ok(this)
     }
 
-    /// Topics that differ in nothing an output tells (ROS 1 connections of one topic) share one.
-    fn open_outputs(&mut self, wanted: &[bool], output: &mut dyn Output) -> Result<(), PlayError> {
-        let topics = self.recording.topics();
+    /// Topics that differ in nothing an output tells (ROS 1 connections of one topic, the same topic of
+    /// several recordings) share one.
+    fn open_outputs(&mut self, output: &mut dyn Output) -> Result<(), PlayError> {
+        let topics = self.recordings.topics();
+        let renamed: Vec<_> = topics.iter().map(|topic| self.options.played(topic)).collect();
         let mut largest: HashMap<Key<'_>, usize> = HashMap::new();
-        for (at, topic) in topics.iter().enumerate() {
+        for (topic, seen) in renamed.iter().zip(&self.survey.topics) {
             let bytes = largest.entry(key(topic)).or_default();
-            *bytes = (*bytes).max(self.survey.topics[at].message_bytes_max);
+            *bytes = (*bytes).max(seen.message_bytes_max);
         }
         let mut made: HashMap<Key<'_>, usize> = HashMap::new();
-        for (at, topic) in topics.iter().enumerate() {
-            if !wanted[at] || self.survey.topics[at].messages == 0 {
+        for (at, topic) in renamed.iter().enumerate() {
+            if self.survey.topics[at].messages == 0 {
                 self.route.push(None);
                 continue;
             }
@@ -163,16 +153,30 @@ impl Player {
                 continue;
             }
             let output = output.open(topic, largest[&key])?;
-            self.played.push(PlayedTopic { topic: (*topic).clone(), output });
+            self.played.push(PlayedTopic { topic: topic.clone(), output });
             made.insert(key, self.played.len() - 1);
             self.route.push(Some(self.played.len() - 1));
+        }
+        if let Some(ticks) = &self.options.clock_ticks {
+            let names = topics.iter().map(|topic| topic.name.as_str());
+            self.clock_topic = Some(ClockTopic::open(ticks, names, output)?);
         }
         Ok(())
     }
 
-    /// The topics that have messages, with their ways out.
+    /// The topics that have messages, with their ways out; `/clock` is not among them.
     pub fn topics(&self) -> &[PlayedTopic] {
         &self.played
+    }
+
+    /// The way out of `/clock`, if the time is published there.
+    pub fn clock_topic(&self) -> Option<&PlayedTopic> {
+        self.clock_topic.as_ref().map(|clock_topic| &clock_topic.played)
+    }
+
+    /// Controls this player while it runs.
+    pub fn control(&self) -> PlayControl {
+        self.control.clone()
     }
 
     /// Messages of one round.
@@ -180,96 +184,74 @@ impl Player {
         self.survey.topics.iter().map(|topic| topic.messages).sum()
     }
 
-    /// From the first to the last message, as recorded.
+    /// From the beginning of what is played to its last message, as recorded.
     pub fn length(&self) -> Duration {
-        self.survey.length()
+        self.span().map_or(Duration::ZERO, |span| {
+            Duration::from_nanos(span.last_nanos.saturating_sub(span.begin_nanos))
+        })
     }
 
     /// What was not as it should be, in sentences.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
         let of_outputs = self.played.iter().flat_map(|played| played.output.warnings());
-        self.survey.warnings.iter().chain(of_outputs).map(String::as_str)
+        self.warnings.iter().chain(of_outputs).map(String::as_str)
     }
 
-    /// Publishes until the end, or until `stop` is set. `progress` is called after every message
-    /// and now and then while there is none.
+    /// `None` if there is nothing to play.
+    fn span(&self) -> Option<Span> {
+        let first_nanos = self.survey.first_nanos?;
+        let begin_nanos = match self.options.start_offset.is_zero() {
+            true => first_nanos,
+            false => self.plan.window.from_nanos,
+        };
+        Some(Span {
+            begin_nanos,
+            last_nanos: self.survey.last_nanos,
+            round_nanos: self.survey.round_nanos(begin_nanos),
+        })
+    }
+
+    /// Publishes until the end, or until told to stop. `progress` is called after every message, after
+    /// every order that was followed, and now and then while waiting for a message's time.
     ///
     /// # Errors
-    /// If the recording cannot be read.
-    pub fn run(
-        &mut self,
-        stop: &AtomicBool,
-        progress: &mut dyn FnMut(&PlayStatus),
-    ) -> Result<PlayStatus, PlayError> {
-        let status = self.run_to_end(stop, progress)?;
-        self.played.iter_mut().try_for_each(|played| played.output.finish())?;
+    /// If the recording cannot be read, or an output does not take a message.
+    pub fn run(&mut self, progress: &mut dyn FnMut(&PlayStatus)) -> Result<PlayStatus, PlayError> {
+        let Some(span) = self.span() else { return Ok(PlayStatus::default()) };
+        // The reading of later rounds begins where the first one does.
+        self.plan.window.from_nanos = span.begin_nanos;
+        let Self { recordings, options, control, played, clock_topic, route, plan, .. } = self;
+        let ahead = ReadAhead::new(span.begin_nanos, options.ahead_messages, options.repeat);
+        let outcome = std::thread::scope(|scope| {
+            let _close = CloseOnDrop(&ahead);
+            std::thread::Builder::new()
+                .name("livebag-read".into())
+                .spawn_scoped(scope, || ahead.read(recordings, plan))
+                .map_err(PlayError::Thread)?;
+            let outputs = (played.as_mut_slice(), clock_topic.as_mut());
+            Engine::new(options, control, &ahead, outputs, route, span, progress).run()
+        });
+        self.note(&ahead);
+        let status = outcome?;
+        let clock = self.clock_topic.as_mut().map(|clock_topic| &mut clock_topic.played);
+        self.played.iter_mut().chain(clock).try_for_each(|played| played.output.finish())?;
         Ok(status)
     }
 
-    fn run_to_end(
-        &mut self,
-        stop: &AtomicBool,
-        progress: &mut dyn FnMut(&PlayStatus),
-    ) -> Result<PlayStatus, PlayError> {
-        let mut status = PlayStatus { length: self.survey.length(), ..PlayStatus::default() };
-        let Some(first_nanos) = self.survey.first_nanos else { return Ok(status) };
-        let clock = &self.options.clock;
-        let lead_in_nanos = self.options.lead_in.as_nanos() as u64;
-        let start_nanos = clock.monotonic_nanos().saturating_add(lead_in_nanos);
-        let mut pace = Pace::new(start_nanos, first_nanos, self.options.rate);
-        while !stop.load(Ordering::Relaxed) {
-            self.round(&pace, stop, &mut status, progress)?;
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
-            status.rounds += 1;
-            if !self.options.repeat {
-                break;
-            }
-            pace.next_round(self.survey.round_nanos());
+    /// What reading has found.
+    fn note(&mut self, ahead: &ReadAhead) {
+        let (damaged, early) = ahead.left_out();
+        if damaged > 0 {
+            self.warnings.push(format!(
+                "{damaged} messages are damaged and were left out; `livebag verify` tells which"
+            ));
         }
-        Ok(status)
-    }
-
-    fn round(
-        &mut self,
-        pace: &Pace,
-        stop: &AtomicBool,
-        status: &mut PlayStatus,
-        progress: &mut dyn FnMut(&PlayStatus),
-    ) -> Result<(), PlayError> {
-        let Self { recording, options, played, route, survey } = self;
-        let clock = &options.clock;
-        let wanted: Vec<bool> = route.iter().map(Option::is_some).collect();
-        recording.visit(&wanted, &mut |topic, message| {
-            let Some(place) = route[topic] else { return Ok(Visit::Next) };
-            let due_nanos = pace.due_nanos(message.log_time_nanos);
-            while !stop.load(Ordering::Relaxed) {
-                let now_nanos = clock.monotonic_nanos();
-                let Some(left_nanos) = due_nanos.checked_sub(now_nanos).filter(|&left| left > 0)
-                else {
-                    break;
-                };
-                let left = Duration::from_nanos(left_nanos);
-                if left > PLAY_SLEEP_MAX {
-                    played.iter_mut().for_each(|played| played.output.heartbeat());
-                    progress(status);
-                }
-                clock.sleep(left.min(PLAY_SLEEP_MAX));
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Ok(Visit::Stop);
-            }
-            let late_nanos = clock.monotonic_nanos().saturating_sub(due_nanos);
-            status.late_max = status.late_max.max(Duration::from_nanos(late_nanos));
-            played[place].output.publish(message)?;
-            status.messages += 1;
-            status.bytes += message.data.len() as u64;
-            let position = message.log_time_nanos.saturating_sub(survey.first_nanos.unwrap_or(0));
-            status.position = Duration::from_nanos(position);
-            progress(status);
-            Ok(Visit::Next)
-        })
+        if early > 0 {
+            self.warnings.push(format!(
+                "{early} messages were not played in the order in which they were sent: they lie too \
+                 far apart in the recording to be sorted in memory"
+            ));
+        }
     }
 }
 
@@ -278,15 +260,6 @@ type Key<'a> = (&'a str, &'a str, &'a str, &'a [u8]);
 
 fn key(topic: &Topic) -> Key<'_> {
     (&topic.name, &topic.type_name, &topic.message_encoding, &topic.schema)
-}
-
-/// Which topics are asked for by name.
-fn choose(topics: &[&Topic], names: &[String]) -> Result<Vec<bool>, PlayError> {
-    if let Some(missing) = names.iter().find(|name| topics.iter().all(|t| t.name != **name)) {
-        let known = topics.iter().map(|topic| topic.name.clone()).collect();
-        return Err(PlayError::NoTopic { topic: missing.clone(), known });
-    }
-    Ok(topics.iter().map(|topic| names.is_empty() || names.contains(&topic.name)).collect())
 }
 
 #[cfg(test)]

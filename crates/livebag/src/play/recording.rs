@@ -1,32 +1,79 @@
-//! A recording as playing needs it: surveyed once, visited once a round.
+//! Recordings as playing needs them: surveyed once, read from any moment on as often as it takes.
 
 use std::path::{Path, PathBuf};
 
+use livebag_format::Topic;
 use livebag_format::container::CONTAINER_FILE;
-use livebag_format::{Message, Topic};
 
-use super::PlayError;
-use crate::convert::open_foreign;
+use super::merge::Merge;
+use super::options::MessageOrder;
+use super::{PlayError, packet::Packet};
+use crate::convert::{MessageSource, open_foreign};
 use crate::limits::PLAY_PERIOD_ALONE;
-use crate::query::{Bag, Query};
+use crate::query::{Bag, Buffer, Cursor, Query, Span};
 
 /// Something that can be played.
-pub(super) enum Recording {
+enum Recording {
     Container(Bag),
-    /// Opened anew for every round.
+    /// Opened anew for every reading.
     Foreign {
         path: PathBuf,
         topics: Vec<Topic>,
     },
 }
 
-/// What to do after a message.
-pub(super) enum Visit {
-    Next,
-    Stop,
+/// The recordings that are played as one. Their topics are numbered through.
+pub(super) struct Recordings {
+    parts: Vec<Recording>,
+    topics: Vec<Topic>,
 }
 
-type Visitor<'a> = dyn FnMut(usize, &Message<'_>) -> Result<Visit, PlayError> + 'a;
+/// Times of the recording, in the order that is played; both included, nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub from_nanos: u64,
+    pub until_nanos: u64,
+}
+
+impl Window {
+    pub const ALL: Self = Self { from_nanos: 0, until_nanos: u64::MAX };
+
+    pub fn has(&self, nanos: u64) -> bool {
+        (self.from_nanos..=self.until_nanos).contains(&nanos)
+    }
+}
+
+/// By how much messages were logged after they were published: least and most, in nanoseconds. With the
+/// times of one clock that is the way to the recorder; with others', anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lag {
+    pub least: i128,
+    pub most: i128,
+}
+
+/// What is read.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// By topic.
+    pub wanted: Vec<bool>,
+    pub order: MessageOrder,
+    pub window: Window,
+    /// Of the topics wanted; only heeded in the order of sending.
+    pub lag: Lag,
+}
+
+impl Plan {
+    /// Log times among which all messages of the window are.
+    fn log_times(&self) -> (u64, u64) {
+        let Window { from_nanos, until_nanos } = self.window;
+        if self.order == MessageOrder::Received {
+            return (from_nanos, until_nanos);
+        }
+        let moved =
+            |nanos: u64, by: i128| (i128::from(nanos) + by).clamp(0, i128::from(u64::MAX)) as u64;
+        (moved(from_nanos, self.lag.least), moved(until_nanos, self.lag.most))
+    }
+}
 
 /// What is known of a topic before it is played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,25 +89,27 @@ pub struct TopicSurvey {
 /// # Errors
 /// If it cannot be read.
 pub fn survey(path: &Path) -> Result<Vec<(Topic, TopicSurvey)>, PlayError> {
-    let recording = Recording::open(path)?;
-    let topics: Vec<_> = recording.topics().into_iter().cloned().collect();
-    let survey = recording.survey(&vec![true; topics.len()])?;
-    Ok(topics.into_iter().zip(survey.topics).collect())
+    let recordings = Recordings::open(&[path])?;
+    let wanted = vec![true; recordings.topics().len()];
+    let survey = recordings.survey(&wanted, MessageOrder::Received, Window::ALL)?;
+    Ok(recordings.topics.into_iter().zip(survey.topics).collect())
 }
 
-/// What is known of a recording before it is played.
+/// What is known of recordings before they are played.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Survey {
+    /// Messages in the window.
     pub topics: Vec<TopicSurvey>,
-    /// Log time of the first message; `None` without messages.
+    /// Time of the first message in the window; `None` without messages.
     pub first_nanos: Option<u64>,
     pub last_nanos: u64,
+    pub lag: Option<Lag>,
     /// What could not be read.
     pub warnings: Vec<String>,
 }
 
 impl Recording {
-    pub fn open(path: &Path) -> Result<Self, PlayError> {
+    fn open(path: &Path) -> Result<Self, PlayError> {
         if !path.exists() || path.join(CONTAINER_FILE).exists() {
             return Ok(Self::Container(Bag::open(path)?));
         }
@@ -68,70 +117,199 @@ impl Recording {
         Ok(Self::Foreign { path: path.to_owned(), topics })
     }
 
-    pub fn topics(&self) -> Vec<&Topic> {
+    fn topics(&self) -> Vec<&Topic> {
         match self {
             Self::Container(bag) => bag.topics().iter().map(|topic| topic.topic()).collect(),
             Self::Foreign { topics, .. } => topics.iter().collect(),
         }
     }
 
-    /// Looks at every message of the topics `wanted` (by place) without publishing it.
-    pub fn survey(&self, wanted: &[bool]) -> Result<Survey, PlayError> {
-        let mut survey = Survey::new(wanted.len());
+    /// Log time of the first message of all topics.
+    fn begin_nanos(&self) -> Result<Option<u64>, PlayError> {
+        Ok(match self {
+            Self::Container(bag) => bag.time_range()?.map(|(first, _)| first),
+            Self::Foreign { path, .. } => {
+                open_foreign(path)?.next_message()?.map(|message| message.log_time_nanos)
+            }
+        })
+    }
+
+    /// Tells `see` topic, log time, publish time and bytes of every message of the topics wanted,
+    /// without reading those of a container.
+    fn look(
+        &self,
+        wanted: &[bool],
+        warnings: &mut Vec<String>,
+        see: &mut dyn FnMut(usize, u64, u64, usize),
+    ) -> Result<(), PlayError> {
         match self {
             Self::Container(bag) => {
-                let Some(query) = query(bag, wanted) else { return Ok(survey) };
+                let Some(query) = query(bag, wanted, 0, u64::MAX) else { return Ok(()) };
                 let mut cursor = bag.query(&query)?;
                 while let Some((topic, entry)) = cursor.next_entry()? {
-                    survey.add(topic, entry.log_time_nanos, entry.data_bytes as usize);
+                    let bytes = entry.data_bytes as usize;
+                    see(topic, entry.log_time_nanos, entry.publish_time_nanos, bytes);
                 }
             }
             Self::Foreign { path, .. } => {
                 let mut source = open_foreign(path)?;
                 while let Some(message) = source.next_message()? {
                     if wanted[message.topic] {
-                        survey.add(message.topic, message.log_time_nanos, message.data.len());
+                        let (log, publish) = (message.log_time_nanos, message.publish_time_nanos);
+                        see(message.topic, log, publish, message.data.len());
                     }
                 }
-                survey.warnings = source.warnings().to_vec();
-            }
-        }
-        Ok(survey)
-    }
-
-    /// Gives every message of the topics `wanted` (by place) to `visitor`, oldest first.
-    pub fn visit(&self, wanted: &[bool], visitor: &mut Visitor<'_>) -> Result<(), PlayError> {
-        match self {
-            Self::Container(bag) => {
-                let Some(query) = query(bag, wanted) else { return Ok(()) };
-                let mut cursor = bag.query(&query)?;
-                while let Some((topic, message)) = cursor.next()? {
-                    if let Visit::Stop = visitor(topic, &message)? {
-                        break;
-                    }
-                }
-            }
-            Self::Foreign { path, .. } => {
-                let mut source = open_foreign(path)?;
-                while let Some(message) = source.next_message()? {
-                    if !wanted[message.topic] {
-                        continue;
-                    }
-                    if let Visit::Stop = visitor(message.topic, &message.as_message())? {
-                        break;
-                    }
-                }
+                warnings.extend_from_slice(source.warnings());
             }
         }
         Ok(())
     }
+
+    /// The messages of the topics wanted from a log time to another.
+    fn read(&self, wanted: &[bool], from: u64, until: u64) -> Result<Reader<'_>, PlayError> {
+        Ok(match self {
+            Self::Container(bag) => match query(bag, wanted, from, until) {
+                Some(query) => Reader::Container(bag.query(&query)?),
+                None => Reader::Nothing,
+            },
+            Self::Foreign { path, .. } => {
+                let mut source = open_foreign(path)?;
+                source.skip_before(from);
+                Reader::Foreign { source, from_nanos: from, until_nanos: until }
+            }
+        })
+    }
 }
 
 /// `None` if no topic is wanted: a query without names asks for all of them.
-fn query(bag: &Bag, wanted: &[bool]) -> Option<Query> {
+fn query(bag: &Bag, wanted: &[bool], from: u64, until: u64) -> Option<Query> {
     let topics = bag.topics().iter().zip(wanted).filter(|(_, wanted)| **wanted);
     let topics: Vec<_> = topics.map(|(topic, _)| topic.topic().name.clone()).collect();
-    (!topics.is_empty()).then(|| Query { topics, ..Query::default() })
+    (!topics.is_empty()).then(|| Query { topics, span: Span::History(from, until) })
+}
+
+/// Reads one recording in order of log time.
+pub(super) enum Reader<'a> {
+    Nothing,
+    Container(Cursor<'a>),
+    Foreign { source: Box<dyn MessageSource>, from_nanos: u64, until_nanos: u64 },
+}
+
+impl Reader<'_> {
+    /// The next message, its topic by its place in the recording. `spare`: memory for a message of so
+    /// many bytes.
+    pub fn next(
+        &mut self,
+        spare: &mut dyn FnMut(usize) -> Buffer,
+    ) -> Result<Option<Packet>, PlayError> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Container(cursor) => loop {
+                let Some((topic, entry)) = cursor.next_entry()? else { return Ok(None) };
+                let mut data = spare(entry.data_bytes as usize);
+                // What is damaged is left out, and counted.
+                if cursor.append_to(&mut data)? {
+                    return Ok(Some(Packet {
+                        topic,
+                        log_time_nanos: entry.log_time_nanos,
+                        publish_time_nanos: entry.publish_time_nanos,
+                        sequence: entry.sequence,
+                        data,
+                    }));
+                }
+            },
+            Self::Foreign { source, from_nanos, until_nanos } => loop {
+                let Some(message) = source.next_message()? else { return Ok(None) };
+                if message.log_time_nanos > *until_nanos {
+                    return Ok(None);
+                }
+                if message.log_time_nanos >= *from_nanos {
+                    return Ok(Some(message.into()));
+                }
+            },
+        }
+    }
+
+    /// Messages left out so far because they are damaged.
+    pub fn damaged(&self) -> u64 {
+        match self {
+            Self::Container(cursor) => cursor.damaged(),
+            Self::Nothing | Self::Foreign { .. } => 0,
+        }
+    }
+}
+
+impl Recordings {
+    pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, PlayError> {
+        let parts: Result<Vec<_>, _> = paths.iter().map(|p| Recording::open(p.as_ref())).collect();
+        let parts = parts?;
+        let topics = parts.iter().flat_map(Recording::topics).cloned().collect();
+        Ok(Self { parts, topics })
+    }
+
+    pub fn topics(&self) -> &[Topic] {
+        &self.topics
+    }
+
+    /// The recordings, each with the number of its first topic and its part of `wanted`.
+    fn parts<'a>(
+        &'a self,
+        wanted: &'a [bool],
+    ) -> impl Iterator<Item = (&'a Recording, usize, &'a [bool])> {
+        let mut base = 0;
+        self.parts.iter().map(move |part| {
+            let first = base;
+            base += part.topics().len();
+            (part, first, &wanted[first..base])
+        })
+    }
+
+    /// Time of the first message of all topics, in the order that is played.
+    pub fn begin_nanos(&self, order: MessageOrder) -> Result<Option<u64>, PlayError> {
+        match order {
+            MessageOrder::Received => {
+                let begins: Result<Vec<_>, _> =
+                    self.parts.iter().map(Recording::begin_nanos).collect();
+                Ok(begins?.into_iter().flatten().min())
+            }
+            MessageOrder::Sent => {
+                let survey = self.survey(&vec![true; self.topics.len()], order, Window::ALL)?;
+                Ok(survey.first_nanos)
+            }
+        }
+    }
+
+    /// Looks at every message of the topics `wanted` (by place) without publishing it.
+    pub fn survey(
+        &self,
+        wanted: &[bool],
+        order: MessageOrder,
+        window: Window,
+    ) -> Result<Survey, PlayError> {
+        let mut survey = Survey::new(wanted.len());
+        let mut warnings = Vec::new();
+        for (part, base, wanted) in self.parts(wanted) {
+            part.look(wanted, &mut warnings, &mut |topic, log, publish, bytes| {
+                survey.lag(log, publish);
+                let time_nanos = order.of(log, publish);
+                if window.has(time_nanos) {
+                    survey.add(base + topic, time_nanos, bytes);
+                }
+            })?;
+        }
+        survey.warnings = warnings;
+        Ok(survey)
+    }
+
+    /// The messages of a plan, in its order.
+    pub fn read<'a>(&'a self, plan: &'a Plan) -> Result<Merge<'a>, PlayError> {
+        let (from, until) = plan.log_times();
+        let readers = self.parts(&plan.wanted).map(|(part, base, wanted)| {
+            let reader = part.read(wanted, from, until)?;
+            Ok((reader, base))
+        });
+        Ok(Merge::new(plan, readers.collect::<Result<_, PlayError>>()?))
+    }
 }
 
 impl Survey {
@@ -139,32 +317,36 @@ impl Survey {
         Self { topics: vec![TopicSurvey::default(); topics], ..Self::default() }
     }
 
-    fn add(&mut self, topic: usize, log_time_nanos: u64, bytes: usize) {
+    fn add(&mut self, topic: usize, time_nanos: u64, bytes: usize) {
         let seen = &mut self.topics[topic];
         seen.messages += 1;
         seen.message_bytes_max = seen.message_bytes_max.max(bytes);
-        self.first_nanos.get_or_insert(log_time_nanos);
-        self.last_nanos = self.last_nanos.max(log_time_nanos);
+        let first_nanos = self.first_nanos.get_or_insert(time_nanos);
+        *first_nanos = time_nanos.min(*first_nanos);
+        self.last_nanos = self.last_nanos.max(time_nanos);
     }
 
-    fn length_nanos(&self) -> u64 {
-        self.last_nanos.saturating_sub(self.first_nanos.unwrap_or(self.last_nanos))
+    fn lag(&mut self, log_time_nanos: u64, publish_time_nanos: u64) {
+        let lag = i128::from(log_time_nanos) - i128::from(publish_time_nanos);
+        let seen = self.lag.get_or_insert(Lag { least: lag, most: lag });
+        (seen.least, seen.most) = (seen.least.min(lag), seen.most.max(lag));
     }
 
-    /// From the first to the last message.
-    pub fn length(&self) -> std::time::Duration {
-        std::time::Duration::from_nanos(self.length_nanos())
+    /// From `begin_nanos` to the last message.
+    pub fn length_nanos(&self, begin_nanos: u64) -> u64 {
+        self.last_nanos.saturating_sub(begin_nanos)
     }
 
-    /// From the start of a round to the start of the next, in recorded time: the length, and one
-    /// period of the topic with the most messages. Topics of one message alone are repeated as a
-    /// camera would.
-    pub fn round_nanos(&self) -> u64 {
+    /// From the start of a round at `begin_nanos` to the start of the next, in recorded time: the
+    /// length, and one period of the topic with the most messages. Topics of one message alone are
+    /// repeated as a camera would.
+    pub fn round_nanos(&self, begin_nanos: u64) -> u64 {
         let most = self.topics.iter().map(|topic| topic.messages).max().unwrap_or(0);
-        let length = self.length_nanos();
+        let length = self.length_nanos(begin_nanos);
+        let between = self.length_nanos(self.first_nanos.unwrap_or(self.last_nanos));
         let alone = PLAY_PERIOD_ALONE.as_nanos() as u64;
         match most.checked_sub(1) {
-            Some(periods @ 1..) if length > 0 => length + (length / periods).max(1),
+            Some(periods @ 1..) if between > 0 => length + (between / periods).max(1),
             _ => length.max(alone),
         }
     }
@@ -174,9 +356,9 @@ impl Survey {
 mod tests {
     use super::*;
 
-    fn survey(log_times: &[(usize, u64)]) -> Survey {
+    fn survey(times: &[(usize, u64)]) -> Survey {
         let mut survey = Survey::new(2);
-        for &(topic, nanos) in log_times {
+        for &(topic, nanos) in times {
             survey.add(topic, nanos, nanos as usize);
         }
         survey
@@ -186,17 +368,18 @@ mod tests {
     fn a_round_is_one_period_longer_than_the_recording() {
         let survey = survey(&[(0, 100), (0, 200), (1, 210), (0, 300)]);
         assert_eq!(survey.first_nanos, Some(100));
-        assert_eq!(survey.length_nanos(), 200);
-        assert_eq!(survey.round_nanos(), 300);
+        assert_eq!(survey.length_nanos(100), 200);
+        assert_eq!(survey.round_nanos(100), 300);
+        assert_eq!(survey.round_nanos(60), 340, "with the way to the first message");
         assert_eq!(survey.topics[0], TopicSurvey { messages: 3, message_bytes_max: 300 });
     }
 
     #[test]
     fn single_messages_are_repeated_at_30_hz() {
         let alone = PLAY_PERIOD_ALONE.as_nanos() as u64;
-        assert_eq!(survey(&[(0, 100)]).round_nanos(), alone);
-        assert_eq!(survey(&[(0, 100), (1, 5_000)]).round_nanos(), alone);
-        assert_eq!(survey(&[(0, 7), (0, 7)]).round_nanos(), alone, "no time between them");
-        assert_eq!(survey(&[]).round_nanos(), alone);
+        assert_eq!(survey(&[(0, 100)]).round_nanos(100), alone);
+        assert_eq!(survey(&[(0, 100), (1, 5_000)]).round_nanos(100), alone);
+        assert_eq!(survey(&[(0, 7), (0, 7)]).round_nanos(7), alone, "no time between them");
+        assert_eq!(survey(&[]).round_nanos(0), alone);
     }
 }

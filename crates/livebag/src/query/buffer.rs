@@ -51,6 +51,12 @@ impl Buffer {
     }
 }
 
+impl From<Vec<u8>> for Buffer {
+    fn from(memory: Vec<u8>) -> Self {
+        Self { filled: memory.len(), memory }
+    }
+}
+
 impl std::ops::Deref for Buffer {
     type Target = [u8];
 

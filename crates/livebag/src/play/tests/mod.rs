@@ -1,7 +1,10 @@
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use livebag_format::{Message, cdr};
 use livebag_shm::{FrameLayout, Kind, Reader};
+
+use crate::clock::Clock;
+use crate::limits::PLAY_LEAD_IN;
 
 use super::*;
 use crate::{Recorder, RecorderOptions};
@@ -66,7 +69,7 @@ fn record(messages: &[(&Topic, u64, &[u8])]) -> tempfile::TempDir {
 }
 
 fn open(folder: &tempfile::TempDir, options: PlayOptions) -> Result<Player, PlayError> {
-    Player::open(&folder.path().join("bag"), options, &mut StreamOutput::default())
+    Player::open(&[folder.path().join("bag")], options, &mut StreamOutput::default())
 }
 
 /// A simulated clock: what waits moves time on.
@@ -114,7 +117,7 @@ fn messages_become_frames_at_their_times() {
     let start = clock.monotonic_nanos() + PLAY_LEAD_IN.as_nanos() as u64;
     let mut seen = Vec::new();
     let status = player
-        .run(&AtomicBool::new(false), &mut |status| {
+        .run(&mut |status| {
             if seen.last().is_none_or(|&(messages, _)| messages < status.messages) {
                 seen.push((status.messages, clock.monotonic_nanos().saturating_sub(start)));
             }
@@ -154,7 +157,7 @@ fn what_is_no_image_is_published_as_it_is_and_said_once() {
     let mut player = open(&folder, simulated()).unwrap();
     let stream = player.topics()[0].name().to_owned();
     let mut frames = Reader::open(&stream).unwrap();
-    player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    player.run(&mut |_| {}).unwrap();
     assert_eq!(drain(&mut frames).len(), 2);
     let mut raw = Reader::open(&format!("{stream}.raw")).unwrap();
     assert_eq!((raw.info().kind, raw.info().topic.as_str()), (Kind::Bytes, camera.name.as_str()));
@@ -173,9 +176,13 @@ fn a_loop_goes_on_until_it_is_stopped() {
     let options = PlayOptions { repeat: true, lead_in: Duration::ZERO, ..simulated() };
     let clock = options.clock.clone();
     let mut player = open(&folder, options).unwrap();
-    let (stop, start) = (AtomicBool::new(false), clock.monotonic_nanos());
+    let (control, start) = (player.control(), clock.monotonic_nanos());
     let status = player
-        .run(&stop, &mut |status| stop.store(status.messages == 7, Ordering::Relaxed))
+        .run(&mut |status| {
+            if status.messages == 7 {
+                control.stop();
+            }
+        })
         .unwrap();
     assert_eq!((status.messages, status.rounds), (7, 2));
     assert_eq!(clock.monotonic_nanos() - start, 600, "two rounds of 200 and a period of 100 each");
@@ -190,7 +197,7 @@ fn only_the_topics_asked_for_are_played() {
     let mut player = open(&folder, options).unwrap();
     assert_eq!(player.topics().len(), 1);
     assert_eq!(player.topics()[0].topic().name, two.name);
-    let status = player.run(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    let status = player.run(&mut |_| {}).unwrap();
     assert_eq!((status.messages, status.length), (2, Duration::from_nanos(100)));
 }
 

@@ -1,0 +1,225 @@
+//! The options of `livebag play`: those of `ros2 bag play`, under its names.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use livebag::storage::{Disk, KernelDisk};
+use livebag::{ClockTicks, MessageOrder, PlayOptions};
+use livebag_format::rosbag2::QosProfile;
+
+use crate::outcome::CliError;
+use crate::parse;
+
+/// Play recordings at their own pace, into streams.
+///
+/// Image and PointCloud2 messages become native frames, all others stay the messages they are. A
+/// topic's stream is named after it (/camera/front: camera.front) and is removed at the end. Topics
+/// are named as in the recording, whatever they are remapped to.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag play run1\n  \
+    livebag play run1 -r 2 --topics /imu /camera/front\n  \
+    livebag play do.bag --loop --delay 1\n  \
+    livebag play robot1/ robot2.mcap -i robot3.bag        as one, in order of time\n  \
+    livebag play run1 --start-offset 60 --playback-duration 10\n  \
+    livebag play run1 --playback-until-sec 1700000000.5\n  \
+    livebag play run1 -e '^/camera' -x depth --exclude-topics /camera/info\n  \
+    livebag play run1 -m /scan:=/old/scan /tf:=/old/tf\n  \
+    livebag play run1 --clock 100                         time on /clock, 100 times a second\n  \
+    livebag play run1 --clock-topics /imu                 … or before every message of /imu\n  \
+    livebag play run1 --message-order sent\n  \
+    livebag play run1 --qos-profile-overrides-path qos.yaml\n  \
+    livebag play run1 -p --progress-bar-update-rate 10    begins paused\n  \
+    livebag play run1 --disable-keyboard-controls --read-ahead-queue-size 20000 --json\n\n\
+Keys on a terminal: space pauses and resumes, → plays the next message while paused, ↑ and ↓ play\n\
+10 % faster and slower, ← or , goes 5 s back and . 5 s ahead, q or Ctrl-C ends.\n\n\
+ROS 1 bags, rosbag2 directories and MCAP files are read through once before they are played.")]
+pub struct Args {
+    /// The recordings: containers, also while they are recorded, ROS 1 bags, rosbag2 directories or
+    /// MCAP files. Several are played as one.
+    #[arg(required_unless_present = "input")]
+    bags: Vec<PathBuf>,
+    /// One more recording.
+    #[arg(short, long, value_name = "BAG")]
+    input: Vec<PathBuf>,
+    /// How fast: 2 is twice as fast as recorded.
+    #[arg(short, long, value_name = "RATE", default_value_t = 1.0)]
+    pub rate: f64,
+    /// Begin again at the end, until Ctrl-C.
+    #[arg(short = 'l', long = "loop")]
+    pub repeat: bool,
+    /// Play these topics only.
+    #[arg(short, long, value_name = "TOPIC", num_args = 1..)]
+    topics: Vec<String>,
+    /// Play topics that match somewhere, besides those named.
+    #[arg(short = 'e', long, value_name = "PATTERN")]
+    regex: Option<String>,
+    /// Leave out topics that match somewhere.
+    #[arg(short = 'x', long, value_name = "PATTERN")]
+    exclude_regex: Option<String>,
+    /// Leave out these topics.
+    #[arg(long, value_name = "TOPIC", num_args = 1..)]
+    exclude_topics: Vec<String>,
+    /// Publish topics under other names.
+    #[arg(short = 'm', long, value_name = "OLD:=NEW", num_args = 1.., value_parser = remap)]
+    remap: Vec<(String, String)>,
+    /// Begin so much after the recording's first message.
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "0")]
+    start_offset: Duration,
+    /// Play so much of the recording. With --playback-until-… too, the later end counts.
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    playback_duration: Option<Duration>,
+    /// Play up to this time of the recording, in seconds since 1970.
+    #[arg(long, value_name = "SECONDS", value_parser = epoch_seconds)]
+    playback_until_sec: Option<u64>,
+    /// Play up to this time of the recording, in nanoseconds since 1970.
+    #[arg(long, value_name = "NANOSECONDS", conflicts_with = "playback_until_sec")]
+    playback_until_nsec: Option<u64>,
+    /// Wait so long before the first message; in a loop before every round.
+    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, default_value = "0")]
+    delay: Duration,
+    /// Begin paused: space or → goes on.
+    #[arg(short = 'p', long)]
+    pub start_paused: bool,
+    /// Publish the recording's time on /clock, so many times a second; paused, the same time.
+    #[arg(
+        long,
+        value_name = "HZ",
+        num_args = 0..=1,
+        default_missing_value = "40",
+        conflicts_with_all = ["clock_topics", "clock_topics_all"]
+    )]
+    clock: Option<f64>,
+    /// Publish the recording's time on /clock before every message of these topics.
+    #[arg(long, value_name = "TOPIC", num_args = 1.., conflicts_with = "clock_topics_all")]
+    clock_topics: Vec<String>,
+    /// Publish the recording's time on /clock before every message.
+    #[arg(long)]
+    clock_topics_all: bool,
+    /// Which time orders the messages: that of the recorder, or the stamp of the source.
+    #[arg(long, value_enum, value_name = "TIME", default_value_t = Order::Received)]
+    message_order: Order,
+    /// QoS to offer in place of the recorded, as rosbag2's YAML has it; for outputs that know QoS, which
+    /// streams do not.
+    #[arg(long, value_name = "FILE")]
+    qos_profile_overrides_path: Option<PathBuf>,
+    /// Read at most so many messages ahead; 128 MiB of them are the end in any case.
+    #[arg(long, value_name = "MESSAGES", default_value_t = livebag::limits::PLAY_AHEAD_MESSAGES)]
+    read_ahead_queue_size: usize,
+    /// Move the bar so many times a second; 0 for no bar.
+    #[arg(long, value_name = "HZ", default_value_t = 3.0, allow_negative_numbers = true)]
+    pub progress_bar_update_rate: f64,
+    /// Do not listen to the keyboard.
+    #[arg(long)]
+    pub disable_keyboard_controls: bool,
+    /// Print what was played as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which time orders the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Order {
+    /// When the recorder took them
+    Received,
+    /// When their sources stamped them
+    Sent,
+}
+
+impl Args {
+    /// The recordings, in the order in which they were named.
+    pub fn bags(&self) -> Vec<PathBuf> {
+        self.bags.iter().chain(&self.input).cloned().collect()
+    }
+
+    /// What the player is told.
+    pub fn options(&self) -> Result<PlayOptions, CliError> {
+        let order = match self.message_order {
+            Order::Received => MessageOrder::Received,
+            Order::Sent => MessageOrder::Sent,
+        };
+        let overrides = self.qos_profile_overrides_path.as_deref();
+        Ok(PlayOptions {
+            rate: self.rate,
+            repeat: self.repeat,
+            topics: self.topics.clone(),
+            regex: self.regex.clone(),
+            exclude_regex: self.exclude_regex.clone(),
+            exclude_topics: self.exclude_topics.clone(),
+            remap: self.remap.clone(),
+            qos_overrides: overrides.map(read_overrides).transpose()?.unwrap_or_default(),
+            order,
+            start_offset: self.start_offset,
+            duration: self.playback_duration,
+            until_nanos: self.playback_until_sec.or(self.playback_until_nsec),
+            delay: self.delay,
+            start_paused: self.start_paused,
+            clock_ticks: self.clock_ticks(),
+            ahead_messages: self.read_ahead_queue_size,
+            ..PlayOptions::default()
+        })
+    }
+
+    fn clock_ticks(&self) -> Option<ClockTicks> {
+        match self.clock {
+            Some(hz) => Some(ClockTicks::Rate(hz)),
+            None if self.clock_topics_all => Some(ClockTicks::Topics(Vec::new())),
+            None if self.clock_topics.is_empty() => None,
+            None => Some(ClockTicks::Topics(self.clock_topics.clone())),
+        }
+    }
+}
+
+/// `/old:=/new`
+fn remap(text: &str) -> Result<(String, String), String> {
+    match text.split_once(":=") {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => {
+            Ok((old.to_owned(), new.to_owned()))
+        }
+        _ => Err(format!("`{text}` renames nothing: expected something like /scan:=/old/scan")),
+    }
+}
+
+/// `1700000000.25`, to the nanosecond.
+fn epoch_seconds(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no time in seconds since 1970, as in 1700000000.25");
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(fraction) || fraction.len() > 9 {
+        return Err(wrong());
+    }
+    let seconds: u64 = seconds.parse().map_err(|_| wrong())?;
+    let nanos: u64 = format!("{fraction:0<9}").parse().map_err(|_| wrong())?;
+    seconds.checked_mul(1_000_000_000).and_then(|s| s.checked_add(nanos)).ok_or_else(wrong)
+}
+
+fn read_overrides(path: &Path) -> Result<BTreeMap<String, QosProfile>, CliError> {
+    let read = KernelDisk::for_reading().read(path);
+    let bytes = read.map_err(|source| CliError::file("reading", path, source))?;
+    let parsed = QosProfile::parse_overrides(&String::from_utf8_lossy(&bytes));
+    parsed.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_exact_to_the_nanosecond() {
+        assert_eq!(epoch_seconds("1700000000.000000001"), Ok(1_700_000_000_000_000_001));
+        assert_eq!(epoch_seconds("12"), Ok(12_000_000_000));
+        assert_eq!(epoch_seconds("12.5"), Ok(12_500_000_000));
+        for wrong in ["", "-1", "1e9", "1.x", "1.0000000001", "99999999999999999999"] {
+            assert!(epoch_seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_renaming_has_two_names() {
+        assert_eq!(remap("/a:=/b"), Ok(("/a".to_owned(), "/b".to_owned())));
+        for wrong in ["/a", ":=/b", "/a:=", "/a=/b"] {
+            assert!(remap(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -100,7 +100,7 @@ mod tests {
             rate: 1.0,
             ..PlayStatus::default()
         };
-        assert_eq!(line(&status), "5.0 s of 1 min, 1,234 messages");
+        assert_eq!(line(&status), "5.0 s of 1 min 00 s, 1,234 messages");
         let status = PlayStatus { rounds: 1, rate: 0.5, paused: true, ..status };
         let said = line(&status);
         assert!(said.ends_with(", round 2, 0.50 times as fast, paused"), "{said}");

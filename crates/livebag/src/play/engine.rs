@@ -189,9 +189,12 @@ impl<'a> Engine<'a> {
 
     fn follow(&mut self, order: PlayOrder) {
         let (now_nanos, next_nanos) = (self.now(), self.next_nanos());
+        let order = match order {
+            PlayOrder::Toggle if self.status.paused => PlayOrder::Resume,
+            PlayOrder::Toggle => PlayOrder::Pause,
+            order => order,
+        };
         match order {
-            PlayOrder::Toggle if self.status.paused => self.follow(PlayOrder::Resume),
-            PlayOrder::Toggle => self.follow(PlayOrder::Pause),
             PlayOrder::Pause => {
                 self.status.paused = true;
                 self.pace.hold(now_nanos, next_nanos);
@@ -207,7 +210,7 @@ impl<'a> Engine<'a> {
             PlayOrder::Burst(count) if self.status.paused => {
                 self.burst = self.burst.saturating_add(count);
             }
-            PlayOrder::Burst(_) => {}
+            PlayOrder::Burst(_) | PlayOrder::Toggle => {}
             PlayOrder::Rate(rate) => {
                 self.pace.set_rate(now_nanos, next_nanos, rate);
                 self.status.rate = rate;

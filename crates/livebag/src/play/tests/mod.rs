@@ -1,4 +1,5 @@
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use livebag_format::{Message, cdr};
 use livebag_shm::{FrameLayout, Kind, Reader};
@@ -8,6 +9,10 @@ use crate::limits::PLAY_LEAD_IN;
 
 use super::*;
 use crate::{Recorder, RecorderOptions};
+
+mod control;
+mod model;
+mod options;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -70,6 +75,87 @@ fn record(messages: &[(&Topic, u64, &[u8])]) -> tempfile::TempDir {
 
 fn open(folder: &tempfile::TempDir, options: PlayOptions) -> Result<Player, PlayError> {
     Player::open(&[folder.path().join("bag")], options, &mut StreamOutput::default())
+}
+
+/// A message as an output got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Played {
+    /// Of the player's clock, from when `run` was called.
+    at_nanos: u64,
+    topic: String,
+    log_time_nanos: u64,
+    data: Vec<u8>,
+}
+
+/// Keeps what is played, with the player's time.
+#[derive(Clone)]
+struct Kept {
+    clock: Clock,
+    start_nanos: u64,
+    opened: Arc<Mutex<Vec<(Topic, usize)>>>,
+    played: Arc<Mutex<Vec<Played>>>,
+}
+
+struct KeptTopic(Kept, String);
+
+impl Kept {
+    fn new(options: &PlayOptions) -> Self {
+        let clock = options.clock.clone();
+        let start_nanos = clock.monotonic_nanos();
+        Self { clock, start_nanos, opened: Arc::default(), played: Arc::default() }
+    }
+
+    fn take(&self) -> Vec<Played> {
+        std::mem::take(&mut self.played.lock().unwrap())
+    }
+
+    /// (time of the clock, first byte) of what has been played.
+    fn bytes(&self) -> Vec<(u64, u8)> {
+        self.take().iter().map(|played| (played.at_nanos, played.data[0])).collect()
+    }
+}
+
+impl Output for Kept {
+    fn open(&mut self, topic: &Topic, bytes_max: usize) -> Result<Box<dyn TopicOutput>, PlayError> {
+        self.opened.lock().unwrap().push((topic.clone(), bytes_max));
+        Ok(Box::new(KeptTopic(self.clone(), topic.name.clone())))
+    }
+}
+
+impl TopicOutput for KeptTopic {
+    fn publish(&mut self, message: &Message<'_>) -> Result<(), PlayError> {
+        self.0.played.lock().unwrap().push(Played {
+            at_nanos: self.0.clock.monotonic_nanos() - self.0.start_nanos,
+            topic: self.1.clone(),
+            log_time_nanos: message.log_time_nanos,
+            data: message.data.to_vec(),
+        });
+        Ok(())
+    }
+
+    fn name(&self) -> &str {
+        &self.1
+    }
+
+    fn kind(&self) -> &str {
+        "kept"
+    }
+}
+
+/// A container of one topic: messages of one byte, counted from 0, at these times.
+fn counted(times: &[u64]) -> tempfile::TempDir {
+    let topic = topic("/count", "std_msgs/msg/UInt8");
+    let data: Vec<_> = (0..times.len() as u8).map(|number| [number]).collect();
+    let messages = times.iter().zip(&data);
+    record(&messages.map(|(&time, data)| (&topic, time, data.as_slice())).collect::<Vec<_>>())
+}
+
+/// Plays a container to an output that keeps everything, without a lead-in.
+fn keeping(folder: &tempfile::TempDir, options: PlayOptions) -> (Player, Kept) {
+    let options = PlayOptions { lead_in: Duration::ZERO, ..options };
+    let mut kept = Kept::new(&options);
+    let player = Player::open(&[folder.path().join("bag")], options, &mut kept).unwrap();
+    (player, kept)
 }
 
 /// A simulated clock: what waits moves time on.

@@ -36,7 +36,7 @@ impl ClockTopic {
                 (None, names.map(is_wanted).collect())
             }
         };
-        let played = PlayedTopic { topic, output };
+        let played = PlayedTopic { topic, output, bytes_max: CLOCK_BYTES };
         Ok(Self { played, period_nanos, next_nanos: 0, announced, sequence: 0 })
     }
 

@@ -17,6 +17,9 @@ pub struct PlayStatus {
     pub bytes: u64,
     /// Messages published on `/clock`.
     pub clock_messages: u64,
+    /// Messages left out because a recorder has added them since the player was opened, and they are
+    /// larger than any of their topic until then.
+    pub left_out: u64,
     /// How often the end was reached.
     pub rounds: u64,
     /// Where it stands, from the beginning of what is played.

@@ -153,7 +153,13 @@ impl<'a> Engine<'a> {
             let late_nanos = self.now().saturating_sub(self.pace.due_nanos(time_nanos));
             self.status.late_max = self.status.late_max.max(Duration::from_nanos(late_nanos));
         }
-        let Some(place) = self.route[packet.topic] else { return Ok(()) };
+        // Only what a recorder has added since the player was opened can be unknown or too large.
+        let place = self.route[packet.topic];
+        let place = place.filter(|&place| packet.data.len() <= self.played[place].bytes_max);
+        let Some(place) = place else {
+            self.status.left_out += 1;
+            return Ok(());
+        };
         if let Some(clock_topic) = &mut self.clock_topic {
             let announced = clock_topic.announce(packet.topic, time_nanos)?;
             self.status.clock_messages += u64::from(announced);

@@ -46,6 +46,8 @@ const CLOCK_TOPIC: &str = "/clock";
 pub struct PlayedTopic {
     topic: Topic,
     output: Box<dyn TopicOutput>,
+    /// The largest message that the output has been told of.
+    bytes_max: usize,
 }
 
 impl PlayedTopic {
@@ -152,8 +154,9 @@ impl Player {
                 self.route.push(Some(played));
                 continue;
             }
-            let output = output.open(topic, largest[&key])?;
-            self.played.push(PlayedTopic { topic: topic.clone(), output });
+            let bytes_max = largest[&key];
+            let output = output.open(topic, bytes_max)?;
+            self.played.push(PlayedTopic { topic: topic.clone(), output, bytes_max });
             made.insert(key, self.played.len() - 1);
             self.route.push(Some(self.played.len() - 1));
         }
@@ -233,6 +236,13 @@ impl Player {
         });
         self.note(&ahead);
         let status = outcome?;
+        if status.left_out > 0 {
+            self.warnings.push(format!(
+                "{} messages that were recorded while the player was at work were left out: they are \
+                 larger than those before them",
+                status.left_out
+            ));
+        }
         let clock = self.clock_topic.as_mut().map(|clock_topic| &mut clock_topic.played);
         self.played.iter_mut().chain(clock).try_for_each(|played| played.output.finish())?;
         Ok(status)

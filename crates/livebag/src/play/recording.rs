@@ -185,7 +185,7 @@ impl Recording {
 fn query(bag: &Bag, wanted: &[bool], from: u64, until: u64) -> Option<Query> {
     let topics = bag.topics().iter().zip(wanted).filter(|(_, wanted)| **wanted);
     let topics: Vec<_> = topics.map(|(topic, _)| topic.topic().name.clone()).collect();
-    (!topics.is_empty()).then(|| Query { topics, span: Span::History(from, until) })
+    (!topics.is_empty()).then_some(Query { topics, span: Span::History(from, until) })
 }
 
 /// Reads one recording in order of log time.

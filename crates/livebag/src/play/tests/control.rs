@@ -90,7 +90,7 @@ fn steps_publish_what_is_next_and_move_the_position() {
     let played = kept.bytes();
     assert_eq!(played.iter().map(|played| played.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert_eq!(played[1].0, played[2].0, "a burst does not wait");
-    assert_eq!(played[3].0 - played[2].0 >= SECOND, true, "from the position of the last step");
+    assert!(played[3].0 - played[2].0 >= SECOND, "from the position of the last step");
     let at = |messages| seen.iter().find(|seen| seen.0 == messages).unwrap().1;
     assert_eq!(
         (at(1), at(2), at(3)),

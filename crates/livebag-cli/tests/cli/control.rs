@@ -92,7 +92,7 @@ fn throttled_messages_are_left_out_and_not_lost() {
 }
 
 /// Both ends of a new terminal: the user's, and the program's.
-fn terminal() -> (File, File) {
+pub fn terminal() -> (File, File) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let user = openpt(flags).expect("a terminal");
     grantpt(&user).unwrap();
@@ -103,7 +103,7 @@ fn terminal() -> (File, File) {
     (user.into(), program.into())
 }
 
-fn takes_lines(terminal: &File) -> bool {
+pub fn takes_lines(terminal: &File) -> bool {
     tcgetattr(terminal).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
 }
 

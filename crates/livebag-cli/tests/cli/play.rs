@@ -1,6 +1,7 @@
 //! A recording, played and recorded again, is the recording.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 
 use livebag::{
@@ -10,6 +11,7 @@ use livebag::{
 use livebag_shm::{FrameMeta, Kind, PointField, PointsLayout, Reader, StreamOptions, Writer};
 
 use crate::common::{Recording, livebag, run, stream, text, wait_until};
+use crate::control::{takes_lines, terminal};
 
 /// As many as the default slots of a stream with large frames, so that nobody can be too late.
 const FRAMES: u32 = 4;
@@ -172,4 +174,128 @@ fn a_real_ros_1_bag_becomes_native_frames() {
     assert_eq!((layout.width, layout.height, layout.encoding.as_str()), (640, 480, "32FC1"));
     assert_eq!(pixels.len(), 640 * 480 * 4);
     assert_eq!(readers["/tf"].info().message_encoding, "ros1");
+}
+
+/// A container of one topic with messages of one byte, counted from 0, at these seconds.
+fn record_counted(path: &Path, topic: &str, seconds: &[u64]) {
+    let recorder = Recorder::create(path, RecorderOptions::default()).unwrap();
+    let topic = Topic { name: topic.to_owned(), ..Topic::default() };
+    let writer = recorder.topic(topic).unwrap();
+    for (number, second) in seconds.iter().enumerate() {
+        let nanos = second * 1_000_000_000;
+        let data = &[number as u8];
+        let message =
+            Message { log_time_nanos: nanos, publish_time_nanos: nanos, sequence: 0, data };
+        writer.write_message(&message).unwrap();
+    }
+    recorder.finish().unwrap();
+}
+
+#[test]
+fn keys_step_seek_change_the_rate_and_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("bag");
+    let stream = format!("play-keys-{}", std::process::id());
+    record_counted(&bag, &format!("/{stream}"), &[10, 12, 4000]);
+    let (mut keys, program) = terminal();
+    let mut command = livebag(&["play", text(&bag), "--start-paused", "--json"]);
+    command.stdin(program.try_clone().unwrap());
+    let playing = Recording::begin_command(command, 0);
+    wait_until("the stream", || Reader::open(&stream).is_ok());
+    wait_until("it takes key by key", || !takes_lines(&program));
+    let mut reader = Reader::open(&stream).unwrap();
+    let mut next = |reader: &mut Reader| {
+        let mut payload = [0];
+        wait_until("a message", || match reader.next().frame {
+            Some(frame) => frame.copy_to(&mut payload),
+            None => false,
+        });
+        payload[0]
+    };
+    for number in [0, 1] {
+        keys.write_all(b"\x1b[C").unwrap();
+        assert_eq!(next(&mut reader), number);
+    }
+    keys.write_all(b",\x1b[C").unwrap();
+    assert_eq!(next(&mut reader), 0, "five seconds back are the beginning");
+    keys.write_all(b"\x1b[A ").unwrap();
+    assert_eq!(next(&mut reader), 1, "it goes on");
+    // Keys that mean nothing mean nothing.
+    keys.write_all(b"x\n\x1b[5~.q").unwrap();
+    let ended = playing.end().expect(0, &["keys: space", "paused"]);
+    let said = ended.json();
+    assert_eq!(said["message_count"], 4);
+    assert_eq!((&said["rate"], &said["length_s"]), (&1.1.into(), &3990.0.into()));
+    assert_eq!((&said["rounds"], &said["interrupted"]), (&0.into(), &false.into()));
+    assert!(takes_lines(&program), "the terminal is as it was");
+}
+
+#[test]
+fn several_bags_go_out_under_other_names_with_a_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    let name = format!("play-merged-{}", std::process::id());
+    record_counted(&first, "/a", &[10, 11]);
+    record_counted(&second, "/b", &[12, 14]);
+    let renamed = [format!("/a:=/{name}.a"), format!("/b:=/{name}.b")];
+    let qos = folder.path().join("qos.yaml");
+    std::fs::write(&qos, "/a: {reliability: best_effort}\n/none: {depth: 3}\n").unwrap();
+    let said = run(&[
+        "play",
+        text(&first),
+        "-i",
+        text(&second),
+        "-r",
+        "100",
+        "--json",
+        "--clock",
+        "1000",
+        "--start-offset",
+        "0.5",
+        "--playback-duration",
+        "1.5s",
+        "--message-order",
+        "sent",
+        "--qos-profile-overrides-path",
+        text(&qos),
+        "--read-ahead-queue-size",
+        "1",
+        "-m",
+        &renamed[0],
+        &renamed[1],
+    ])
+    .expect(0, &["the recording has no topic /none"])
+    .json();
+    assert_eq!(said["message_count"], 2);
+    assert_eq!(said["paths"][1], text(&second));
+    assert_eq!(said["streams"][0]["name"], format!("{name}.a"));
+    assert_eq!(said["streams"][2]["topic"], "/clock");
+    assert!(said["clock_message_count"].as_u64().unwrap() > 0, "{said}");
+    assert_eq!((&said["length_s"], &said["position_s"]), (&1.5.into(), &1.5.into()));
+}
+
+#[test]
+fn options_that_make_no_sense_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("bag");
+    record_counted(&bag, "/a", &[10, 11]);
+    let qos = folder.path().join("qos.yaml");
+    std::fs::write(&qos, "/a: {reliability: perhaps}\n").unwrap();
+    let none = folder.path().join("none.yaml");
+    let wrong: [(&[&str], i32, &str); 10] = [
+        (&["--clock", "0"], 2, "/clock is 0 Hz"),
+        (&["--clock", "5", "--clock-topics-all"], 2, "cannot be used with"),
+        (&["--remap", "/a"], 2, "/scan:=/old/scan"),
+        (&["-e", "("], 2, "regular expression"),
+        (&["-x", "."], 2, "no topic is left"),
+        (&["--playback-until-sec", "soon"], 2, "seconds since 1970"),
+        (&["--start-offset", "-3"], 2, "--start-offset"),
+        (&["--message-order", "reversed"], 2, "received"),
+        (&["--qos-profile-overrides-path", text(&qos)], 1, "reliability is perhaps"),
+        (&["--qos-profile-overrides-path", text(&none)], 1, "none.yaml"),
+    ];
+    for (options, code, words) in wrong {
+        run(&[&["play", text(&bag)], options].concat()).expect(code, &[words]);
+    }
+    run(&["play"]).expect(2, &["BAG"]);
 }

@@ -235,6 +235,8 @@ fn every_version_says_what_it_has_keys_for() {
         assert_eq!(metadata.custom_data.len(), usize::from(version >= 6));
         assert_eq!(!metadata.topics[0].type_description_hash.is_empty(), version >= 7);
         assert_eq!(metadata.ros_distro, if version < 8 { "" } else { "jazzy" });
+    }
+}
 
 #[test]
 fn overrides_are_read_as_rosbag2_has_them() {
@@ -261,7 +263,9 @@ fn profiles_keep_their_text_unless_their_style_changes() {
     assert!(named.contains("durability: transient_local"), "{named}");
     assert_eq!(QosProfile::restyled("no list", QosStyle::Names), "no list");
     assert_eq!(QosProfile::restyled("", QosStyle::Names), "");
+}
 
+#[test]
 fn overrides_that_are_none_are_named() {
     let wrong = [
         ("/scan:\n  reliability: perhaps\n", "/scan: reliability is perhaps, expected system"),

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use livebag::{
-    Bag, Clock, PlayOptions, Player, Query, Recorder, RecorderOptions, Selector, Stamp,
-    StreamOutput,
+    Bag, Clock, Message, PlayOptions, Player, Query, Recorder, RecorderOptions, Selector, Stamp,
+    StreamOutput, Topic,
 };
 use livebag_shm::{FrameMeta, Kind, PointField, PointsLayout, Reader, StreamOptions, Writer};
 
@@ -204,7 +204,7 @@ fn keys_step_seek_change_the_rate_and_end() {
     wait_until("the stream", || Reader::open(&stream).is_ok());
     wait_until("it takes key by key", || !takes_lines(&program));
     let mut reader = Reader::open(&stream).unwrap();
-    let mut next = |reader: &mut Reader| {
+    let next = |reader: &mut Reader| {
         let mut payload = [0];
         wait_until("a message", || match reader.next().frame {
             Some(frame) => frame.copy_to(&mut payload),
@@ -289,7 +289,7 @@ fn options_that_make_no_sense_are_named() {
         (&["-e", "("], 2, "regular expression"),
         (&["-x", "."], 2, "no topic is left"),
         (&["--playback-until-sec", "soon"], 2, "seconds since 1970"),
-        (&["--start-offset", "-3"], 2, "--start-offset"),
+        (&["--start-offset=-3"], 2, "not a duration"),
         (&["--message-order", "reversed"], 2, "received"),
         (&["--qos-profile-overrides-path", text(&qos)], 1, "reliability is perhaps"),
         (&["--qos-profile-overrides-path", text(&none)], 1, "none.yaml"),

@@ -239,17 +239,6 @@ fn every_version_says_what_it_has_keys_for() {
 }
 
 #[test]
-fn profiles_keep_their_text_unless_their_style_changes() {
-    let metadata = BagMetadata::parse(&of_version(8)).unwrap();
-    let text = &metadata.topics[0].offered_qos_profiles;
-    assert_eq!(&QosProfile::restyled(text, QosStyle::Numbers), text);
-    let named = QosProfile::restyled(text, QosStyle::Names);
-    assert!(named.contains("durability: transient_local"), "{named}");
-    assert_eq!(QosProfile::restyled("no list", QosStyle::Names), "no list");
-    assert_eq!(QosProfile::restyled("", QosStyle::Names), "");
-}
-
-#[test]
 fn overrides_are_read_as_rosbag2_has_them() {
     let yaml = "/scan:\n  reliability: BEST_EFFORT\n  history: keep_all\n  \
         deadline:\n    sec: 1\n    nsec: 5\n/map:\n  durability: 1\n  depth: 1\n";
@@ -263,6 +252,17 @@ fn overrides_are_read_as_rosbag2_has_them() {
     for empty in ["", "# nothing\n", "{}"] {
         assert!(QosProfile::parse_overrides(empty).unwrap().is_empty(), "{empty}");
     }
+}
+
+#[test]
+fn profiles_keep_their_text_unless_their_style_changes() {
+    let metadata = BagMetadata::parse(&of_version(8)).unwrap();
+    let text = &metadata.topics[0].offered_qos_profiles;
+    assert_eq!(&QosProfile::restyled(text, QosStyle::Numbers), text);
+    let named = QosProfile::restyled(text, QosStyle::Names);
+    assert!(named.contains("durability: transient_local"), "{named}");
+    assert_eq!(QosProfile::restyled("no list", QosStyle::Names), "no list");
+    assert_eq!(QosProfile::restyled("", QosStyle::Names), "");
 }
 
 #[test]

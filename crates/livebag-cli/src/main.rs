@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod bridge;
 mod completions;
 mod convert;
 mod ctl;
@@ -60,6 +61,7 @@ enum Verb {
     Verify(verify::Args),
     Recover(recover::Args),
     Play(play::Args),
+    Bridge(bridge::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
     #[command(hide = true)]
@@ -84,6 +86,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Verify(args) => verify::run(&args),
         Verb::Recover(args) => recover::run(&args),
         Verb::Play(args) => play::run(&args),
+        Verb::Bridge(args) => bridge::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::BenchRole(args) => bench::roles::run(&args),

@@ -1,4 +1,4 @@
-//! `livebag play`: from recordings into streams.
+//! `livebag play`: from recordings into streams, or into a ROS 2 network.
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use livebag::{
     Clock, Output, PlayError, PlayOptions, PlayStatus, PlayedTopic, Player, StreamOutput,
 };
+use livebag_ros2::RosOutput;
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
@@ -75,7 +76,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let interrupt = Interrupt::watch()?;
     let clock = Clock::system();
     let options = PlayOptions { clock: clock.clone(), ..args.options()? };
-    let mut player = Player::open(&args.bags(), options, &mut *output())?;
+    let mut player = Player::open(&args.bags(), options, &mut *output(args)?)?;
     let streams: Vec<_> = player.topics().iter().chain(player.clock_topic()).map(report).collect();
     announce(args, &player, &streams);
     let began_nanos = clock.monotonic_nanos();
@@ -101,8 +102,16 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 }
 
 /// Where it is played to.
-fn output() -> Box<dyn Output> {
-    Box::new(StreamOutput::default())
+fn output(args: &Args) -> Result<Box<dyn Output>, CliError> {
+    let Some(network) = args.network.join("livebag_player")? else {
+        return Ok(Box::new(StreamOutput::default()));
+    };
+    eprintln!("livebag: {}", network.describe());
+    let output = RosOutput::new(network);
+    Ok(Box::new(match args.wait_for_all_acked {
+        Some(millis) => output.acknowledged_within(Duration::from_millis(millis)),
+        None => output,
+    }))
 }
 
 /// Plays on a thread of its own: neither a slow terminal nor a key makes a message late.
@@ -160,7 +169,11 @@ fn announce(args: &Args, player: &Player, streams: &[StreamReport]) {
         text::duration(player.length().as_nanos() as u64),
     );
     for stream in streams {
-        eprintln!("livebag: {} in the stream {} ({})", stream.topic, stream.name, stream.kind);
+        let where_to = match args.network.ros2 {
+            Some(_) => "on the topic",
+            None => "in the stream",
+        };
+        eprintln!("livebag: {} {where_to} {} ({})", stream.topic, stream.name, stream.kind);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::report::{self, Lost, TopicReport};
 use crate::{parse, serve, text};
 
 pub mod control;
-mod graph;
+pub mod graph;
 mod names;
 mod progress;
 mod settings;

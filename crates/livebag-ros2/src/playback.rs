@@ -10,7 +10,7 @@ use livebag_format::rosbag2::QosProfile;
 
 use crate::limits::PLAY_ACKNOWLEDGED_WITHIN;
 use crate::network::{Network, NetworkError, Publication, TopicRequest};
-use crate::qos::{Durability, History, Qos, QosOverrides, Reliability};
+use crate::qos::{Durability, History, Qos, Reliability};
 
 /// Publishes what is played: messages with the bytes that were recorded, those of ROS 1 as ROS 2's.
 ///
@@ -19,14 +19,13 @@ use crate::qos::{Durability, History, Qos, QosOverrides, Reliability};
 /// left out, and said to be.
 pub struct RosOutput {
     network: Arc<dyn Network>,
-    overrides: QosOverrides,
     acknowledged_within: Duration,
 }
 
 impl RosOutput {
-    /// Into this network; `overrides` say how topics are offered, whatever is recorded.
-    pub fn new(network: Arc<dyn Network>, overrides: QosOverrides) -> Self {
-        Self { network, overrides, acknowledged_within: PLAY_ACKNOWLEDGED_WITHIN }
+    /// Into this network.
+    pub fn new(network: Arc<dyn Network>) -> Self {
+        Self { network, acknowledged_within: PLAY_ACKNOWLEDGED_WITHIN }
     }
 
     /// The same, waiting so long at the end for reliable subscriptions to have everything.
@@ -48,7 +47,7 @@ impl Output for RosOutput {
             }
         };
         let played = to_cdr.as_ref().map_or(topic, ToCdr::topic);
-        let request = match request(played, &self.overrides) {
+        let request = match request(played) {
             Ok(request) => request,
             Err(why) => return Ok(Silent::of(topic, &why)),
         };
@@ -72,7 +71,7 @@ impl Output for RosOutput {
 }
 
 /// How a recorded topic is offered.
-fn request(topic: &Topic, overrides: &QosOverrides) -> Result<TopicRequest, String> {
+fn request(topic: &Topic) -> Result<TopicRequest, String> {
     let recorded = topic.metadata.get("offered_qos_profiles").map_or("", String::as_str);
     let profiles = QosProfile::parse_list(recorded).unwrap_or_default();
     let schema = std::str::from_utf8(&topic.schema).unwrap_or_default();
@@ -88,7 +87,7 @@ fn request(topic: &Topic, overrides: &QosOverrides) -> Result<TopicRequest, Stri
         name: topic.name.clone(),
         type_name: topic.type_name.clone(),
         type_hash: told.or_else(computed),
-        qos: overrides.apply(&topic.name, offer(&profiles)),
+        qos: offer(&profiles),
     })
 }
 
@@ -218,7 +217,7 @@ mod tests {
     #[test]
     fn topics_are_offered_as_they_were() {
         let hub = SimulatedHub::new(Clock::system());
-        let mut output = RosOutput::new(Arc::new(hub.join("/player")), QosOverrides::default());
+        let mut output = RosOutput::new(Arc::new(hub.join("/player")));
         let mut recorded = topic("/map", "std_msgs/msg/String", "cdr");
         let latched = Qos {
             durability: Durability::TransientLocal,
@@ -243,7 +242,7 @@ mod tests {
     #[test]
     fn what_ros2_cannot_have_is_left_out_and_said() {
         let hub = SimulatedHub::new(Clock::system());
-        let mut output = RosOutput::new(Arc::new(hub.join("/player")), QosOverrides::default());
+        let mut output = RosOutput::new(Arc::new(hub.join("/player")));
         for odd in [
             topic("/json", "x/msg/Y", "json"),
             topic("no slash", "x/msg/Y", "cdr"),

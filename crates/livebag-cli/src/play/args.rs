@@ -10,6 +10,7 @@ use livebag_format::rosbag2::QosProfile;
 
 use crate::outcome::CliError;
 use crate::parse;
+use crate::ros2::NetworkArgs;
 
 /// Play recordings at their own pace, into streams.
 ///
@@ -29,6 +30,8 @@ use crate::parse;
     livebag play run1 --clock 100                         time on /clock, 100 times a second\n  \
     livebag play run1 --clock-topics /imu                 … or before every message of /imu\n  \
     livebag play run1 --message-order sent\n  \
+    livebag play run1 --ros2 dds --domain 7               into a ROS 2 network\n  \
+    livebag play drive.bag --ros2 zenoh --clock           ROS 1 messages as ROS 2's\n  \
     livebag play run1 --qos-profile-overrides-path qos.yaml\n  \
     livebag play run1 -p --progress-bar-update-rate 10    begins paused\n  \
     livebag play run1 --disable-keyboard-controls --read-ahead-queue-size 20000 --json\n\n\
@@ -100,8 +103,7 @@ pub struct Args {
     /// Which time orders the messages: that of the recorder, or the stamp of the source.
     #[arg(long, value_enum, value_name = "TIME", default_value_t = Order::Received)]
     message_order: Order,
-    /// QoS to offer in place of the recorded, as rosbag2's YAML has it; for outputs that know QoS, which
-    /// streams do not.
+    /// QoS to offer in place of the recorded, as rosbag2's YAML has it, with --ros2: streams know none.
     #[arg(long, value_name = "FILE")]
     qos_profile_overrides_path: Option<PathBuf>,
     /// Read at most so many messages ahead; 128 MiB of them are the end in any case.
@@ -113,9 +115,16 @@ pub struct Args {
     /// Do not listen to the keyboard.
     #[arg(long)]
     pub disable_keyboard_controls: bool,
+    /// At the end, wait so long for reliable subscriptions to have everything, in milliseconds
+    /// [default: 10000]
+    #[arg(long, value_name = "MS", requires = "ros2")]
+    pub wait_for_all_acked: Option<u64>,
     /// Print what was played as one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Where it is played to, other than streams.
+    #[command(flatten)]
+    pub network: NetworkArgs,
 }
 
 /// Which time orders the messages.

@@ -1,0 +1,335 @@
+//! `livebag bridge`: between streams of this machine and topics of a ROS 2 network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use livebag::{Clock, Selector, stream_topic};
+use livebag_ros2::network::Network;
+use livebag_ros2::{
+    BridgeCounts, FollowOptions, Follower, QosOverrides, Selection, StreamSink, ToRos2,
+};
+use livebag_shm::Reader;
+use serde::Serialize;
+
+use crate::interrupt::Interrupt;
+use crate::outcome::{CliError, Outcome};
+use crate::record::graph;
+use crate::ros2::NetworkArgs;
+use crate::{parse, text};
+
+/// Time between two looks at streams and topics.
+const LOOK: Duration = Duration::from_millis(100);
+/// Streams that are published at once: each has a thread.
+const STREAMS_MAX: usize = 256;
+
+/// Pass frames on between streams of this machine and topics of a ROS 2 network.
+///
+/// A stream's images and point clouds become sensor_msgs/msg/Image and PointCloud2 messages, and topics
+/// of these types native frames; everything else stays the messages it is.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag bridge --ros2 dds --to-ros2 camera_front lidar --throttle /camera_front=5\n  \
+    livebag bridge --ros2 zenoh --to-ros2                 every stream\n  \
+    livebag bridge --ros2 zenoh --from-ros2 /camera/image /points\n  \
+    livebag bridge --ros2 dds --from-ros2 /scan --prefix other. --duration 60 --json")]
+pub struct Args {
+    #[command(flatten)]
+    network: NetworkArgs,
+    /// Publish these streams, by their names or the topics they carry; all, if none is named.
+    #[arg(long, value_name = "NAME", num_args = 0..)]
+    to_ros2: Option<Vec<String>>,
+    /// Make streams of these topics; of all, if none is named.
+    #[arg(long, value_name = "TOPIC", num_args = 0..)]
+    from_ros2: Option<Vec<String>>,
+    /// Pass on at most so many messages a second of a topic.
+    #[arg(long, value_name = "TOPIC=HZ")]
+    throttle: Vec<String>,
+    /// What the names of made streams begin with.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    prefix: String,
+    /// QoS by topic (rosbag2's YAML), for subscriptions and for what is offered.
+    #[arg(long, value_name = "FILE")]
+    qos_profile_overrides_path: Option<std::path::PathBuf>,
+    /// Stop after this time.
+    #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
+    duration: Option<Duration>,
+    /// Print what was passed on as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed at the end.
+#[derive(Serialize)]
+struct Summary {
+    network: String,
+    duration_s: f64,
+    topics: Vec<Row>,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    topic: String,
+    /// `to_ros2` or `from_ros2`.
+    direction: &'static str,
+    message_count: u64,
+    bytes: u64,
+    /// Left out by `--throttle`.
+    skipped: u64,
+    lost: u64,
+    /// What the other side would not take.
+    refused: u64,
+}
+
+impl Row {
+    fn new(topic: &str, direction: &'static str, counts: BridgeCounts) -> Self {
+        Self {
+            topic: topic.to_owned(),
+            direction,
+            message_count: counts.messages,
+            bytes: counts.bytes,
+            skipped: counts.skipped,
+            lost: counts.lost,
+            refused: counts.refused,
+        }
+    }
+}
+
+/// Bridges, until Ctrl-C.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    if args.to_ros2.is_none() && args.from_ros2.is_none() {
+        return Err(CliError::usage(
+            "nothing to pass on: give --to-ros2 with names of streams, or --from-ros2 with topics",
+        ));
+    }
+    let rates = rates(&args.throttle)?;
+    let overrides = match &args.qos_profile_overrides_path {
+        Some(path) => graph::overrides(Path::new(path))?,
+        None => QosOverrides::default(),
+    };
+    let interrupt = Interrupt::watch()?;
+    let clock = Clock::system();
+    let Some(network) = args.network.join("livebag_bridge")? else {
+        return Err(CliError::usage("which network? --ros2 zenoh or --ros2 dds"));
+    };
+    let description = network.describe();
+    eprintln!("livebag: {description}");
+    let mut outgoing = args.to_ros2.as_ref().map(|names| Outgoing::new(names, &rates, &overrides));
+    let mut incoming = match &args.from_ros2 {
+        Some(topics) => {
+            let selection = match topics.is_empty() {
+                true => Selection { all_topics: true, ..Selection::default() },
+                false => Selection {
+                    selectors: vec![Selector::names(graph::absolute(topics))],
+                    ..Selection::default()
+                },
+            };
+            let options = FollowOptions {
+                selection,
+                overrides: overrides.clone(),
+                clock: clock.clone(),
+                ..FollowOptions::default()
+            };
+            let follower = Follower::begin(network.clone(), options)
+                .map_err(|error| CliError::failed(format!("starting a thread failed: {error}")))?;
+            Some((follower, StreamSink::new(&args.prefix, rates, clock.clone())))
+        }
+        None => None,
+    };
+    let began = clock.monotonic_nanos();
+    let end = args.duration.map(|time| began.saturating_add(time.as_nanos() as u64));
+    let mut warnings = Vec::new();
+    loop {
+        let now = clock.monotonic_nanos();
+        let made: BTreeSet<String> = match &mut incoming {
+            Some((follower, sink)) => {
+                follower.look(sink);
+                warn(&mut warnings, follower.take_notices());
+                sink.counts().into_iter().map(|(topic, _)| topic).collect()
+            }
+            None => BTreeSet::new(),
+        };
+        if let Some(outgoing) = &mut outgoing {
+            warn(&mut warnings, outgoing.look(&*network, &made, &clock));
+        }
+        let left = end.map(|end| end.saturating_sub(now));
+        let pause = left.map_or(LOOK, |left| LOOK.min(Duration::from_nanos(left)));
+        if left == Some(0) || interrupt.wait(pause) {
+            break;
+        }
+    }
+    let mut topics = Vec::new();
+    if let Some(outgoing) = outgoing {
+        topics.extend(outgoing.rows());
+    }
+    if let Some((follower, sink)) = incoming {
+        warn(&mut warnings, follower.finish(&sink));
+        warn(&mut warnings, sink.warnings());
+        let counts = sink.counts();
+        topics.extend(counts.iter().map(|(topic, counts)| Row::new(topic, "from_ros2", *counts)));
+    }
+    let duration_s = (clock.monotonic_nanos() - began) as f64 / 1e9;
+    conclude(&Summary { network: description, duration_s, topics, warnings }, args.json)
+}
+
+/// Says what is new.
+fn warn(said: &mut Vec<String>, notices: Vec<String>) {
+    for notice in notices {
+        if !said.contains(&notice) {
+            eprintln!("livebag: warning: {notice}");
+            said.push(notice);
+        }
+    }
+}
+
+fn rates(throttle: &[String]) -> Result<BTreeMap<String, f64>, CliError> {
+    let parsed = throttle.iter().map(|text| {
+        let wrong = || CliError::usage(format!("--throttle: `{text}` is not of the form TOPIC=HZ"));
+        let (topic, hz) = text.split_once('=').ok_or_else(wrong)?;
+        let hz = hz.trim_end_matches("Hz").parse().ok().filter(|hz| *hz > 0.0).ok_or_else(wrong)?;
+        Ok((format!("/{}", topic.trim_start_matches('/')), hz))
+    });
+    parsed.collect()
+}
+
+/// The streams that are published.
+struct Outgoing<'a> {
+    names: &'a [String],
+    rates: BTreeMap<String, f64>,
+    overrides: &'a QosOverrides,
+    ways: BTreeMap<String, ToRos2>,
+    /// Of streams that have ended.
+    ended: BTreeMap<String, BridgeCounts>,
+    refused: BTreeSet<String>,
+}
+
+impl<'a> Outgoing<'a> {
+    fn new(
+        names: &'a [String],
+        rates: &BTreeMap<String, f64>,
+        overrides: &'a QosOverrides,
+    ) -> Self {
+        Self {
+            names,
+            rates: rates.clone(),
+            overrides,
+            ways: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            refused: BTreeSet::new(),
+        }
+    }
+
+    /// Publishes streams that have appeared; `made` are the topics whose streams are our own.
+    fn look(
+        &mut self,
+        network: &dyn Network,
+        made: &BTreeSet<String>,
+        clock: &Clock,
+    ) -> Vec<String> {
+        let over: Vec<_> = self
+            .ways
+            .iter()
+            .filter(|(_, way)| way.is_over())
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in over {
+            if let Some(way) = self.ways.remove(&name) {
+                self.add_ended(&way);
+            }
+        }
+        let mut notices = Vec::new();
+        for name in livebag_shm::list().unwrap_or_default() {
+            if self.ways.contains_key(&name) || self.refused.contains(&name) {
+                continue;
+            }
+            let Ok(reader) = Reader::open(&name) else { continue };
+            let topic = stream_topic(reader.info()).name;
+            let is_wanted = self.names.is_empty()
+                || self.names.contains(&name)
+                || self
+                    .names
+                    .iter()
+                    .any(|wanted| format!("/{}", wanted.trim_start_matches('/')) == topic);
+            if !is_wanted || made.contains(&topic) {
+                continue;
+            }
+            let begun = match self.ways.len() < STREAMS_MAX {
+                true => ToRos2::begin(
+                    network,
+                    reader,
+                    self.rates.get(&topic).copied(),
+                    self.overrides,
+                    clock.clone(),
+                )
+                .map_err(|error| error.to_string()),
+                false => Err(format!("{name} is not published: {STREAMS_MAX} streams are already")),
+            };
+            match begun {
+                Ok(way) => {
+                    let request = way.request();
+                    eprintln!(
+                        "livebag: the stream {name} on {} ({})",
+                        request.name, request.type_name
+                    );
+                    self.ways.insert(name, way);
+                }
+                Err(error) => {
+                    notices.push(error);
+                    self.refused.insert(name);
+                }
+            }
+        }
+        notices
+    }
+
+    fn add_ended(&mut self, way: &ToRos2) {
+        let sum = self.ended.entry(way.request().name.clone()).or_default();
+        let counts = way.counts();
+        sum.messages += counts.messages;
+        sum.bytes += counts.bytes;
+        sum.skipped += counts.skipped;
+        sum.lost += counts.lost;
+        sum.refused += counts.refused;
+    }
+
+    /// What was passed on, by topic.
+    fn rows(mut self) -> Vec<Row> {
+        for way in std::mem::take(&mut self.ways).into_values() {
+            self.add_ended(&way);
+        }
+        self.ended.iter().map(|(topic, counts)| Row::new(topic, "to_ros2", *counts)).collect()
+    }
+}
+
+fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(summary)?)?;
+    } else {
+        for row in &summary.topics {
+            let lost = match row.lost + row.refused {
+                0 => "nothing lost".to_owned(),
+                lost => format!("{} lost", text::count(lost)),
+            };
+            writeln!(
+                out,
+                "{} {}: {} messages, {}, {} left out, {lost}",
+                match row.direction {
+                    "to_ros2" => "→",
+                    _ => "←",
+                },
+                row.topic,
+                text::count(row.message_count),
+                text::bytes(row.bytes as f64),
+                text::count(row.skipped),
+            )?;
+        }
+        if summary.topics.is_empty() {
+            writeln!(out, "nothing appeared, nothing was passed on")?;
+        }
+    }
+    let is_lossy = summary.topics.iter().any(|row| row.lost + row.refused > 0);
+    Ok(if is_lossy { Outcome::Loss } else { Outcome::Done })
+}

@@ -33,8 +33,9 @@ pub const SHARED_WAIT: Duration = Duration::from_millis(20);
 /// the connection; rmw_zenoh's own.
 pub const STALLED_MAX: Duration = Duration::from_secs(60);
 
-/// How long a reliable DDS publication waits for subscriptions that are behind.
-pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a reliable DDS publication waits for subscriptions that are behind. One whose process has died
+/// is given up after 10 s (the lease of Cyclone DDS and Fast DDS), which must not fail a publication.
+pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of an announcement's free text that are looked at (ROS 2 puts type hashes there).
 pub const USER_DATA_BYTES_MAX: usize = 4096;
 /// Announcements that are taken from Cyclone DDS at a time.

@@ -28,8 +28,15 @@ fn domain(test: u32) -> u32 {
 }
 
 fn options(domain: u32) -> DdsOptions {
-    // For looking into a test: tracing, for one.
-    let settings = std::env::var("CYCLONEDDS_URI").ok();
+    // Other test programs may have hit upon the same domain. CYCLONEDDS_URI is for looking into a test.
+    let mut settings = format!(
+        "<CycloneDDS><Domain><Discovery><Tag>{}</Tag></Discovery></Domain></CycloneDDS>",
+        dds::peers::tag()
+    );
+    if let Ok(more) = std::env::var("CYCLONEDDS_URI") {
+        settings = format!("{settings},{more}");
+    }
+    let settings = Some(settings);
     DdsOptions { domain, range: DiscoveryRange::Localhost, settings, ..DdsOptions::default() }
 }
 
@@ -259,6 +266,21 @@ fn large_images_arrive_from_another_process_bytes_equal() {
     let expected: Vec<_> = (0..20).map(|number| message(number, 6_000_001)).collect();
     assert!(collector.messages() == expected);
     assert_eq!(collector.lost(), 0);
+}
+
+#[test]
+fn a_slow_subscription_holds_a_reliable_publisher_up_and_nothing_is_lost() {
+    let domain = domain(18);
+    let network = join(domain);
+    let collector = Collector::slow(Duration::from_millis(2));
+    let _subscription =
+        network.subscribe(&topic("/own/large", keep_all()), collector.clone()).unwrap();
+    // More than all queues and buffers between the two hold.
+    let mut peer = Own::peer(&["images", &domain.to_string(), "1000", "100001"]);
+    peer.wait_for("sent");
+    wait_for("the messages", || collector.count() >= 1000);
+    assert_eq!((collector.count(), collector.lost()), (1000, 0));
+    assert!(collector.is_in_order());
 }
 
 #[test]

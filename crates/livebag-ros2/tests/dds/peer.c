@@ -11,7 +11,7 @@
 #define SETTINGS \
   "<CycloneDDS><Domain><General><Interfaces><NetworkInterface address='127.0.0.1'/></Interfaces>" \
   "<AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto" \
-  "</ParticipantIndex><Peers><Peer address='127.0.0.1'/></Peers></Discovery></Domain></CycloneDDS>"
+  "</ParticipantIndex><Tag>${LIVEBAG_DDS_TAG}</Tag><Peers><Peer address='127.0.0.1'/></Peers></Discovery></Domain></CycloneDDS>"
 
 typedef std_msgs_msg_dds__ByteMultiArray_ message_t;
 

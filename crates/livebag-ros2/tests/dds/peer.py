@@ -15,7 +15,7 @@ domain = int(sys.argv[2])
 os.environ["CYCLONEDDS_URI"] = (
     "<CycloneDDS><Domain><General><Interfaces><NetworkInterface address='127.0.0.1'/></Interfaces>"
     "<AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto"
-    "</ParticipantIndex><Peers><Peer Address='127.0.0.1'/></Peers></Discovery></Domain></CycloneDDS>"
+    f"</ParticipantIndex><Tag>{os.environ['LIVEBAG_DDS_TAG']}</Tag><Peers><Peer Address='127.0.0.1'/></Peers></Discovery></Domain></CycloneDDS>"
 )
 
 import cyclonedds.idl.annotations as annotations  # noqa: E402

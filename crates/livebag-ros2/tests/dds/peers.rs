@@ -31,6 +31,13 @@ pub fn digest(messages: &[Vec<u8>]) -> u32 {
     whole.finalize()
 }
 
+/// What this program's networks and its peers are told apart from those of others by.
+pub fn tag() -> String {
+    std::env::var(TAG).unwrap_or_else(|_| format!("livebag-{}", std::process::id()))
+}
+
+const TAG: &str = "LIVEBAG_DDS_TAG";
+
 struct Taken {
     data: Vec<u8>,
     publish_time_nanos: u64,
@@ -131,7 +138,7 @@ pub struct Peer {
 
 impl Peer {
     fn start(command: &mut Command) -> Self {
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let command = command.env(TAG, tag()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let ear = child.stdin.take();

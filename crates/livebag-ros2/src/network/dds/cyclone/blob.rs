@@ -1,5 +1,4 @@
-//! Messages of any type: a "type" of Cyclone DDS that takes them as bytes, and a reader's cache that
-//! keeps none, but hands each over.
+//! Messages of any type: a "type" of Cyclone DDS that takes them as bytes.
 //!
 //! Cyclone's own way to read (`dds_takecdr`) tells no sequence number, so losses could not be counted.
 //! Here the message is made from the packets that it came in, which have its writer's number.
@@ -7,24 +6,21 @@
 #![expect(unsafe_code, reason = "Cyclone DDS calls these functions through tables of pointers")]
 
 use std::ffi::{CStr, c_char, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::Arc;
 
 use cyclors::{
-    dds_return_t, ddsi_keyhash, ddsi_rdata, ddsi_serdata, ddsi_serdata_init, ddsi_serdata_kind,
+    ddsi_keyhash, ddsi_rdata, ddsi_serdata, ddsi_serdata_init, ddsi_serdata_kind,
     ddsi_serdata_kind_SDK_DATA, ddsi_serdata_kind_SDK_KEY, ddsi_serdata_ops, ddsi_sertype,
     ddsi_sertype_fini, ddsi_sertype_init_flags, ddsi_sertype_ops, ddsi_sertype_v0, ddsrt_iovec_t,
 };
 
 use crate::limits::SAMPLE_BYTES_MAX;
-use crate::network::EndpointId;
 
 /// The encapsulation: identifier (2 bytes) and options (2).
 pub const ENCAPSULATION_BYTES: usize = 4;
 /// Bits of the options that say how many bytes were added to make the length a multiple of four
 /// (DDS-XTypes 1.3, 7.6.3.1.2).
-const PADDING_BITS: u8 = 0b11;
+pub(super) const PADDING_BITS: u8 = 0b11;
 
 /// Whether it begins as an encoded message does: CDR, PL_CDR, CDR2, D_CDR2 and PL_CDR2, each in both
 /// byte orders (RTPS 2.5, 10.2; DDS-XTypes 1.3, 7.6.3.1.2).
@@ -32,44 +28,18 @@ pub fn is_encoded(message: &[u8]) -> bool {
     matches!(message.first_chunk::<ENCAPSULATION_BYTES>(), Some([0, 0..=3 | 6..=11, _, _]))
 }
 
-/// A message as it came.
-#[derive(Clone, Copy, Debug)]
-pub struct Taken<'a> {
-    /// The encoded message, with its encapsulation; without the padding that its options tell of.
-    pub data: &'a [u8],
-    /// When it was published, nanoseconds since the Unix epoch; 0 if unknown.
-    pub publish_time_nanos: u64,
-    /// Its publisher's count, from 1 on; 0 if unknown.
-    pub sequence: u64,
-    /// Its publisher.
-    pub publisher: EndpointId,
-}
-
-/// What is given messages, by Cyclone's threads or a publishing thread of this process. It must not
-/// wait, and must not delete its own reader.
-pub trait Taker: Send + Sync {
-    /// A message.
-    fn take(&self, message: &Taken<'_>);
-    /// A message that is no message: without encapsulation, or too large.
-    fn refuse(&self);
-    /// Something of a publisher's that has a number, and is no message: the end of an instance.
-    fn pass(&self, _publisher: EndpointId, _sequence: u64) {}
-    /// A publisher has gone.
-    fn gone(&self, _publisher: EndpointId) {}
-}
-
 /// One message. Its first part is Cyclone's.
 #[repr(C)]
-struct Blob {
-    common: ddsi_serdata,
+pub(super) struct Blob {
+    pub(super) common: ddsi_serdata,
     /// The writer's count.
-    sequence: u64,
+    pub(super) sequence: u64,
     /// What is, or is to be, on the wire; padded to a multiple of four if it is this process's.
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// Bytes of padding that this process added.
-    padding: usize,
+    pub(super) padding: usize,
     /// Whether it breaks a bound, and is there to be counted only.
-    is_refused: bool,
+    pub(super) is_refused: bool,
 }
 
 impl Blob {
@@ -172,7 +142,7 @@ static TYPE_OPS: TypeOps = TypeOps(ddsi_sertype_ops {
     serialize_into: None,
 });
 
-static MESSAGE_OPS: ddsi_serdata_ops = ddsi_serdata_ops {
+pub(super) static MESSAGE_OPS: ddsi_serdata_ops = ddsi_serdata_ops {
     eqkey: Some(keys_equal),
     get_size: Some(size),
     from_ser: Some(from_packets),
@@ -479,159 +449,6 @@ unsafe extern "C" fn print(
 unsafe extern "C" fn get_keyhash(_: *const ddsi_serdata, into: *mut ddsi_keyhash, _: bool) {
     // SAFETY: it is Cyclone's, to be filled.
     unsafe { (*into).value = [0; 16] };
-}
-
-/// A reader's cache that keeps nothing (`struct dds_rhc` of dds_rhc.h). What comes is handed over at
-/// once, so nothing can be lost here; a [`Taker`] that took long would hold up Cyclone's thread, and
-/// with it, where they are reliable, the publishers.
-#[repr(C)]
-pub(super) struct Cache {
-    ops: *const CacheOps,
-    taker: Arc<dyn Taker>,
-}
-
-#[repr(C)]
-struct CacheOps {
-    store:
-        unsafe extern "C" fn(*mut Cache, *const WriterInfo, *mut ddsi_serdata, *mut c_void) -> bool,
-    unregister_writer: unsafe extern "C" fn(*mut Cache, *const WriterInfo),
-    relinquish_ownership: unsafe extern "C" fn(*mut Cache, u64),
-    free: unsafe extern "C" fn(*mut Cache),
-    peek: CacheRead,
-    read: CacheRead,
-    take: CacheRead,
-    add_condition: unsafe extern "C" fn(*mut Cache, *mut c_void) -> bool,
-    remove_condition: unsafe extern "C" fn(*mut Cache, *mut c_void),
-    associate: unsafe extern "C" fn(*mut Cache, *mut c_void) -> dds_return_t,
-}
-
-type CacheRead =
-    unsafe extern "C" fn(*mut Cache, i32, u32, u64, *mut c_void, *mut c_void, *mut c_void) -> i32;
-
-/// The beginning of `struct ddsi_writer_info` (ddsi_rhc.h): the writer's GUID in the machine's order.
-#[repr(C)]
-struct WriterInfo {
-    guid: [u32; 4],
-}
-
-impl WriterInfo {
-    /// The GUID as it is on the wire.
-    fn id(&self) -> EndpointId {
-        let mut id = [0; 16];
-        for (bytes, word) in id.chunks_exact_mut(4).zip(self.guid) {
-            bytes.copy_from_slice(&word.to_be_bytes());
-        }
-        id
-    }
-}
-
-static CACHE_OPS: CacheOps = CacheOps {
-    store,
-    unregister_writer,
-    relinquish_ownership,
-    free: free_cache,
-    peek: read_nothing,
-    read: read_nothing,
-    take: read_nothing,
-    add_condition,
-    remove_condition,
-    associate,
-};
-
-impl Cache {
-    /// A cache whose messages go to `taker`. The reader that it is given to owns it.
-    pub(super) fn raw(taker: Arc<dyn Taker>) -> *mut cyclors::dds_rhc {
-        Box::into_raw(Box::new(Self { ops: &CACHE_OPS, taker })).cast()
-    }
-}
-
-unsafe extern "C" fn store(
-    cache: *mut Cache,
-    writer: *const WriterInfo,
-    message: *mut ddsi_serdata,
-    _: *mut c_void,
-) -> bool {
-    // SAFETY: the cache is the reader's and lives as long; the other two for this call. Messages of
-    // another table cannot come, since the reader's type has ours; if one did, it would be passed over.
-    let (cache, writer, common) = unsafe { (&*cache, &*writer, &*message) };
-    if !ptr::eq(common.ops, &MESSAGE_OPS) {
-        return true;
-    }
-    // SAFETY: messages with this table are `Blob`s.
-    let blob = unsafe { &*message.cast::<Blob>() };
-    // A panic must not unwind into C.
-    let told = catch_unwind(AssertUnwindSafe(|| tell(&*cache.taker, blob, writer.id())));
-    if told.is_err() {
-        let _ = catch_unwind(AssertUnwindSafe(|| cache.taker.refuse()));
-    }
-    true
-}
-
-fn tell(taker: &dyn Taker, blob: &Blob, publisher: EndpointId) {
-    if blob.common.kind != ddsi_serdata_kind_SDK_DATA {
-        return if blob.sequence > 0 {
-            taker.pass(publisher, blob.sequence)
-        };
-    }
-    if blob.is_refused {
-        // It has been counted once, and is not lost besides.
-        if blob.sequence > 0 {
-            taker.pass(publisher, blob.sequence);
-        }
-        return taker.refuse();
-    }
-    let unpadded;
-    let data = match blob.padding {
-        0 => blob.bytes.as_slice(),
-        padding => {
-            let mut copy = blob.bytes[..blob.bytes.len() - padding].to_vec();
-            copy[3] &= !PADDING_BITS;
-            unpadded = copy;
-            &unpadded
-        }
-    };
-    taker.take(&Taken {
-        data,
-        publish_time_nanos: u64::try_from(blob.common.timestamp.v).unwrap_or(0),
-        sequence: blob.sequence,
-        publisher,
-    });
-}
-
-unsafe extern "C" fn unregister_writer(cache: *mut Cache, writer: *const WriterInfo) {
-    // SAFETY: the cache is the reader's; the writer lives for this call.
-    let (cache, writer) = unsafe { (&*cache, &*writer) };
-    let _ = catch_unwind(AssertUnwindSafe(|| cache.taker.gone(writer.id())));
-}
-
-unsafe extern "C" fn relinquish_ownership(_: *mut Cache, _: u64) {}
-
-unsafe extern "C" fn free_cache(cache: *mut Cache) {
-    // SAFETY: it was boxed by `raw`, and the reader has gone.
-    let cache = unsafe { Box::from_raw(cache) };
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(cache)));
-}
-
-unsafe extern "C" fn read_nothing(
-    _: *mut Cache,
-    _: i32,
-    _: u32,
-    _: u64,
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
-) -> i32 {
-    0
-}
-
-unsafe extern "C" fn add_condition(_: *mut Cache, _: *mut c_void) -> bool {
-    true
-}
-
-unsafe extern "C" fn remove_condition(_: *mut Cache, _: *mut c_void) {}
-
-unsafe extern "C" fn associate(_: *mut Cache, _: *mut c_void) -> dds_return_t {
-    0
 }
 
 #[cfg(test)]

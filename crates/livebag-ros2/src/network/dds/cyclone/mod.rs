@@ -1,7 +1,7 @@
 //! Cyclone DDS, safely: domains, participants, readers, writers, and what discovery finds.
 //!
 //! Entities are numbers that Cyclone checks at each call, so that a wrong or deleted one is an error
-//! and no danger. What is dangerous is in `blob`: memory that both sides see.
+//! and no danger. What is dangerous is in `blob` and `cache`: memory that both sides see.
 
 #![expect(unsafe_code, reason = "calls into Cyclone DDS, which is C")]
 
@@ -21,9 +21,11 @@ use crate::network::EndpointId;
 use crate::qos::Qos;
 
 mod blob;
+mod cache;
 mod policies;
 
-pub use blob::{ENCAPSULATION_BYTES, Taken, Taker, is_encoded};
+pub use blob::{ENCAPSULATION_BYTES, is_encoded};
+pub use cache::{Taken, Taker};
 use policies::Policies;
 
 /// What Cyclone refused, in words.
@@ -212,7 +214,7 @@ impl Participant {
     ) -> Result<Reader, Refusal> {
         let topic = self.topic(names)?;
         let policies = Policies::new().reader(qos).user_data(user_data);
-        let cache = blob::Cache::raw(taker);
+        let cache = cache::Cache::raw(taker);
         // SAFETY: the policies live for the call and are copied. The reader owns the cache; where none
         // is made, Cyclone does not tell how far it came, and the few bytes are left to it.
         let entity = unsafe {

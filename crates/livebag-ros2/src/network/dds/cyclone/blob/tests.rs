@@ -1,6 +1,8 @@
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
+use super::super::cache::{Cache, Taken, Taker, WriterInfo, free_cache, store};
 use super::*;
+use crate::network::EndpointId;
 
 /// What was taken: messages and their numbers; and how many were refused.
 #[derive(Default)]

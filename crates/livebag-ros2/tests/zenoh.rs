@@ -333,6 +333,41 @@ fn nodes_meet_through_a_router() {
 }
 
 #[test]
+fn nodes_of_one_machine_meet_without_being_told_where() {
+    // A domain of its own: nodes of this machine may be there.
+    let domain = 1_000_000 + std::process::id();
+    let alone = || ZenohOptions { domain, ..Default::default() };
+    let (one, other) = (join(&alone(), "one"), join(&alone(), "other"));
+    let heard = Heard::new();
+    let _subscription = one.subscribe(&topic("/t"), heard.clone()).unwrap();
+    let publication = other.advertise(&topic("/t")).unwrap();
+    until("the subscription", || publication.subscriptions() == 1);
+    warmed(&heard, || publication.publish(&message(1, 10)).unwrap());
+    assert!(one.describe().contains("multicast"), "{}", one.describe());
+}
+
+#[test]
+fn what_is_published_before_leaving_arrives() {
+    let place = Place::new();
+    for length in [10, 100_000] {
+        let (one, other) = place.pair();
+        let heard = Heard::new();
+        let _subscription = one.subscribe(&topic("/t"), heard.clone()).unwrap();
+        let publication = other.advertise(&topic("/t")).unwrap();
+        until("the subscription", || publication.subscriptions() == 1);
+        warmed(&heard, || publication.publish(&message(0, 10)).unwrap());
+        let before = heard.messages().last().unwrap().sequence;
+        for number in 1..=500 {
+            publication.publish(&message(number, length)).unwrap();
+        }
+        drop((publication, other));
+        heard.wait("the last message", |all| all.last().unwrap().sequence >= before + 500);
+        assert_eq!(heard.messages().last().unwrap().data, message(500, length));
+        assert_eq!(heard.lost_count(), 0);
+    }
+}
+
+#[test]
 fn domains_do_not_meet() {
     let place = Place::new();
     let one = join(&ZenohOptions { domain: 7, ..place.listening() }, "one");

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bricks and exports, read by the official Python reader, rosbags and @mcap/core; the benchmark's
 # report, laid out by a browser; live containers read by their URL, and the server held to its
-# description. `run.sh checkers` tests the checkers alone.
+# description; ROS 2 over Zenoh with nodes of other implementations. `run.sh checkers` tests the checkers alone.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 choose_target_dir
@@ -21,6 +21,15 @@ if [ "${1:-}" != checkers ]; then
     bash "$ROOT/scripts/setup.sh" browser
     LIVEBAG_BROWSER=$(find_browser) || say "no browser: the benchmark's report is not looked at"
     export LIVEBAG_BROWSER
+    say "ROS 2 over Zenoh with nodes of other implementations"
+    # hiroz takes minutes to build: only where it has been built, or with LIVEBAG_HIROZ=1.
+    if [ -n "${LIVEBAG_HIROZ:-}" ]; then
+        cargo build --locked --manifest-path tests/hiroz-peer/Cargo.toml --target-dir "$TARGET/hiroz-peer"
+    fi
+    peer=$TARGET/hiroz-peer/debug/hiroz-peer
+    [ ! -x "$peer" ] || export LIVEBAG_HIROZ_PEER=$peer
+    read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-ros2 --features zenoh}"
+    LIVEBAG_PYTHON=$VENV/bin/python cargo test --quiet --locked "${packages[@]}" --test zenoh_peers
     tests+=(tests/interop/test_livebag.py tests/interop/test_rosbag2.py tests/interop/test_online.py tests/interop/test_report.py)
 fi
 exec "$VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --import-mode=importlib \

@@ -28,14 +28,16 @@ fn what_is_published_arrives_as_it_was_with_its_publisher_count_and_time() {
 
     warmed(&heard, || publication.publish(&message(0, 4)).unwrap());
     let before = heard.messages().len();
-    for (number, length) in [4, 5, 3_000, 70_000, 6_000_000].into_iter().enumerate() {
+    // The last is too large for the shared memory.
+    let lengths = [4, 5, 3_000, 70_000, 6_000_000, 70_000_000];
+    for (number, length) in lengths.into_iter().enumerate() {
         publication.publish(&message(number as u32, length)).unwrap();
     }
-    heard.wait("the large message", |all| all.iter().any(|one| one.data.len() == 6_000_000));
+    heard.wait("the largest message", |all| all.last().unwrap().data.len() == 70_000_000);
     let messages = heard.messages();
-    let last = &messages[messages.len() - 5..];
-    for (number, length) in [4, 5, 3_000, 70_000, 6_000_000].into_iter().enumerate() {
-        assert_eq!(last[number].data, message(number as u32, length));
+    let last = &messages[messages.len() - lengths.len()..];
+    for (number, length) in lengths.into_iter().enumerate() {
+        assert!(last[number].data == message(number as u32, length), "message {number}");
     }
     assert!(before >= 1);
     assert!(messages.iter().all(|message| message.publisher == publisher.id));
@@ -91,6 +93,37 @@ fn who_comes_late_gets_what_is_latched_once_and_in_order() {
         assert_eq!(heard.sequences(), [3, 4, 5, 6]);
         assert_eq!(heard.messages()[3].data, message(6, 100));
         assert_eq!(heard.lost_count(), 0);
+    }
+}
+
+#[test]
+fn a_topic_whose_hash_is_not_known_meets_those_who_know_it() {
+    let place = Place::new();
+    let (one, other) = place.pair();
+    for qos in [Qos::default(), LATCHED] {
+        let known = livebag_ros2::network::TopicRequest { qos, ..topic("/t") };
+        let unknown = livebag_ros2::network::TopicRequest { type_hash: None, ..known.clone() };
+        for (ours, theirs) in [(&unknown, &known), (&known, &unknown), (&unknown, &unknown)] {
+            let publication = one.advertise(ours).unwrap();
+            publication.publish(&message(1, 10)).unwrap();
+            let publisher = discovered(&other, Role::Publisher, "/t");
+            assert_eq!(publisher.type_hash, ours.type_hash);
+            let heard = Heard::new();
+            let _subscription = other.subscribe(theirs, heard.clone()).unwrap();
+            if qos == LATCHED {
+                heard.wait_for(1);
+                assert_eq!(heard.sequences(), [1]);
+            }
+            until("the subscription", || publication.subscriptions() == 1);
+            warmed(&heard, || publication.publish(&message(2, 10)).unwrap());
+            publication.publish(&message(3, 10)).unwrap();
+            heard.wait("the last", |all| all.last().unwrap().data == message(3, 10));
+            assert_eq!(heard.lost_count(), 0);
+            drop(publication);
+            until("the publisher to go", || {
+                other.endpoints().iter().all(|endpoint| endpoint.role != Role::Publisher)
+            });
+        }
     }
 }
 
@@ -329,6 +362,41 @@ fn nodes_meet_through_a_router() {
         until("the subscription", || publication.subscriptions() == 1);
         warmed(&heard, || publication.publish(&message(1, 1_000)).unwrap());
         assert_eq!(heard.messages()[0].data, message(1, 1_000));
+    }
+}
+
+#[test]
+fn nodes_of_one_machine_meet_without_being_told_where() {
+    // A domain of its own: nodes of this machine may be there.
+    let domain = 1_000_000 + std::process::id();
+    let alone = || ZenohOptions { domain, ..Default::default() };
+    let (one, other) = (join(&alone(), "one"), join(&alone(), "other"));
+    let heard = Heard::new();
+    let _subscription = one.subscribe(&topic("/t"), heard.clone()).unwrap();
+    let publication = other.advertise(&topic("/t")).unwrap();
+    until("the subscription", || publication.subscriptions() == 1);
+    warmed(&heard, || publication.publish(&message(1, 10)).unwrap());
+    assert!(one.describe().contains("multicast"), "{}", one.describe());
+}
+
+#[test]
+fn what_is_published_before_leaving_arrives() {
+    let place = Place::new();
+    for length in [10, 100_000] {
+        let (one, other) = place.pair();
+        let heard = Heard::new();
+        let _subscription = one.subscribe(&topic("/t"), heard.clone()).unwrap();
+        let publication = other.advertise(&topic("/t")).unwrap();
+        until("the subscription", || publication.subscriptions() == 1);
+        warmed(&heard, || publication.publish(&message(0, 10)).unwrap());
+        let before = heard.messages().last().unwrap().sequence;
+        for number in 1..=500 {
+            publication.publish(&message(number, length)).unwrap();
+        }
+        drop((publication, other));
+        heard.wait("the last message", |all| all.last().unwrap().sequence >= before + 500);
+        assert_eq!(heard.messages().last().unwrap().data, message(500, length));
+        assert_eq!(heard.lost_count(), 0);
     }
 }
 

@@ -59,17 +59,14 @@ impl Place {
     }
 }
 
-/// Connects to nothing but `endpoint`, and listens where nobody comes.
+/// Connects to `endpoint`, and to the peers that are met there.
 pub fn connecting(endpoint: &str) -> ZenohOptions {
     ZenohOptions {
         connect: vec![endpoint.to_owned()],
-        overrides: vec![
-            ("listen/endpoints".to_owned(), "[]".to_owned()),
-            (
-                "connect/retry".to_owned(),
-                "{period_init_ms: 50, period_max_ms: 200, period_increase_factor: 2}".to_owned(),
-            ),
-        ],
+        overrides: vec![(
+            "connect/retry".to_owned(),
+            "{period_init_ms: 50, period_max_ms: 200, period_increase_factor: 2}".to_owned(),
+        )],
         ..Default::default()
     }
 }
@@ -150,7 +147,7 @@ impl Receiver for Heard {
         self.changed.notify_all();
     }
 
-    fn lost(&self, count: u64) {
+    fn lost(&self, _publisher: &EndpointId, count: u64) {
         self.state.lock().unwrap().1 += count;
         self.changed.notify_all();
     }

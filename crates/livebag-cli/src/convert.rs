@@ -412,15 +412,20 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
         for warning in &summary.warnings {
             eprintln!("livebag: warning: {warning}");
         }
-        let missing = summary.source_message_count.unwrap_or(0);
-        let missing = missing.saturating_sub(summary.message_count);
-        if missing > 0 || summary.lost_messages > 0 {
-            let names: Vec<_> = inputs.iter().map(|input| input.display().to_string()).collect();
-            eprintln!(
-                "livebag: {}: {} of those that are said to be there could not be read or re-encoded",
-                names.join(", "),
-                text::plural(missing.max(summary.lost_messages) as usize, "message"),
-            );
+        let names: Vec<_> = inputs.iter().map(|input| input.display().to_string()).collect();
+        let names = names.join(", ");
+        let promised = summary.source_message_count.unwrap_or(0);
+        if promised > summary.message_count || summary.lost_messages > 0 {
+            if promised > summary.message_count {
+                eprintln!(
+                    "livebag: {names}: of {} messages {} could be read and written",
+                    text::count(promised),
+                    text::count(summary.message_count)
+                );
+            } else {
+                let lost = text::plural(summary.lost_messages as usize, "message");
+                eprintln!("livebag: {names}: {lost} could not be read or written");
+            }
             outcome = Outcome::Loss;
         }
     }

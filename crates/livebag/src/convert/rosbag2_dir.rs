@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use livebag_format::rosbag2::{BagMetadata, TopicEntry};
+use livebag_format::rosbag2::{BagMetadata, QosProfile, QosStyle, TopicEntry};
 use livebag_format::{Topic, definitions};
 
 use super::compressed::{Unpacker, plain_name, standing_for};
@@ -271,9 +271,24 @@ impl MessageSource for Rosbag2Dir {
     }
 }
 
+/// Whether the profiles that a file gives its topic are among those of `metadata.yaml`, which is what
+/// rosbag2 plays by. (Of several publishers each may have its own channel in an MCAP.)
+fn has_qos_of(topic: &Topic, entry: &TopicEntry) -> bool {
+    let own = topic.metadata.get("offered_qos_profiles").map_or("", String::as_str);
+    let (Ok(own), Ok(of_bag)) = (QosProfile::parse_list(own), entry.qos_profiles()) else {
+        return true;
+    };
+    let numbered = |profile: &QosProfile| profile.styled(QosStyle::Numbers);
+    let of_bag: Vec<_> = of_bag.iter().map(numbered).collect();
+    of_bag.is_empty() || own.iter().all(|profile| of_bag.contains(&numbered(profile)))
+}
+
 fn fill_in(topic: &mut Topic, entry: &TopicEntry) {
     if topic.type_name.is_empty() {
         topic.type_name = entry.type_name.clone();
+    }
+    if !has_qos_of(topic, entry) {
+        topic.metadata.remove("offered_qos_profiles");
     }
     let known = [
         ("offered_qos_profiles", &entry.offered_qos_profiles),

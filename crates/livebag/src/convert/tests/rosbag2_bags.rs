@@ -1,4 +1,5 @@
 //! rosbag2 bags of every kind that is written: read again, recovered, verified; parts and merges.
+#![expect(clippy::disallowed_methods, reason = "tests look at files as users do")]
 
 use std::time::Duration;
 

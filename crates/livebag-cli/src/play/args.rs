@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::storage::{Disk, KernelDisk};
 use livebag::{ClockTicks, MessageOrder, PlayOptions};
 use livebag_format::rosbag2::QosProfile;
 
 use crate::outcome::CliError;
-use crate::parse;
 use crate::ros2::NetworkArgs;
+use crate::{files, parse};
 
 /// Play recordings at their own pace, into streams.
 ///
@@ -204,10 +203,9 @@ fn epoch_seconds(text: &str) -> Result<u64, String> {
 }
 
 fn read_overrides(path: &Path) -> Result<BTreeMap<String, QosProfile>, CliError> {
-    let read = KernelDisk::for_reading().read(path);
-    let bytes = read.map_err(|source| CliError::file("reading", path, source))?;
-    let parsed = QosProfile::parse_overrides(&String::from_utf8_lossy(&bytes));
-    parsed.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))
+    let text = files::text("reading the QoS overrides", path)?;
+    let parsed = QosProfile::parse_overrides(&text);
+    parsed.map_err(|error| CliError::usage(format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]

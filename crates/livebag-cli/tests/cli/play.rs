@@ -291,7 +291,7 @@ fn options_that_make_no_sense_are_named() {
         (&["--playback-until-sec", "soon"], 2, "seconds since 1970"),
         (&["--start-offset=-3"], 2, "not a duration"),
         (&["--message-order", "reversed"], 2, "received"),
-        (&["--qos-profile-overrides-path", text(&qos)], 1, "reliability is perhaps"),
+        (&["--qos-profile-overrides-path", text(&qos)], 2, "reliability is perhaps"),
         (&["--qos-profile-overrides-path", text(&none)], 1, "none.yaml"),
     ];
     for (options, code, words) in wrong {

@@ -174,7 +174,7 @@ impl QosProfile {
     /// # Ok::<(), livebag_format::rosbag2::MetadataError>(())
     /// ```
     pub fn parse_overrides(yaml: &str) -> Result<BTreeMap<String, QosProfile>, MetadataError> {
-        let parsed: Result<Option<BTreeMap<String, Overrides>>, _> = serde_saphyr::from_str(yaml);
+        let parsed: Result<Option<BTreeMap<String, Overrides>>, _> = crate::yaml::read(yaml);
         let wrong = |reason| MetadataError::QosOverrides { reason };
         let overrides = parsed.map_err(|error| wrong(error.to_string()))?.unwrap_or_default();
         let profiles = overrides.into_iter().map(|(topic, overrides)| {

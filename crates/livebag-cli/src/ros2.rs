@@ -98,7 +98,11 @@ impl NetworkArgs {
             DdsOptions::from_env(|name| std::env::var(name).ok()).map_err(CliError::usage)?;
         options.domain = self.domain.unwrap_or(options.domain);
         options.interface = self.interface.clone().or(options.interface);
-        Ok(Arc::new(DdsNetwork::join(&options, node)?))
+        let network = DdsNetwork::join(&options, node)?;
+        if let Some(advice) = network.advice() {
+            eprintln!("livebag: warning: {advice}");
+        }
+        Ok(Arc::new(network))
     }
 
     #[cfg(not(feature = "ros2-dds"))]

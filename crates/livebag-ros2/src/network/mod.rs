@@ -6,12 +6,14 @@
 //!   the carrier's own. Endpoints that this process made are marked.
 //! - Messages are given as they were published: CDR with its four bytes of encapsulation, not a byte
 //!   added or taken away.
-//! - [`Receiver`]s are called on a thread of the network's. Messages of one publisher come in its
+//! - [`Receiver`]s are called on a thread of the network's, or, by a publication of this process, on the one
+//!   that publishes. Messages of one publisher come in its
 //!   order, each once.
 //! - What is known to be lost between a publisher and here is told once, by [`Receiver::lost`].
 //! - What comes from the network is not trusted: names and messages have the bounds of
 //!   [`limits`](crate::limits), and what breaks them is left out and counted by [`Network::refused`].
-//! - Dropping a [`Subscription`] or a [`Publication`] ends it; afterwards its receiver is not called.
+//! - Dropping a [`Subscription`] or a [`Publication`] ends it; afterwards its receiver is not
+//!   called. A receiver does not drop its own subscription from within a call.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -96,9 +96,11 @@ impl State {
         message: &Message<'_>,
     ) -> Result<(), PlayError> {
         if self.stream.is_none() || message.data.len() > self.bytes_max {
+            // Sizes that have grown once grow again.
+            let room = if self.stream.is_some() { 2 } else { 1 };
             // The old one goes first: a name has one writer.
             self.stream = None;
-            self.bytes_max = message.data.len().max(MESSAGE_BYTES_MIN);
+            self.bytes_max = (room * message.data.len()).max(MESSAGE_BYTES_MIN);
             self.stream = Some(StreamOutput::new(prefix, Stamp::Kept).open(topic, self.bytes_max)?);
         }
         match &mut self.stream {

@@ -19,6 +19,7 @@ mod record;
 mod recover;
 mod region;
 mod report;
+mod ros2;
 mod soak;
 mod stats;
 mod stream;
@@ -116,6 +117,13 @@ enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// ROS 2 networks: what is carried, recorded, played and bridged
+    Ros2 {
+        #[command(flatten)]
+        args: ros2::Ros2Args,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Every benchmark with its defaults (but soak)
     All {
         #[command(flatten)]
@@ -135,6 +143,8 @@ enum Verb {
     RecordRecorder { orders: String },
     #[command(name = cycle::APPLICATION_ROLE, hide = true)]
     CycleApplication { orders: String },
+    #[command(name = ros2::party::ROLE, hide = true)]
+    Ros2Party { orders: String },
 }
 
 #[derive(Args, Clone)]
@@ -168,6 +178,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Cycle { args, output } => cycle(&args, &output),
         Verb::Soak { args, output } => soak(&args, &output),
         Verb::Online { args, output } => online(&args, &output),
+        Verb::Ros2 { args, output } => ros2(&args, &output),
         Verb::All { output } => all(&output),
         Verb::StreamWriter { orders } => stream::run::write(&orders),
         Verb::StreamReader { orders } => stream::run::read(&orders),
@@ -176,6 +187,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::RecordProducer { orders } => record::producer::produce(&orders),
         Verb::RecordRecorder { orders } => record::recorder::record(&orders),
         Verb::CycleApplication { orders } => cycle::compute(&orders),
+        Verb::Ros2Party { orders } => ros2::party::run(&orders),
     }
 }
 
@@ -228,6 +240,11 @@ fn cycle(args: &cycle::CycleArgs, output: &OutputArgs) -> Result<()> {
 fn soak(args: &soak::SoakArgs, output: &OutputArgs) -> Result<()> {
     let outcome = soak::measure(args)?;
     publish_recorded("soak", &args.directory(), outcome, output, soak::COLUMNS)
+}
+
+fn ros2(args: &ros2::Ros2Args, output: &OutputArgs) -> Result<()> {
+    let outcome = ros2::measure(args)?;
+    publish_recorded("ros2", &args.directory(), outcome, output, ros2::COLUMNS)
 }
 
 /// Prints and keeps what was recorded into `directory`.
@@ -296,6 +313,7 @@ fn all(output: &OutputArgs) -> Result<()> {
         submit(&defaults(&[]), output),
         cycle(&defaults(&[]), output),
         online(&defaults(&[]), output),
+        ros2(&defaults(&[]), output),
     ];
     steps.into_iter().collect()
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use livebag::{Clock, Message};
 
 use super::{SimTime, SinkTopic};
-use crate::limits::HELD_BYTES_MAX;
+use crate::limits::{HELD_BYTES_MAX, LOST_AT_ONCE_MAX};
 use crate::network::{EndpointId, Receiver, Sample};
 
 /// Messages that wait for their topic.
@@ -109,6 +109,8 @@ impl Receiver for Inlet {
     }
 
     fn lost(&self, _publisher: &EndpointId, count: u64) {
+        // A publisher that lies about its numbers may say that nearly 2^64 are missing.
+        let count = count.min(LOST_AT_ONCE_MAX);
         if let Some(topic) = self.topic.get() {
             return topic.lost(count);
         }

@@ -32,7 +32,40 @@ pub(super) fn checks() -> Vec<Check> {
         shared_memory(),
         huge_pages(),
         open_files(),
+        dds_receive_buffer(),
+        ros_definitions(),
     ]
+}
+
+/// What `--ros2 dds` asks the kernel for: the burst of some images of several megabytes.
+const RECEIVE_BUFFER_BYTES: u64 = 32 << 20;
+
+fn dds_receive_buffer() -> Check {
+    let setting = kernel_setting("/proc/sys/net/core/rmem_max");
+    let Some(bytes) = setting.and_then(|text| text.trim().parse::<u64>().ok()) else {
+        return Check::ok("DDS receive buffer", "unknown: net.core.rmem_max cannot be read here");
+    };
+    let lack = (bytes < RECEIVE_BUFFER_BYTES).then(|| {
+        format!(
+            "with --ros2 dds, best-effort images of several megabytes are lost: sudo sysctl -w \
+             net.core.rmem_max={RECEIVE_BUFFER_BYTES}"
+        )
+    });
+    Check::new("DDS receive buffer", format!("at most {}", text::bytes(bytes as f64)), lack)
+}
+
+fn ros_definitions() -> Check {
+    let prefixes = std::env::var("AMENT_PREFIX_PATH").unwrap_or_default();
+    Check::ok(
+        "ROS 2 definitions",
+        match prefixes.split(':').filter(|prefix| !prefix.is_empty()).count() {
+            0 => "the bundled common interfaces, and what nodes tell of their own types".to_owned(),
+            1 => format!("{prefixes}, the bundled ones, and what nodes tell"),
+            count => format!(
+                "{count} folders of AMENT_PREFIX_PATH, the bundled ones, and what nodes tell"
+            ),
+        },
+    )
 }
 
 fn kernel() -> Check {

@@ -3,11 +3,11 @@
 import contextlib
 import json
 import os
+import pty
 import queue
 import signal
 import subprocess
 import threading
-import time
 from dataclasses import dataclass
 
 from mcap.reader import make_reader
@@ -121,6 +121,27 @@ def read_with_rosbags(path):
     return topics
 
 
-def pause(seconds):
-    """Between two messages of a publisher that keeps a rate; nothing is expected of it."""
-    time.sleep(seconds)
+
+class Player:
+    """`livebag play`, paused, with a terminal whose keys a test presses."""
+
+    NEXT, PAUSE, BACK = b"\x1b[C", b" ", b","
+
+    def __init__(self, command, terminal):
+        self.command, self.terminal = command, terminal
+
+    def press(self, key):
+        os.write(self.terminal, key)
+
+
+@contextlib.contextmanager
+def playing(network, bag, *options):
+    own, other = pty.openpty()
+    arguments = ["play", bag, *network.other_arguments, "--json", "--start-paused", *options]
+    try:
+        with running(network, *arguments, stdin=other) as command:
+            command.wait_for("keys: ")
+            yield Player(command, own)
+    finally:
+        os.close(own)
+        os.close(other)

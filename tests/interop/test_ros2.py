@@ -10,9 +10,12 @@ from dataclasses import replace
 
 import numpy
 import pytest
-from ros2_bags import by_name, read, read_with_rosbags, recording, running
+from ros2_bags import by_name, playing, read, read_with_rosbags, recording, running
 from ros2_nodes import JAZZY, UNKNOWN_HASH, Dds, Topic, Zenoh, encode, type_hash, wait_for
-from tools import livebag
+from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
+from rosbags.rosbag2 import StoragePlugin, Writer
+from ruamel.yaml import YAML
+from tools import SHARED, livebag
 
 SECONDS = float(os.environ.get("LIVEBAG_ROS2_SECONDS", 2))
 STRING, IMAGE, BYTES = "std_msgs/msg/String", "sensor_msgs/msg/Image", "std_msgs/msg/UInt8MultiArray"
@@ -137,3 +140,78 @@ def test_what_is_lost_is_counted(network, node, tmp_path):
     assert numbers[-1] >= flooded
     assert len(numbers) + lost == numbers[-1] - numbers[0] + 1
     assert code == (3 if lost else 0)
+
+
+SENSOR = Qos(history=QosHistory.KEEP_LAST, depth=5, reliability=QosReliability.RELIABLE,
+             durability=QosDurability.VOLATILE, deadline=QosTime(9223372036, 854775807),
+             lifespan=QosTime(9223372036, 854775807), liveliness=QosLiveliness.AUTOMATIC,
+             liveliness_lease_duration=QosTime(9223372036, 854775807), avoid_ros_namespace_conventions=False)
+LATCHED = SENSOR._replace(durability=QosDurability.TRANSIENT_LOCAL, depth=3)
+START = 1_700_000_000_000_000_000
+
+
+def make_bag(path):
+    """A second of messages: one latched, 200 texts, 20 images. Gives the messages by topic."""
+    messages = [(START, "/map", text("where we are"))]
+    messages += [(START + 5_000_000 * i, "/said", text(f"{i} " * (i + 1))) for i in range(200)]
+    messages += [(START + 50_000_000 * i + 1000, "/seen", image(i)) for i in range(20)]
+    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        topics = {name: writer.add_connection(name, kind, typestore=JAZZY, offered_qos_profiles=[qos])
+                  for name, kind, qos in (("/map", STRING, LATCHED), ("/said", STRING, SENSOR), ("/seen", IMAGE, SENSOR))}
+        for at, name, data in sorted(messages):
+            writer.write(topics[name], at, data)
+    return {name: [data for _, other, data in sorted(messages) if other == name] for name in topics}
+
+
+def play_into_recording(network, bag, path, *options, during=lambda player: None):
+    """Plays a bag into a recording, from its beginning once each of its topics has arrived there at all."""
+    names = [topic["name"] for topic in json.loads(livebag("info", bag, "--json"))["topics"]]
+    with recording(network, path, "-a") as recorder:
+        with playing(network, bag, *options) as player:
+            def one_more_of_all():
+                player.press(player.NEXT)
+                seen = counts(path)
+                return all(seen.get(name) for name in names)
+            wait_for("a message of each topic", one_more_of_all)
+            during(player)
+            player.press(player.BACK)
+            player.press(player.PAUSE)
+            assert player.command.end() == 0, player.command.said
+            played = player.command.json()
+        total = counts(path)
+        wait_for_recorded(path, total)
+        assert recorder.stop() == 0, recorder.said
+    return played, by_name(path)
+
+
+def qos_of(topic):
+    return YAML(typ="safe").load(topic.metadata["offered_qos_profiles"])
+
+
+@pytest.mark.parametrize("rate", [0.5, 1, 10])
+def test_what_is_played_is_recorded(network, tmp_path, rate):
+    messages = make_bag(tmp_path / "bag")
+
+    def late_joiner(player):
+        # It comes after the latched message was published.
+        node = network.node()
+        late = node.subscriber(Topic("/map", STRING, is_latched=True, depth=3))
+        wait_for("the latched message", late.messages)
+        assert late.messages()[0] == messages["/map"][0]
+        late.close()
+        node.close()
+        for _ in range(2):
+            player.press(player.PAUSE)
+
+    played, recorded = play_into_recording(network, tmp_path / "bag", tmp_path / "again", "-r", rate, during=late_joiner)
+    assert sorted(recorded) == sorted(messages)
+    original = by_name(tmp_path / "bag")
+    for name, topic in recorded.items():
+        assert topic.data()[-len(messages[name]):] == messages[name], name
+        assert topic.type_name == original[name].type_name
+        assert topic.definition == original[name].definition
+        assert topic.metadata["topic_type_hash"] == type_hash(topic.type_name)
+        qos = qos_of(topic)[0]
+        assert qos["durability"] in (("transient_local", 1) if name == "/map" else ("volatile", 2)), qos
+        assert qos["reliability"] in ("reliable", 1), qos
+    assert read_with_rosbags(tmp_path / "again")["/seen"][-20:] == messages["/seen"]

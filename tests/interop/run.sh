@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bricks and exports, read by the official Python reader, rosbags and @mcap/core; the benchmark's
 # report, laid out by a browser; live containers read by their URL, and the server held to its
-# description; ROS 2 over Zenoh with nodes of other implementations. `run.sh checkers` tests the checkers alone.
+# description; ROS 2 over Zenoh and DDS with nodes of other implementations. `run.sh checkers` tests the checkers alone.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 choose_target_dir
@@ -18,7 +18,7 @@ if [ "${1:-}" != checkers ]; then
     export LIVEBAG=$TARGET/debug/livebag
     rm -rf "$LIVEBAG_FRAMES"; mkdir -p "$LIVEBAG_FRAMES"
     "$TARGET/debug/examples/make_frames" "$LIVEBAG_FRAMES"
-    bash "$ROOT/scripts/setup.sh" browser
+    bash "$ROOT/scripts/setup.sh" browser dds
     LIVEBAG_BROWSER=$(find_browser) || say "no browser: the benchmark's report is not looked at"
     export LIVEBAG_BROWSER
     say "ROS 2 over Zenoh with nodes of other implementations"
@@ -30,7 +30,7 @@ if [ "${1:-}" != checkers ]; then
     [ ! -x "$peer" ] || export LIVEBAG_HIROZ_PEER=$peer
     read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-ros2 --features zenoh}"
     LIVEBAG_PYTHON=$VENV/bin/python cargo test --quiet --locked "${packages[@]}" --test zenoh_peers
-    tests+=(tests/interop/test_livebag.py tests/interop/test_rosbag2.py tests/interop/test_online.py tests/interop/test_report.py)
+    tests+=(tests/interop/test_livebag.py tests/interop/test_rosbag2.py tests/interop/test_online.py tests/interop/test_report.py tests/interop/test_ros2.py)
 fi
 exec "$VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --import-mode=importlib \
     -o pythonpath=tests/interop --rootdir "$ROOT" "${tests[@]}"

@@ -62,6 +62,7 @@ impl Output for RosOutput {
         Ok(Box::new(Played {
             name: request.name,
             publication,
+            _network: self.network.clone(),
             to_cdr,
             cdr: Vec::with_capacity(if topic.message_encoding == "ros1" { bytes_max } else { 0 }),
             acknowledged_within: self.acknowledged_within,
@@ -115,6 +116,8 @@ fn offer(profiles: &[QosProfile]) -> Qos {
 struct Played {
     name: String,
     publication: Box<dyn Publication>,
+    // A network that is left takes its publications with it, and a player keeps no output, only topics.
+    _network: Arc<dyn Network>,
     to_cdr: Option<ToCdr>,
     cdr: Vec<u8>,
     acknowledged_within: Duration,

@@ -100,7 +100,10 @@ impl DdsOptions {
         let mut discovery = String::new();
         let interface = match (&self.interface, self.range) {
             (Some(interface), _) => Some(interface.as_str()),
-            (None, DiscoveryRange::Localhost) => Some("127.0.0.1"),
+            // Cyclone DDS refuses an interface that is named twice.
+            (None, DiscoveryRange::Localhost) if !self.settings_name_interface() => {
+                Some("127.0.0.1")
+            }
             (None, _) => None,
         };
         if let Some(interface) = interface {
@@ -147,6 +150,11 @@ impl DdsOptions {
             Some(settings) => format!("{own},{settings}"),
             None => own,
         }
+    }
+
+    /// Whether `CYCLONEDDS_URI` itself, no file that it names, chooses interfaces.
+    fn settings_name_interface(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.contains("<NetworkInterface"))
     }
 
     /// What should be changed on this machine so that large messages arrive, if the kernel gives
@@ -222,6 +230,9 @@ mod tests {
         assert!(!off.to_settings().contains("<Peer "), "OFF means nobody");
         let local = from(&[("ROS_LOCALHOST_ONLY", "1")]).unwrap();
         assert!(local.to_settings().contains("address=\"127.0.0.1\""));
+        let xml = "<Interfaces><NetworkInterface name='lo'/></Interfaces>";
+        let both = from(&[("ROS_LOCALHOST_ONLY", "1"), ("CYCLONEDDS_URI", xml)]).unwrap();
+        assert_eq!(both.to_settings().matches("<NetworkInterface").count(), 1);
         for (name, value) in [
             ("ROS_DOMAIN_ID", "233"),
             ("ROS_DOMAIN_ID", "x"),

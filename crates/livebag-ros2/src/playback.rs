@@ -35,7 +35,11 @@ impl RosOutput {
 }
 
 impl Output for RosOutput {
-    fn open(&mut self, topic: &Topic, bytes_max: usize) -> Result<Box<dyn TopicOutput>, PlayError> {
+    fn needs_sizes(&self) -> bool {
+        false
+    }
+
+    fn open(&mut self, topic: &Topic, _: usize) -> Result<Box<dyn TopicOutput>, PlayError> {
         let to_cdr = match topic.message_encoding.as_str() {
             "cdr" => None,
             "ros1" => match ToCdr::new(topic) {
@@ -64,7 +68,7 @@ impl Output for RosOutput {
             publication,
             _network: self.network.clone(),
             to_cdr,
-            cdr: Vec::with_capacity(if topic.message_encoding == "ros1" { bytes_max } else { 0 }),
+            cdr: Vec::new(),
             acknowledged_within: self.acknowledged_within,
             warnings: Vec::new(),
         }))

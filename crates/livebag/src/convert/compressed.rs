@@ -19,7 +19,7 @@ use livebag_format::rosbag2::BagMetadata;
 use super::file::ForeignFile;
 use super::{
     Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SourceMessage,
-    Warnings, open_file,
+    SourceTotals, Warnings, open_file,
 };
 
 /// What compressed files end with.
@@ -302,6 +302,10 @@ impl MessageSource for Wrapped {
 
     fn message_count(&self) -> Option<u64> {
         self.inner.message_count()
+    }
+
+    fn totals(&self) -> Option<SourceTotals> {
+        self.inner.totals()
     }
 
     fn lost_count(&self) -> u64 {

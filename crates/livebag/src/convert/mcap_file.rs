@@ -9,7 +9,7 @@ use livebag_format::Topic;
 use livebag_format::mcap::{MAGIC, RECORD_HEADER_BYTES, RecordHeader, opcode};
 use livebag_format::rosbag2::BagMetadata;
 use mcap::Summary;
-use mcap::records::Record;
+use mcap::records::{Record, Statistics};
 use mcap::sans_io::{SummaryReadEvent, SummaryReader, SummaryReaderOptions};
 
 use super::file::{ForeignFile, Window};
@@ -18,7 +18,7 @@ use super::mcap_resync::next_record;
 use super::merge::{BlockPlace, Blocks, TimeMerge};
 use super::{
     Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SourceMessage,
-    Warnings,
+    SourceTotals, Warnings,
 };
 
 /// Longest schema, channel or metadata record that is read.
@@ -45,6 +45,7 @@ struct Contents {
     channels: HashMap<u16, usize>,
     blocks: Vec<Block>,
     message_count: Option<u64>,
+    totals: Option<SourceTotals>,
     metadata_records: Vec<MetadataRecord>,
     bag_metadata: Option<BagMetadata>,
     attachments: VecDeque<(u64, u64)>,
@@ -134,6 +135,10 @@ impl MessageSource for McapFile {
         self.contents.message_count
     }
 
+    fn totals(&self) -> Option<SourceTotals> {
+        self.contents.totals.clone()
+    }
+
     fn lost_count(&self) -> u64 {
         self.contents.lost_count
     }
@@ -174,6 +179,7 @@ impl Contents {
             channels: HashMap::new(),
             blocks: Vec::new(),
             message_count: None,
+            totals: None,
             metadata_records: Vec::new(),
             bag_metadata: None,
             attachments: VecDeque::new(),
@@ -259,6 +265,7 @@ impl Contents {
             self.blocks.push(Block { offset, bytes, end_time_nanos, kind: BlockKind::Chunk });
         }
         self.message_count = summary.stats.as_ref().map(|statistics| statistics.message_count);
+        self.totals = summary.stats.as_ref().and_then(|statistics| self.told(statistics));
         for index in &summary.metadata_indexes {
             let bytes = index.length.min(RECORD_BYTES_MAX) as usize;
             let record = self.file.read_up_to(index.offset, bytes)?;
@@ -267,6 +274,18 @@ impl Contents {
         self.attachments =
             summary.attachment_indexes.iter().map(|index| (index.offset, index.length)).collect();
         Ok(places)
+    }
+
+    /// What the statistics say; `None` if they do not add up.
+    fn told(&self, statistics: &Statistics) -> Option<SourceTotals> {
+        let mut counts = vec![0; self.topics.len()];
+        for (channel, count) in &statistics.channel_message_counts {
+            counts[*self.channels.get(channel)?] += count;
+        }
+        let times = (statistics.message_start_time, statistics.message_end_time);
+        let is_whole = counts.iter().sum::<u64>() == statistics.message_count && times.0 <= times.1;
+        let times_nanos = (statistics.message_count > 0).then_some(times);
+        is_whole.then_some(SourceTotals { counts, times_nanos })
     }
 
     /// Earliest time in a chunk; `None` if it has no message or is damaged.

@@ -120,6 +120,22 @@ pub struct MetadataRecord {
     pub values: BTreeMap<String, String>,
 }
 
+/// What a recording's own tables say of its messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceTotals {
+    /// Messages by topic.
+    pub counts: Vec<u64>,
+    /// Log times of the first and the last message; `None` without messages.
+    pub times_nanos: Option<(u64, u64)>,
+}
+
+impl SourceTotals {
+    fn add_times(&mut self, first: u64, last: u64) {
+        let (from, until) = self.times_nanos.unwrap_or((first, last));
+        self.times_nanos = Some((from.min(first), until.max(last)));
+    }
+}
+
 /// A recording, read front to back; on any thread, one at a time.
 pub trait MessageSource: Send {
     /// The topics, also those without messages.
@@ -135,6 +151,11 @@ pub trait MessageSource: Send {
     fn start_time_nanos(&self) -> Option<u64>;
     /// Messages in the recording, if it says.
     fn message_count(&self) -> Option<u64> {
+        None
+    }
+    /// What the recording says of its messages without being read; `None` if it would have to be. To be
+    /// called before the first message is taken.
+    fn totals(&self) -> Option<SourceTotals> {
         None
     }
     /// Messages that the recording is known to have had and that could not be read, so far.

@@ -12,7 +12,7 @@ use livebag_format::{Topic, definitions};
 use super::compressed::{Unpacker, plain_name, standing_for};
 use super::file::ForeignFile;
 use super::{
-    Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings,
+    Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, SourceTotals, Warnings,
     YAML_BYTES_MAX,
 };
 
@@ -25,6 +25,8 @@ pub(super) struct Rosbag2Dir {
     metadata: Option<BagMetadata>,
     metadata_records: Vec<MetadataRecord>,
     message_count: Option<u64>,
+    /// Of all files, if each of them says.
+    totals: Option<SourceTotals>,
     /// Files not yet begun, by their first message. Only those whose times overlap are open.
     parts: VecDeque<Part>,
     open: Vec<OpenPart>,
@@ -72,6 +74,7 @@ impl Rosbag2Dir {
             metadata,
             metadata_records: Vec::new(),
             message_count: Some(0),
+            totals: Some(SourceTotals::default()),
             parts: VecDeque::new(),
             open: Vec::new(),
             from_nanos: 0,
@@ -102,7 +105,9 @@ impl Rosbag2Dir {
             if self.profile.is_empty() {
                 self.profile = source.profile().to_owned();
             }
-            let topics = source.topics().iter().map(|topic| self.add_topic(topic)).collect();
+            let topics: Arc<[usize]> =
+                source.topics().iter().map(|topic| self.add_topic(topic)).collect();
+            self.add_totals(&*source, &topics);
             for record in source.metadata_records() {
                 if !self.metadata_records.contains(record) {
                     self.metadata_records.push(record.clone());
@@ -126,6 +131,21 @@ impl Rosbag2Dir {
             return Err(ConvertError::damaged(path, reason));
         }
         Ok(())
+    }
+
+    fn add_totals(&mut self, source: &dyn MessageSource, topics: &[usize]) {
+        let Some(sum) = &mut self.totals else { return };
+        let Some(totals) = source.totals() else {
+            self.totals = None;
+            return;
+        };
+        sum.counts.resize(self.topics.len(), 0);
+        for (topic, count) in topics.iter().zip(totals.counts) {
+            sum.counts[*topic] += count;
+        }
+        if let Some((first, last)) = totals.times_nanos {
+            sum.add_times(first, last);
+        }
     }
 
     /// The bag's topic that equals a file's topic, QoS and hash filled in from `metadata.yaml`
@@ -237,6 +257,13 @@ impl MessageSource for Rosbag2Dir {
 
     fn message_count(&self) -> Option<u64> {
         self.message_count
+    }
+
+    fn totals(&self) -> Option<SourceTotals> {
+        let mut totals = self.totals.clone()?;
+        // Those without messages come last.
+        totals.counts.resize(self.topics.len(), 0);
+        Some(totals)
     }
 
     fn lost_count(&self) -> u64 {

@@ -7,7 +7,7 @@ use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Topic, definitions};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::{ConvertError, MessageSource, SourceMessage, Warnings};
+use super::{ConvertError, MessageSource, SourceMessage, SourceTotals, Warnings};
 
 /// Keys fetched at once; the messages themselves are fetched one by one.
 const KEYS_AT_ONCE: i64 = 1024;
@@ -221,6 +221,21 @@ impl MessageSource for SqliteBag {
 
     fn message_count(&self) -> Option<u64> {
         Some(self.message_count)
+    }
+
+    fn totals(&self) -> Option<SourceTotals> {
+        let sql = "SELECT topic_id, count(*), min(timestamp), max(timestamp) FROM messages GROUP BY topic_id";
+        let mut statement = self.database.prepare(sql).ok()?;
+        let mut rows = statement.query([]).ok()?;
+        let mut totals = SourceTotals { counts: vec![0; self.topics.len()], times_nanos: None };
+        while let Some(row) = rows.next().ok()? {
+            let number = |column: usize| row.get::<_, i64>(column).ok();
+            let topic = *self.ids.get(&number(0)?)?;
+            totals.counts[topic] += u64::try_from(number(1)?).ok()?;
+            let (first, last) = (u64::try_from(number(2)?).ok()?, u64::try_from(number(3)?).ok()?);
+            totals.add_times(first, last);
+        }
+        Some(totals)
     }
 
     fn bag_metadata(&self) -> Option<&BagMetadata> {

@@ -47,11 +47,18 @@ use super::PlayError;
 pub trait Output: Send {
     /// Makes the way out for a topic. Its name is the one to publish under, remapped already; its
     /// metadata has what the recording knows of it or the user has asked for: `offered_qos_profiles`
-    /// (rosbag2's YAML) and `topic_type_hash`. `bytes_max`: its largest message.
+    /// (rosbag2's YAML) and `topic_type_hash`. `bytes_max`: its largest message;
+    /// `usize::MAX` where that is not known ([`Output::needs_sizes`]).
     ///
     /// # Errors
     /// [`PlayError::Output`], or [`PlayError::Stream`] for a stream.
     fn open(&mut self, topic: &Topic, bytes_max: usize) -> Result<Box<dyn TopicOutput>, PlayError>;
+
+    /// Whether the size of each topic's largest message has to be known, for which a recording without an
+    /// index of messages is read through once.
+    fn needs_sizes(&self) -> bool {
+        true
+    }
 }
 
 /// One topic's way out.

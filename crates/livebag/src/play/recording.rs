@@ -8,7 +8,7 @@ use livebag_format::container::CONTAINER_FILE;
 use super::merge::Merge;
 use super::options::MessageOrder;
 use super::{PlayError, packet::Packet};
-use crate::convert::{MessageSource, open_foreign};
+use crate::convert::{MessageSource, SourceTotals, open_foreign};
 use crate::limits::PLAY_PERIOD_ALONE;
 use crate::query::{Bag, Buffer, Cursor, Query, Span};
 
@@ -122,6 +122,17 @@ impl Recording {
             Self::Container(bag) => bag.topics().iter().map(|topic| topic.topic()).collect(),
             Self::Foreign { topics, .. } => topics.iter().collect(),
         }
+    }
+
+    fn totals(&self) -> Result<Option<SourceTotals>, PlayError> {
+        Ok(match self {
+            Self::Container(bag) => {
+                let counts = bag.topics().iter().map(|topic| topic.message_count());
+                let counts = counts.collect::<Result<_, _>>()?;
+                Some(SourceTotals { counts, times_nanos: bag.time_range()? })
+            }
+            Self::Foreign { path, .. } => open_foreign(path)?.totals(),
+        })
     }
 
     /// Log time of the first message of all topics.
@@ -299,6 +310,26 @@ impl Recordings {
         }
         survey.warnings = warnings;
         Ok(survey)
+    }
+
+    /// What the recordings say of all their messages without being read through; sizes are not among it.
+    /// `None` if one does not say.
+    pub fn totals(&self) -> Result<Option<Survey>, PlayError> {
+        let mut survey = Survey::new(self.topics.len());
+        let all = vec![true; self.topics.len()];
+        for (part, base, _) in self.parts(&all) {
+            let Some(totals) = part.totals()? else { return Ok(None) };
+            for (topic, count) in totals.counts.iter().enumerate() {
+                survey.topics[base + topic] =
+                    TopicSurvey { messages: *count, message_bytes_max: usize::MAX };
+            }
+            if let Some((first, last)) = totals.times_nanos {
+                let first_nanos = survey.first_nanos.get_or_insert(first);
+                *first_nanos = first.min(*first_nanos);
+                survey.last_nanos = survey.last_nanos.max(last);
+            }
+        }
+        Ok(Some(survey))
     }
 
     /// The messages of a plan, in its order.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of the C++ header with the PCL headers that setup.sh unpacked.
+# Runs the tests of the C++ header with the PCL headers that setup.sh unpacked, then those of the ROS package.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 bash "$ROOT/scripts/setup.sh" cpp
@@ -7,6 +7,10 @@ if [ -e "$DEBS/.pcl" ]; then
     pcl=("$DEBS"/usr/include/pcl-*)
     export LIVEBAG_PCL_INCLUDE="${pcl[0]};$DEBS/usr/include/eigen3;$DEBS/usr/include"
 fi
+# The recorder, if an earlier step has built it.
+target=${CARGO_TARGET_DIR:-$ROOT/target}
+if [ -x "$target/debug/livebag" ]; then export LIVEBAG_PROGRAM=$target/debug/livebag; fi
 # CMake's cache names its source folder, so its output stays in the clone.
 unset CARGO_TARGET_DIR
-exec sh "$ROOT/cpp/run-tests.sh"
+sh "$ROOT/cpp/run-tests.sh"
+sh "$ROOT/ros/run-tests.sh"

@@ -50,6 +50,13 @@ setup_cpp() {
             note "leaving out the cv::Mat adapter's test; it needs: sudo apt-get install libopencv-core-dev"
         fi
     fi
+    if [ ! -e /usr/share/ament_cmake/cmake/ament_cmakeConfig.cmake ]; then
+        if have_root && apt-cache show ament-cmake >/dev/null 2>&1; then
+            install_debs "what the package livebag_ros exports (ament_cmake, 10 MB)" ament-cmake
+        else
+            note "leaving out what the ROS package exports; its test needs Debian's package ament-cmake"
+        fi
+    fi
     if ! compgen -G '/usr/include/pcl-*/pcl/point_cloud.h' >/dev/null && [ ! -e "$DEBS/.pcl" ]; then
         if ! command -v apt-get >/dev/null; then
             note "no apt-get here: leaving out PCL's headers (the adapter for pcl::PointCloud stays untested)"

@@ -1,17 +1,9 @@
 # Defines livebag_ros::opencv and livebag_ros::pcl, each where its library is installed. The package itself uses
 # this file, and so does every package that finds it: what its machine has decides, not what ours had.
-#
-#     find_package(livebag_ros REQUIRED)                      # both, where they are
-#     find_package(livebag_ros REQUIRED COMPONENTS opencv)    # this one, or not found; the other is not looked for
-
-if(livebag_ros_FIND_COMPONENTS)
-  set(_livebag_wanted ${livebag_ros_FIND_COMPONENTS})
-else()
-  set(_livebag_wanted opencv pcl)
-endif()
+# CMAKE_DISABLE_FIND_PACKAGE_PCL (or …_OpenCV) leaves one out.
 
 # The headers come in by the include path: livebag/stream.hpp has the adapter if it can include opencv2/core.hpp.
-if("opencv" IN_LIST _livebag_wanted AND NOT TARGET livebag_ros::opencv)
+if(NOT TARGET livebag_ros::opencv)
   find_package(OpenCV QUIET COMPONENTS core)
   if(OpenCV_FOUND)
     set(_livebag_includes ${OpenCV_INCLUDE_DIRS})
@@ -33,7 +25,7 @@ endif()
 
 # Headers suffice: pcl::PointCloud is a template. LIVEBAG_PCL_INCLUDE names the folders of PCL, Eigen and Boost
 # where they lie somewhere else.
-if("pcl" IN_LIST _livebag_wanted AND NOT TARGET livebag_ros::pcl)
+if(NOT TARGET livebag_ros::pcl)
   set(LIVEBAG_PCL_INCLUDE "" CACHE STRING "Include folders of PCL, Eigen and Boost")
   set(_livebag_includes ${LIVEBAG_PCL_INCLUDE})
   if(NOT _livebag_includes)
@@ -50,11 +42,5 @@ if("pcl" IN_LIST _livebag_wanted AND NOT TARGET livebag_ros::pcl)
   endif()
 endif()
 
-# Imported interfaces count as system headers, so warnings in OpenCV and PCL are not ours.
-foreach(_livebag_component IN LISTS livebag_ros_FIND_COMPONENTS)
-  if(livebag_ros_FIND_REQUIRED_${_livebag_component} AND NOT TARGET livebag_ros::${_livebag_component})
-    set(livebag_ros_FOUND FALSE)
-    set(livebag_ros_NOT_FOUND_MESSAGE
-      "livebag_ros: there is no ${_livebag_component} here; the components are opencv (libopencv-dev) and pcl (libpcl-dev)")
-  endif()
-endforeach()
+unset(_livebag_includes)
+unset(_livebag_libraries)

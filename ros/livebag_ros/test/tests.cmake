@@ -18,7 +18,9 @@ function(livebag_add_test name source)
   endif()
   if(TARGET ${name})
     target_compile_options(${name} PRIVATE ${LIVEBAG_WARNINGS} ${LIVEBAG_TEST_OPTIONS})
-    target_link_libraries(${name} PRIVATE ${ARGN})
+    # The property, because ament_add_gtest links without a keyword in some distributions, with one in others, and
+    # target_link_libraries must not mix them.
+    set_property(TARGET ${name} APPEND PROPERTY LINK_LIBRARIES ${ARGN})
   endif()
 endfunction()
 

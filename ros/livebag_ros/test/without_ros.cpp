@@ -1,9 +1,10 @@
 // The driver or the detector as a program without ROS, for the package's checks: the same cores as in the
 // nodes, with printf in the place of topics.
 //
-//     without_ros drive STREAM FRAMES RATE
+//     without_ros drive STREAM RATE            until SIGINT or SIGTERM
 //     without_ros detect STREAM FRAMES
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -13,16 +14,20 @@
 
 namespace {
 
-int drive(const std::string& stream, uint64_t frames, double rate) {
+volatile std::sig_atomic_t is_stopped = 0;
+
+int drive(const std::string& stream, double rate) {
+    for (const int number : {SIGINT, SIGTERM}) std::signal(number, [](int) { is_stopped = 1; });
     livebag_ros::DriverSettings settings;
     settings.stream = stream;
     settings.rate = rate;
     livebag_ros::DriverCore driver(settings);
-    for (uint64_t count = 0; count < frames; ++count) {
+    while (!is_stopped) {
         driver.publish_test_picture();
         std::this_thread::sleep_for(std::chrono::duration<double>(1 / rate));
     }
-    std::printf("published %llu frames into %s\n", static_cast<unsigned long long>(frames), stream.c_str());
+    std::printf("published %llu frames into %s\n", static_cast<unsigned long long>(driver.latest_sequence()),
+                stream.c_str());
     return 0;
 }
 
@@ -49,10 +54,9 @@ int detect(const std::string& stream, uint64_t frames) {
 }  // namespace
 
 int main(int count, char** values) try {
-    if (count == 5 && std::strcmp(values[1], "drive") == 0)
-        return drive(values[2], std::stoull(values[3]), std::stod(values[4]));
+    if (count == 4 && std::strcmp(values[1], "drive") == 0) return drive(values[2], std::stod(values[3]));
     if (count == 4 && std::strcmp(values[1], "detect") == 0) return detect(values[2], std::stoull(values[3]));
-    std::fprintf(stderr, "usage: without_ros drive STREAM FRAMES RATE | detect STREAM FRAMES\n");
+    std::fprintf(stderr, "usage: without_ros drive STREAM RATE | detect STREAM FRAMES\n");
     return 2;
 } catch (const std::exception& error) {
     std::fprintf(stderr, "without_ros: %s\n", error.what());

@@ -28,7 +28,7 @@ declare -A title=(
     [fmt]="cargo fmt --check" [clippy]="clippy, all targets, warnings denied"
     [test]="unit, integration and documentation tests" [loom]="loom: the slot protocol under every interleaving"
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
-    [cpp]="the C++ header" [interop]="bricks and exports read by other readers, the report by a browser"
+    [cpp]="the C++ header, and the ROS package without ROS" [interop]="bricks and exports read by other readers, the report by a browser"
     [python]="the Python package, beside rosbags and mcap")
 
 [ $# -gt 0 ] || set -- fmt clippy test loom deny aarch64 cpp interop python

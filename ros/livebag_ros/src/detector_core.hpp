@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "stream_name.hpp"
+
 namespace livebag_ros {
 
 /// What the detector reads and looks for. As parameters of a node give them, so unchecked.
@@ -23,6 +25,7 @@ struct DetectorSettings {
 
 /// Throws livebag::Error that names the setting, its bounds and what was found.
 inline void check(const DetectorSettings& settings) {
+    require_stream_name(settings.stream);
     const auto refuse = [](const std::string& text) { throw livebag::Error(livebag::Errc::bad_option, text); };
     if (!(settings.deadline >= 0.001 && settings.deadline <= 3600))
         refuse("deadline is " + std::to_string(settings.deadline) + "; expected 0.001 to 3600 seconds");
@@ -93,15 +96,7 @@ struct DetectorCounts {
 /// Finds things in the newest frame of one stream, in place. For one thread at a time.
 class DetectorCore {
    public:
-    explicit DetectorCore(DetectorSettings settings) : settings_(std::move(settings)) {
-        check(settings_);
-        try {
-            livebag::Reader::open(settings_.stream);
-        } catch (const livebag::Error& error) {
-            // Everything but a name that breaks the rules may be right later.
-            if (error.code() == livebag::Errc::bad_name) throw;
-        }
-    }
+    explicit DetectorCore(DetectorSettings settings) : settings_(std::move(settings)) { check(settings_); }
 
     const DetectorSettings& settings() const { return settings_; }
     StreamState state() const { return state_; }

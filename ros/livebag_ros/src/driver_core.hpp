@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "stream_name.hpp"
+
 namespace livebag_ros {
 
 /// Largest picture that a driver makes room for, in pixels on a side.
@@ -30,6 +32,7 @@ struct DriverSettings {
 
 /// Throws livebag::Error that names the setting, its bounds and what was found.
 inline void check(const DriverSettings& settings) {
+    require_stream_name(settings.stream);
     const auto refuse = [](const std::string& text) { throw livebag::Error(livebag::Errc::bad_option, text); };
     for (const auto& [name, side] : {std::pair{"width", settings.width}, std::pair{"height", settings.height}})
         if (side < 16 || side > side_max)
@@ -69,6 +72,7 @@ inline void draw_test_picture(cv::Mat& image, uint64_t count) {
 class DriverCore {
    public:
     /// Makes nothing yet: the first picture tells how large a slot must be.
+    /// Throws livebag::Error if the settings are out of bounds.
     explicit DriverCore(DriverSettings settings) : settings_(std::move(settings)) { check(settings_); }
 
     const DriverSettings& settings() const { return settings_; }

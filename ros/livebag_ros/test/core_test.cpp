@@ -220,6 +220,7 @@ TEST_F(Core, SettingsOutOfBoundsAreRefusedByName) {
     EXPECT_NE(driver([](auto& it) { it.height = side_max + 1; }).find("height"), std::string::npos);
     EXPECT_NE(driver([](auto& it) { it.rate = 0; }).find("rate"), std::string::npos);
     EXPECT_NE(driver([](auto& it) { it.rate = std::nan(""); }).find("rate"), std::string::npos);
+    EXPECT_NE(driver([](auto& it) { it.stream = "/camera/front"; }).find("camera.front"), std::string::npos);
     const auto detector = [&](auto change) {
         DetectorSettings settings = watching();
         change(settings);

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Checks the ament package livebag_ros as far as that goes without ROS: the header, the adapters and the
 # nodes' cores through the package's own CMake, driver and detector as two processes, the package's files; and,
-# where ament_cmake is installed (Debian has it), that another package finds what this one exports. The nodes,
+# where there is an ament_cmake (Debian has one), that another package finds what this one exports. The nodes,
 # which need rclcpp, are not compiled here. Called by scripts/cpp.sh after cpp/run-tests.sh, whose build folder
-# and variables it shares. LIVEBAG_PROGRAM names a livebag that records what the driver publishes.
+# and variables it shares. LIVEBAG_PROGRAM names a livebag that records what the driver publishes,
+# LIVEBAG_AMENT_PREFIX the folder of Debian's ament_cmake, if it is not /usr.
 
 set -eu
 
@@ -87,14 +88,16 @@ if [ -x "$tools/stream_tool" ]; then
     echo "the C++ conformance tool reads the stream"
 fi
 
-if [ -e /usr/share/ament_cmake/cmake/ament_cmakeConfig.cmake ]; then
+ament=${LIVEBAG_AMENT_PREFIX:-/usr}
+if [ -e "$ament/share/ament_cmake/cmake/ament_cmakeConfig.cmake" ]; then
     echo "== ros: another package finds what ament exports"
     # Debian's ament_cmake belongs to Debian's Python.
-    configure ament -DPython3_EXECUTABLE=/usr/bin/python3 -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF \
+    export PYTHONPATH="$ament/lib/python3/dist-packages"
+    configure ament -DCMAKE_PREFIX_PATH="$ament" -DPython3_EXECUTABLE=/usr/bin/python3 -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF \
         -DCMAKE_INSTALL_PREFIX="$build/install"
     rm -rf "$build/install"
     run ament cmake --build "$build/ament" --target install
-    run consumer cmake -S "$here/test/consumer" -B "$build/consumer" -DCMAKE_PREFIX_PATH="$build/install" \
+    run consumer cmake -S "$here/test/consumer" -B "$build/consumer" -DCMAKE_PREFIX_PATH="$build/install;$ament" \
         -DPython3_EXECUTABLE=/usr/bin/python3 -DLIVEBAG_PCL_INCLUDE="${LIVEBAG_PCL_INCLUDE:-}" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror"
     run consumer cmake --build "$build/consumer" --parallel "$jobs"
     found=
@@ -104,6 +107,7 @@ if [ -e /usr/share/ament_cmake/cmake/ament_cmakeConfig.cmake ]; then
         found="$found $program"
     done
     echo "consumers that were built and ran:$found"
+    unset PYTHONPATH
 else
     echo "ros: ament_cmake is not installed; what the package exports is not tested"
 fi

@@ -7,6 +7,7 @@ if [ -e "$DEBS/.pcl" ]; then
     pcl=("$DEBS"/usr/include/pcl-*)
     export LIVEBAG_PCL_INCLUDE="${pcl[0]};$DEBS/usr/include/eigen3;$DEBS/usr/include"
 fi
+if [ -e "$BUILD/ament/.complete" ]; then export LIVEBAG_AMENT_PREFIX=$BUILD/ament/usr; fi
 # The recorder, if an earlier step has built it.
 target=${CARGO_TARGET_DIR:-$ROOT/target}
 if [ -x "$target/debug/livebag" ]; then export LIVEBAG_PROGRAM=$target/debug/livebag; fi

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use livebag::{Clock, Selector, stream_topic};
-use livebag_ros2::network::Network;
+use livebag_ros2::network::{Endpoint, Network, Role};
 use livebag_ros2::{
     BridgeCounts, FollowOptions, Follower, QosOverrides, Selection, StreamSink, ToRos2,
 };
@@ -21,6 +21,9 @@ use crate::{parse, text};
 
 /// Time between two looks at streams and topics.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long the network is given to show its endpoints before streams are published: a stream that
+/// another bridge has made of a topic is told by them.
+const DISCOVERY: Duration = Duration::from_secs(1);
 /// Streams that are published at once: each has a thread.
 const STREAMS_MAX: usize = 256;
 
@@ -111,7 +114,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     };
     let interrupt = Interrupt::watch()?;
     let clock = Clock::system();
-    let Some(network) = args.network.join("livebag_bridge")? else {
+    let Some(network) = args.network.join(&node_name(u64::from(std::process::id())))? else {
         return Err(CliError::usage("which network? --ros2 zenoh or --ros2 dds"));
     };
     let description = network.describe();
@@ -151,7 +154,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
             }
             None => BTreeSet::new(),
         };
-        if let Some(outgoing) = &mut outgoing {
+        if let Some(outgoing) = &mut outgoing
+            && now - began >= DISCOVERY.as_nanos() as u64
+        {
             warn(&mut warnings, outgoing.look(&*network, &made, &clock));
         }
         let left = end.map(|end| end.saturating_sub(now));
@@ -184,6 +189,11 @@ fn warn(said: &mut Vec<String>, notices: Vec<String>) {
     }
 }
 
+/// The node of a bridge, by the process that has it.
+fn node_name(process: u64) -> String {
+    format!("livebag_bridge_{process}")
+}
+
 fn rates(throttle: &[String]) -> Result<BTreeMap<String, f64>, CliError> {
     let parsed = throttle.iter().map(|text| {
         let wrong = || CliError::usage(format!("--throttle: `{text}` is not of the form TOPIC=HZ"));
@@ -194,15 +204,38 @@ fn rates(throttle: &[String]) -> Result<BTreeMap<String, f64>, CliError> {
     parsed.collect()
 }
 
+/// A stream that is published.
+struct Outgo {
+    way: ToRos2,
+    /// Process that writes the stream.
+    process: u64,
+    instance: u64,
+}
+
+const LOOP: &str = "a bridge makes it of the same topic, whose messages would go round in circles";
+
+/// Whether the stream's writer is a bridge that subscribes to the topic in this very network.
+fn is_loop(topic: &str, process: u64, endpoints: &[Endpoint]) -> bool {
+    let node = node_name(process);
+    endpoints.iter().any(|endpoint| {
+        endpoint.role == Role::Subscription
+            && endpoint.name == topic
+            && endpoint.node.trim_start_matches('/') == node
+    })
+}
+
 /// The streams that are published.
 struct Outgoing<'a> {
     names: &'a [String],
     rates: BTreeMap<String, f64>,
     overrides: &'a QosOverrides,
-    ways: BTreeMap<String, ToRos2>,
+    ways: BTreeMap<String, Outgo>,
     /// Of streams that have ended.
     ended: BTreeMap<String, BridgeCounts>,
-    refused: BTreeSet<String>,
+    /// The network's endpoints and their generation.
+    graph: Option<(u64, Vec<Endpoint>)>,
+    /// By name and instance.
+    refused: BTreeSet<(String, u64)>,
 }
 
 impl<'a> Outgoing<'a> {
@@ -217,6 +250,7 @@ impl<'a> Outgoing<'a> {
             overrides,
             ways: BTreeMap::new(),
             ended: BTreeMap::new(),
+            graph: None,
             refused: BTreeSet::new(),
         }
     }
@@ -231,30 +265,52 @@ impl<'a> Outgoing<'a> {
         let over: Vec<_> = self
             .ways
             .iter()
-            .filter(|(_, way)| way.is_over())
+            .filter(|(_, outgo)| outgo.way.is_over())
             .map(|(name, _)| name.clone())
             .collect();
         for name in over {
-            if let Some(way) = self.ways.remove(&name) {
-                self.add_ended(&way);
+            if let Some(outgo) = self.ways.remove(&name) {
+                self.add_ended(&outgo.way);
             }
         }
-        let mut notices = Vec::new();
+        let generation = network.generation();
+        if self.graph.as_ref().is_none_or(|(seen, _)| *seen != generation) {
+            self.graph = Some((generation, network.endpoints()));
+        }
+        let graph = self.graph.take();
+        let endpoints = graph.as_ref().map_or(&[][..], |(_, endpoints)| endpoints);
+        let notices = self.look_with(network, endpoints, made, clock);
+        self.graph = graph;
+        notices
+    }
+
+    fn look_with(
+        &mut self,
+        network: &dyn Network,
+        endpoints: &[Endpoint],
+        made: &BTreeSet<String>,
+        clock: &Clock,
+    ) -> Vec<String> {
+        let mut notices = self.end_loops(endpoints);
         for name in livebag_shm::list().unwrap_or_default() {
-            if self.ways.contains_key(&name) || self.refused.contains(&name) {
+            if self.ways.contains_key(&name) {
                 continue;
             }
             let Ok(reader) = Reader::open(&name) else { continue };
-            let topic = stream_topic(reader.info()).name;
-            let is_wanted = self.names.is_empty()
-                || self.names.contains(&name)
-                || self
-                    .names
-                    .iter()
-                    .any(|wanted| format!("/{}", wanted.trim_start_matches('/')) == topic);
-            if !is_wanted || made.contains(&topic) {
+            let instance = (name.clone(), reader.info().instance);
+            if self.refused.contains(&instance) {
                 continue;
             }
+            let topic = stream_topic(reader.info()).name;
+            if !self.wants(&name, &topic) || made.contains(&topic) {
+                continue;
+            }
+            if let Some(reason) = self.reason_against(&reader, &topic, endpoints) {
+                notices.push(format!("the stream {name} is not published: {reason}"));
+                self.refused.insert(instance);
+                continue;
+            }
+            let process = reader.counters().writer_pid;
             let begun = match self.ways.len() < STREAMS_MAX {
                 true => ToRos2::begin(
                     network,
@@ -273,12 +329,49 @@ impl<'a> Outgoing<'a> {
                         "livebag: the stream {name} on {} ({})",
                         request.name, request.type_name
                     );
-                    self.ways.insert(name, way);
+                    self.ways.insert(name, Outgo { way, process, instance: instance.1 });
                 }
                 Err(error) => {
                     notices.push(error);
-                    self.refused.insert(name);
+                    self.refused.insert(instance);
                 }
+            }
+        }
+        notices
+    }
+
+    fn wants(&self, name: &str, topic: &str) -> bool {
+        let is_topic = |wanted: &String| topic == format!("/{}", wanted.trim_start_matches('/'));
+        let mut names = self.names.iter();
+        self.names.is_empty() || names.any(|wanted| wanted == name || is_topic(wanted))
+    }
+
+    /// Why a stream cannot be published on its topic.
+    fn reason_against(
+        &self,
+        reader: &Reader,
+        topic: &str,
+        endpoints: &[Endpoint],
+    ) -> Option<String> {
+        let other = self.ways.iter().find(|(_, other)| other.way.request().name == topic);
+        match other {
+            Some((other, _)) => Some(format!("{topic} carries the stream {other} already")),
+            None => is_loop(topic, reader.counters().writer_pid, endpoints).then(|| LOOP.to_owned()),
+        }
+    }
+
+    /// Ends what turns out to go round in circles, where the network has taken its time to show it.
+    fn end_loops(&mut self, endpoints: &[Endpoint]) -> Vec<String> {
+        let is_looping =
+            |outgo: &Outgo| is_loop(&outgo.way.request().name, outgo.process, endpoints);
+        let looping = self.ways.iter().filter(|(_, outgo)| is_looping(outgo));
+        let names: Vec<_> = looping.map(|(name, _)| name.clone()).collect();
+        let mut notices = Vec::new();
+        for name in names {
+            if let Some(outgo) = self.ways.remove(&name) {
+                self.add_ended(&outgo.way);
+                notices.push(format!("the stream {name} is no longer published: {LOOP}"));
+                self.refused.insert((name, outgo.instance));
             }
         }
         notices
@@ -296,8 +389,8 @@ impl<'a> Outgoing<'a> {
 
     /// What was passed on, by topic.
     fn rows(mut self) -> Vec<Row> {
-        for way in std::mem::take(&mut self.ways).into_values() {
-            self.add_ended(&way);
+        for outgo in std::mem::take(&mut self.ways).into_values() {
+            self.add_ended(&outgo.way);
         }
         self.ended.iter().map(|(topic, counts)| Row::new(topic, "to_ros2", *counts)).collect()
     }

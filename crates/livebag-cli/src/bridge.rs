@@ -356,7 +356,9 @@ impl<'a> Outgoing<'a> {
         let other = self.ways.iter().find(|(_, other)| other.way.request().name == topic);
         match other {
             Some((other, _)) => Some(format!("{topic} carries the stream {other} already")),
-            None => is_loop(topic, reader.counters().writer_pid, endpoints).then(|| LOOP.to_owned()),
+            None => {
+                is_loop(topic, reader.counters().writer_pid, endpoints).then(|| LOOP.to_owned())
+            }
         }
     }
 

@@ -137,15 +137,27 @@ impl Way {
         }
         let (prefix, suffix) = around_frame(self.reader.info(), frame.header());
         let bytes = prefix.len() + frame.payload_bytes() + suffix.len();
-        // Zeroed once for the largest frame, then written over.
-        self.cdr.resize(bytes, 0);
-        self.cdr[..prefix.len()].copy_from_slice(&prefix);
-        let end = prefix.len() + frame.payload_bytes();
-        self.cdr[end..].copy_from_slice(&suffix);
-        if !frame.copy_to(&mut self.cdr[prefix.len()..end]) {
+        let mut room = self.publication.room(bytes);
+        let cdr = match &mut room {
+            Some(room) => room.data(),
+            None => {
+                // Zeroed once for the largest frame, then written over.
+                self.cdr.resize(bytes, 0);
+                &mut self.cdr[..]
+            }
+        };
+        let (head, tail) = cdr.split_at_mut(prefix.len());
+        let (payload, end) = tail.split_at_mut(frame.payload_bytes());
+        head.copy_from_slice(&prefix);
+        end.copy_from_slice(&suffix);
+        if !frame.copy_to(payload) {
             return Counters::add(&self.counters.lost, 1);
         }
-        match self.publication.publish(&self.cdr) {
+        let published = match room {
+            Some(room) => room.publish(),
+            None => self.publication.publish(&self.cdr),
+        };
+        match published {
             Ok(()) => self.counters.passed(bytes),
             Err(_) => Counters::add(&self.counters.refused, 1),
         }

@@ -116,6 +116,11 @@ pub trait Publication: Send + Sync {
     /// # Errors
     /// If the network did not take it.
     fn publish(&self, data: &[u8]) -> Result<(), NetworkError>;
+    /// Memory of the network's own for a message of so many bytes, so that it is copied once less; `None`
+    /// where there is none, or none is free.
+    fn room(&self, _bytes: usize) -> Option<Box<dyn Room + '_>> {
+        None
+    }
     /// Subscriptions that are known to take its messages.
     fn subscriptions(&self) -> usize;
     /// Waits until every reliable subscription has acknowledged what was published; whether they
@@ -123,6 +128,17 @@ pub trait Publication: Send + Sync {
     fn wait_for_acknowledgements(&self, _within: Duration) -> bool {
         true
     }
+}
+
+/// Memory for a message to be published; dropping it gives it back.
+pub trait Room {
+    /// To be filled with the encoded message, all of it.
+    fn data(&mut self) -> &mut [u8];
+    /// Publishes it.
+    ///
+    /// # Errors
+    /// If the network did not take it.
+    fn publish(self: Box<Self>) -> Result<(), NetworkError>;
 }
 
 /// A ROS 2 network, taken part in as one node.

@@ -8,9 +8,10 @@ use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::qos::{CongestionControl, Reliability as ZenohReliability};
+use zenoh::shm::ZShmMut;
 use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig, MissDetectionConfig};
 
-use super::super::{NetworkError, Publication, Role, TopicRequest};
+use super::super::{NetworkError, Publication, Role, Room, TopicRequest};
 use super::attachment::Attachment;
 use super::graph::{Graph, Own};
 use super::options::words;
@@ -51,8 +52,8 @@ impl ZenohPublication {
     }
 }
 
-impl Publication for ZenohPublication {
-    fn publish(&self, data: &[u8]) -> Result<(), NetworkError> {
+impl ZenohPublication {
+    fn put(&self, payload: ZBytes) -> Result<(), NetworkError> {
         let failed = |reason: String| NetworkError::Endpoint {
             doing: "publishing to",
             name: self.request.name.clone(),
@@ -61,7 +62,6 @@ impl Publication for ZenohPublication {
         let Some(publisher) = &self.publisher else {
             return Err(failed("it has been closed".to_owned()));
         };
-        let payload = self.owned(data);
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let attachment = Attachment {
             sequence: *next,
@@ -71,6 +71,38 @@ impl Publication for ZenohPublication {
         *next += 1;
         let put = publisher.put(payload).attachment(attachment.encoded().as_slice());
         put.wait().map_err(|error| failed(words(&error)))
+    }
+}
+
+/// Shared memory that is published as it is.
+struct SharedRoom<'a> {
+    publication: &'a ZenohPublication,
+    memory: ZShmMut,
+}
+
+impl Room for SharedRoom<'_> {
+    fn data(&mut self) -> &mut [u8] {
+        self.memory.as_mut()
+    }
+
+    fn publish(self: Box<Self>) -> Result<(), NetworkError> {
+        self.publication.put(self.memory.into())
+    }
+}
+
+impl Publication for ZenohPublication {
+    fn publish(&self, data: &[u8]) -> Result<(), NetworkError> {
+        self.put(self.owned(data))
+    }
+
+    fn room(&self, bytes: usize) -> Option<Box<dyn Room + '_>> {
+        let qos = &self.request.qos;
+        if qos.durability == Durability::TransientLocal {
+            return None;
+        }
+        let may_wait = qos.reliability == Reliability::Reliable;
+        let memory = self.pool.room(bytes, may_wait, &self.clock)?;
+        Some(Box::new(SharedRoom { publication: self, memory }))
     }
 
     /// Zenoh delivers whatever the QoS of the two says, so that it is not asked.

@@ -15,7 +15,7 @@ from itertools import count
 from rosbags.typesys import Stores, get_typestore
 
 JAZZY = get_typestore(Stores.ROS2_JAZZY)
-SECONDS_MAX = 60
+SECONDS_MAX = int(os.environ.get("LIVEBAG_ROS2_PATIENCE", 60))
 UNKNOWN_HASH = "RIHS01_" + "0" * 64
 
 

@@ -338,14 +338,17 @@ def test_a_topic_with_two_types_or_two_hashes_is_recorded_apart(network, node, t
 
 
 def test_names_and_types_without_end_are_refused_with_a_word(network, node, tmp_path):
-    long = [Topic("/" + "x" * 10_000), Topic("/" + "y/" * 600 + "z"), Topic("/odd_type", "a/msg/" + "T" * 5000)]
+    long = [Topic("/" + "x" * 10_000), Topic("/" + "y/" * 600 + "z"), Topic("/odd_type", "a/msg/" + "T" * 200)]
+    if isinstance(network, Zenoh):
+        # The other package takes no longer ones.
+        long.append(Topic("/long_type", "a/msg/" + "T" * 5000))
     kept = [node.publisher(topic) for topic in long]
     right = node.publisher(Topic("/right"))
     with recording(network, tmp_path / "bag", "-a") as recorder:
         open_for([right])
         right.write(text("here"))
         recorder.wait_for("announces things that cannot be")
-        wait_for_recorded(tmp_path / "bag", {"/right": 1})
+        wait_for("the right one", lambda: counts(tmp_path / "bag").get("/right") == 1)
         assert recorder.stop() == 0, recorder.said
     del kept
     livebag("verify", tmp_path / "bag")

@@ -93,6 +93,8 @@ struct Line {
     _subscription: Box<dyn Subscription>,
 }
 
+/// Lines that may get each other's messages: those of a name, a type and perhaps a hash.
+type OfType<'a> = (&'a str, &'a str, Option<&'a str>);
 /// A publisher, and the gate that its messages pass.
 type Served<'a> = (EndpointId, &'a Arc<Gate>);
 
@@ -362,12 +364,19 @@ impl Follower {
     }
 
     /// Says which publishers' messages pass through which line. A publisher that the graph does not
-    /// show yet passes through the first line of its name and type.
+    /// show yet, or that goes by another id there, passes through the first line of its name and type;
+    /// where the network tells hashes apart, of its hash.
     fn set_gates(&mut self, publishers: &BTreeMap<Key, Vec<&Endpoint>>) {
-        let mut served: BTreeMap<(&str, &str), Vec<Served<'_>>> = BTreeMap::new();
-        let mut gates: BTreeMap<(&str, &str), Vec<&Arc<Gate>>> = BTreeMap::new();
+        let mut served: BTreeMap<OfType<'_>, Vec<Served<'_>>> = BTreeMap::new();
+        let mut gates: BTreeMap<OfType<'_>, Vec<&Arc<Gate>>> = BTreeMap::new();
+        // A subscription without a hash takes messages of all.
+        let unhashed = self.channels.keys().filter(|key| key.type_hash.is_none());
+        let unhashed: BTreeSet<_> = unhashed.map(|key| (&key.name, &key.type_name)).collect();
         for (key, channel) in &self.channels {
-            let of_type = (key.name.as_str(), key.type_name.as_str());
+            let is_apart = self.network.tells_hashes_apart()
+                && !unhashed.contains(&(&key.name, &key.type_name));
+            let hash = key.type_hash.as_deref().filter(|_| is_apart);
+            let of_type = (key.name.as_str(), key.type_name.as_str(), hash);
             gates.entry(of_type).or_default().extend(channel.lines.iter().map(|line| &line.gate));
             for publisher in publishers.get(key).into_iter().flatten() {
                 let line = channel.lines.iter().find(|line| line.fits(&publisher.qos));

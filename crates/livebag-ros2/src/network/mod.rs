@@ -149,6 +149,11 @@ pub trait Network: Send + Sync {
     fn endpoints(&self) -> Vec<Endpoint>;
     /// Announcements and messages that broke a bound or could not be understood, and were left out.
     fn refused(&self) -> u64;
+    /// Whether a subscription with a type's hash gets messages of that hash alone. Otherwise it gets
+    /// those of every publisher of the name and type.
+    fn tells_hashes_apart(&self) -> bool {
+        false
+    }
     /// Takes a topic's messages from now on (and before, as far as durability promises).
     ///
     /// # Errors

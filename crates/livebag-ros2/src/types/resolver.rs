@@ -1,7 +1,9 @@
 //! Finds definitions; what has to be asked of a node is asked on a thread of its own, since a node may
 //! take its time.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,7 +13,7 @@ use super::{
     request,
 };
 use crate::limits::{CALL_TIMEOUT, TYPES_ASKED_MAX};
-use crate::network::{Network, ServiceRequest};
+use crate::network::{Network, NetworkError, ServiceRequest};
 
 /// A type whose definition is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +40,12 @@ pub struct TypeResolver {
     installed: Installed,
     requests: Option<SyncSender<Wanted>>,
     answers: Arc<Mutex<Vec<(Wanted, Definition)>>>,
+    /// Questions under way: many topics of one type ask once. No more than [`TYPES_ASKED_MAX`] and the one
+    /// that is being asked.
+    asked: Mutex<BTreeSet<Wanted>>,
+    /// What is still in the queue is not to be asked any more. Nothing else is told by it, so it needs no
+    /// order.
+    is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -49,12 +57,21 @@ impl TypeResolver {
     pub fn begin(network: Arc<dyn Network>, installed: Installed) -> io::Result<Self> {
         let (requests, wanted) = sync_channel(TYPES_ASKED_MAX);
         let answers = Arc::default();
+        let is_over = Arc::new(AtomicBool::new(false));
         let thread = {
-            let answers = Arc::clone(&answers);
+            let (answers, is_over) = (Arc::clone(&answers), is_over.clone());
             let builder = std::thread::Builder::new().name("livebag-types".into());
-            builder.spawn(move || ask_all(&*network, &wanted, &answers))?
+            builder.spawn(move || ask_all(&*network, &wanted, &answers, &is_over))?
         };
-        Ok(Self { installed, requests: Some(requests), answers, thread: Some(thread) })
+        let asked = Mutex::default();
+        Ok(Self {
+            installed,
+            requests: Some(requests),
+            answers,
+            asked,
+            is_over,
+            thread: Some(thread),
+        })
     }
 
     /// A definition of this machine's, or a question to the node.
@@ -75,8 +92,15 @@ impl TypeResolver {
             return unknown(" here, and its node cannot be asked (Humble's have no such service)");
         }
         let Some(requests) = &self.requests else { return unknown("") };
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.contains(wanted) {
+            return Answer::Asked;
+        }
         match requests.try_send(wanted.clone()) {
-            Ok(()) => Answer::Asked,
+            Ok(()) => {
+                asked.insert(wanted.clone());
+                Answer::Asked
+            }
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 unknown(" here, and too many nodes are being asked already")
             }
@@ -85,13 +109,20 @@ impl TypeResolver {
 
     /// What nodes have answered since the last time.
     pub fn answers(&self) -> Vec<(Wanted, Definition)> {
-        std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = std::mem::take(&mut *answers);
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.iter().for_each(|(wanted, _)| {
+            asked.remove(wanted);
+        });
+        answers
     }
 }
 
 impl Drop for TypeResolver {
     fn drop(&mut self) {
         // The thread ends when there is nobody left to ask for; at most one call is waited for.
+        self.is_over.store(true, Ordering::Relaxed);
         drop(self.requests.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -103,37 +134,51 @@ fn ask_all(
     network: &dyn Network,
     wanted: &Receiver<Wanted>,
     answers: &Mutex<Vec<(Wanted, Definition)>>,
+    is_over: &AtomicBool,
 ) {
+    // A node that is silent once is not waited for again: others' types wait behind it.
+    let mut silent = BTreeSet::new();
     while let Ok(wanted) = wanted.recv() {
-        let definition = ask(network, &wanted);
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let definition = match silent.contains(&wanted.node) {
+            true => missing(&wanted, "it did not answer before"),
+            false => ask(network, &wanted).unwrap_or_else(|error| {
+                if matches!(error, NetworkError::NoAnswer { .. }) && silent.len() < TYPES_ASKED_MAX {
+                    silent.insert(wanted.node.clone());
+                }
+                missing(&wanted, &error.to_string())
+            }),
+        };
         answers.lock().unwrap_or_else(PoisonError::into_inner).push((wanted, definition));
     }
 }
 
 /// Asks a type's node.
-fn ask(network: &dyn Network, wanted: &Wanted) -> Definition {
+fn ask(network: &dyn Network, wanted: &Wanted) -> Result<Definition, NetworkError> {
     let told = wanted.type_hash.as_deref();
     let name = format!("{}{SERVICE_SUFFIX}", wanted.node);
     let service = ServiceRequest { name: &name, type_name: SERVICE_TYPE, type_hash: None };
     let asked = request(&wanted.type_name, told.unwrap_or_default());
-    let answered = network
-        .call(&service, &asked, CALL_TIMEOUT)
-        .map_err(|error| error.to_string())
-        .and_then(|response| Described::parse(&wanted.type_name, &response));
-    let why = match answered {
-        Ok(described) => {
-            let is_right = |text: &&String| is_right(&wanted.type_name, text, told);
-            if let Some(text) = described.texts.iter().find(is_right) {
-                return Definition::found(&wanted.type_name, text.clone(), told);
-            }
-            "what it describes has another hash than the one it tells".to_owned()
-        }
-        Err(why) => why,
+    let answered = network.call(&service, &asked, CALL_TIMEOUT)?;
+    let described = match Described::parse(&wanted.type_name, &answered) {
+        Ok(described) => described,
+        Err(why) => return Ok(missing(wanted, &why)),
     };
+    let is_right = |text: &&String| is_right(&wanted.type_name, text, told);
+    Ok(match described.texts.iter().find(is_right) {
+        Some(text) => Definition::found(&wanted.type_name, text.clone(), told),
+        None => missing(wanted, "what it describes has another hash than the one it tells"),
+    })
+}
+
+/// There is none, and why.
+fn missing(wanted: &Wanted, why: &str) -> Definition {
     let warning = format!(
         "there is no definition of {}: {} was asked, but {why}. Its messages are recorded as they are, \
          but nothing can decode them; source the ROS workspace that has it (AMENT_PREFIX_PATH)",
         wanted.type_name, wanted.node
     );
-    Definition::unknown(told, warning)
+    Definition::unknown(wanted.type_hash.as_deref(), warning)
 }

@@ -180,6 +180,10 @@ impl Network for ZenohNetwork {
         self.graph.refused()
     }
 
+    fn tells_hashes_apart(&self) -> bool {
+        true
+    }
+
     fn subscribe(
         &self,
         request: &TopicRequest,

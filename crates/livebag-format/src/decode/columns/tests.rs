@@ -84,12 +84,14 @@ fn row(columns: &[(String, Column)], row: usize) -> Value {
     whole
 }
 
-/// As the JSON decoder has it: an empty ROS 2 structure has no member.
+/// As both have it: an empty ROS 2 structure has no member, and a structure without members, which has no
+/// columns, is none.
 fn without_blanks(mut value: Value) -> Value {
     match &mut value {
         Value::Object(map) => {
             map.remove(BLANK_MEMBER);
             map.values_mut().for_each(|inner| *inner = without_blanks(inner.take()));
+            map.retain(|_, inner| inner.as_object().is_none_or(|members| !members.is_empty()));
         }
         Value::Array(items) => {
             items.iter_mut().for_each(|inner| *inner = without_blanks(inner.take()));

@@ -145,7 +145,8 @@ fn ask_all(
         let definition = match silent.contains(&wanted.node) {
             true => missing(&wanted, "it did not answer before"),
             false => ask(network, &wanted).unwrap_or_else(|error| {
-                if matches!(error, NetworkError::NoAnswer { .. }) && silent.len() < TYPES_ASKED_MAX {
+                if matches!(error, NetworkError::NoAnswer { .. }) && silent.len() < TYPES_ASKED_MAX
+                {
                     silent.insert(wanted.node.clone());
                 }
                 missing(&wanted, &error.to_string())

@@ -6,12 +6,12 @@ long (2 otherwise) and prints figures (pytest -s)."""
 import json
 import os
 import time
-from dataclasses import replace
 
 import numpy
 import pytest
 from ros2_bags import by_name, playing, read, read_with_rosbags, recording, running
-from ros2_nodes import JAZZY, UNKNOWN_HASH, Dds, Topic, Zenoh, encode, type_hash, wait_for
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from ros2_nodes import JAZZY, Dds, Topic, Zenoh, encode, type_hash, wait_for
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 from rosbags.rosbag2 import StoragePlugin, Writer
 from ruamel.yaml import YAML
@@ -409,9 +409,12 @@ def test_a_bag_of_ros_1_is_played_as_ros_2(network, tmp_path):
     recorded = by_name(tmp_path / "again")
     for name, topic in recorded.items():
         assert topic.type_name == converted[name].type_name
+        assert topic.metadata["topic_type_hash"] == converted[name].metadata["topic_type_hash"]
         known = set(converted[name].data())
         padded = {data + bytes(-len(data) % 4) for data in known}
         assert set(topic.data()) <= known | padded, name
+    # Definitions that differ from today's are the bag's alone: the player tells their hashes.
+    assert any(topic.definition == converted[name].definition for name, topic in recorded.items())
     read_with_rosbags(tmp_path / "again")
 
 
@@ -468,6 +471,40 @@ def test_an_unknown_type_is_recorded_raw_and_said(network, node, tmp_path):
     assert odd.data() == [text("of nobody knows what")]
     assert odd.type_name == CUSTOM and odd.definition == ""
     assert odd.metadata["topic_type_hash"] == "RIHS01_" + "12" * 32
+
+
+@pytest.mark.parametrize("is_honest", [True, False], ids=["honest", "lying"])
+def test_a_node_tells_what_an_unknown_type_is(tmp_path, is_honest):
+    """Over Zenoh: nodes of cyclonedds' package have no names."""
+    pytest.importorskip("zenoh")
+    definition = "string data\nuint8 OF_ITS_OWN=3\n"
+    types = get_typestore(Stores.ROS2_JAZZY)
+    types.register(get_types_from_msg(definition, CUSTOM))
+    response = "type_description_interfaces/msg/GetTypeDescription_Response"
+    types.register(get_types_from_msg(
+        "bool successful\nstring failure_reason\ntype_description_interfaces/TypeDescription type_description\n"
+        "type_description_interfaces/TypeSource[] type_sources\ntype_description_interfaces/KeyValue[] extra_information\n",
+        response))
+    kind = {name: types.types[f"type_description_interfaces/msg/{name}"]
+            for name in ("TypeDescription", "IndividualTypeDescription", "TypeSource")}
+    source = kind["TypeSource"](CUSTOM, "msg", definition if is_honest else "int32 data\n")
+    nothing = kind["TypeDescription"](kind["IndividualTypeDescription"](CUSTOM, []), [])
+    answer = types.serialize_cdr(types.types[response](True, "", nothing, [source], []), response, little_endian=True)
+    network = Zenoh()
+    node = network.node()
+    node.describe(bytes(answer))
+    publisher = node.publisher(Topic("/odd", CUSTOM, type_hash=types.hash_rihs01(CUSTOM)))
+    with recording(network, tmp_path / "bag", "-a") as recorder:
+        open_for([publisher])
+        publisher.write(text("described"))
+        wait_for("the message", lambda: counts(tmp_path / "bag").get("/odd") == 1)
+        if not is_honest:
+            recorder.wait_for("another hash than the one it tells")
+        assert recorder.stop() == 0, recorder.said
+    node.close()
+    odd = by_name(tmp_path / "bag")["/odd"]
+    assert odd.data() == [text("described")]
+    assert odd.definition.strip() == (definition.strip() if is_honest else "")
 
 
 @pytest.mark.parametrize("arguments, code, words", [

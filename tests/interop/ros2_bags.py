@@ -112,11 +112,12 @@ def by_name(path):
 
 
 def read_with_rosbags(path):
-    """Messages by topic as rosbags reads them, all decoded."""
+    """Messages by topic as rosbags reads them, all decoded whose definition it has."""
     topics = {}
     with AnyReader([path]) as reader:
         for connection, _, data in reader.messages():
-            reader.deserialize(data, connection.msgtype)
+            if connection.msgtype in reader.typestore.fielddefs:
+                reader.deserialize(data, connection.msgtype)
             topics.setdefault(connection.topic, []).append(bytes(data))
     return topics
 

@@ -241,6 +241,15 @@ class ZenohNode:
     def subscriber(self, topic):
         return ZenohSubscriber(self, topic)
 
+    def describe(self, answer):
+        """Offers the node's service `~/get_type_description`, which gives this answer (CDR)."""
+        service = Topic(f"/peer{self.number}/get_type_description", "type_description_interfaces/srv/GetTypeDescription",
+                        type_hash="RIHS01_" + "cd" * 32)
+        key = self.key(service)
+        self.kept.append(self.session.declare_queryable(
+            key, lambda query: query.reply(key, answer, attachment=query.attachment), complete=True))
+        self.kept.append(self.announce("SS", service))
+
     def close(self):
         self.session.close()
 

@@ -19,6 +19,9 @@ pub const TYPES_ASKED_MAX: usize = 1024;
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 /// Notices that are said; more of them say nothing new.
 pub const NOTICES_MAX: usize = 1000;
+/// How long a look at the graph may take before what is left waits for the next one. Zenoh compares each
+/// new subscription with all others: 10,000 take it minutes.
+pub const LOOK_MAX: Duration = Duration::from_millis(100);
 /// Latched messages that a publication keeps for those who come later, and a subscription asks for,
 /// whatever depth is wished.
 pub const LATCHED_MAX: usize = 1000;

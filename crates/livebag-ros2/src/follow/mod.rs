@@ -20,7 +20,7 @@ use std::time::Duration;
 use livebag::{Clock, Topic};
 use livebag_format::rosbag2::{QosProfile, QosStyle};
 
-use crate::limits::NOTICES_MAX;
+use crate::limits::{LOOK_MAX, NOTICES_MAX};
 use crate::network::{Endpoint, EndpointId, Network, Role, Subscription, TopicRequest};
 use crate::qos::{Durability, Qos, QosOverrides, Reliability, adapt};
 use crate::types::{Answer, Definition, Installed, TypeResolver, Wanted};
@@ -170,7 +170,13 @@ impl Follower {
             publishers.entry(key).or_default().push(endpoint);
         }
         self.say_changes_of_type(publishers.keys());
-        for (key, publishers) in &publishers {
+        for (number, (key, publishers)) in publishers.iter().enumerate() {
+            let took = self.options.clock.monotonic_nanos().saturating_sub(now);
+            if number > 0 && took > LOOK_MAX.as_nanos() as u64 {
+                // The rest at the next look: whoever calls has other things to do.
+                self.generation = None;
+                break;
+            }
             self.follow(sink, key, publishers);
         }
         self.set_gates(&publishers);
@@ -186,8 +192,10 @@ impl Follower {
         self.channels.iter().any(|(key, channel)| key.name == name && !channel.is_refused)
     }
 
-    /// Ends every subscription; what waits for a definition is recorded without one.
+    /// Leaves the network and ends every subscription; what waits for a definition is recorded without one.
     pub fn finish(mut self, sink: &dyn Sink) -> Vec<String> {
+        // All at once: one by one, thousands of them take Zenoh minutes.
+        self.network.leave();
         for channel in self.channels.values_mut() {
             channel.lines.clear();
         }

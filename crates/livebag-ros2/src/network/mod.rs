@@ -178,6 +178,9 @@ pub trait Network: Send + Sync {
         request: &[u8],
         within: Duration,
     ) -> Result<Vec<u8>, NetworkError>;
+    /// Leaves the network for good, where that ends everything of this process faster than dropping it
+    /// piece by piece. Nothing may be asked of the network afterwards.
+    fn leave(&self) {}
     /// What it is and how it is reached, in words: `Zenoh, domain 0, peers found by multicast`.
     fn describe(&self) -> String;
 }

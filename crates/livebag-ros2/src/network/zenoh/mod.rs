@@ -184,6 +184,11 @@ impl Network for ZenohNetwork {
         true
     }
 
+    fn leave(&self) {
+        // What fails has been closed by the other side.
+        let _ = self.session.close().wait();
+    }
+
     fn subscribe(
         &self,
         request: &TopicRequest,

@@ -57,14 +57,17 @@ class Running:
 
 @contextlib.contextmanager
 def running(network, *arguments, **options):
-    """The same, killed if a test fails before its end."""
+    """The same, interrupted at the end of its test."""
     command = Running(network, *arguments, **options)
     try:
         yield command
     finally:
         if command.process.poll() is None:
-            command.process.kill()
-            command.process.wait()
+            command.process.send_signal(signal.SIGINT)
+            try:
+                command.process.wait(timeout=SECONDS_MAX)
+            finally:
+                command.process.kill()
 
 
 @contextlib.contextmanager

@@ -166,7 +166,8 @@ class DdsSubscriber:
     def messages(self):
         """All that have come so far."""
         while found := self.reader.take(N=100):
-            self.taken += found
+            # A publisher that goes leaves a sample without a message.
+            self.taken += [sample for sample in found if isinstance(sample, Received)]
         return self.taken
 
     def close(self):

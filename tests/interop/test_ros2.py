@@ -49,13 +49,23 @@ def image(number, width=64, height=48):
 
 def counts(path):
     """Messages by topic that can be read now."""
-    if path.is_dir() and not {"container.yaml", "metadata.yaml"} & {file.name for file in path.iterdir()}:
+    if not any((path / name).exists() for name in ("container.yaml", "metadata.yaml")):
         return {}
     return {topic["name"]: topic["message_count"] for topic in json.loads(livebag("info", path, "--json"))["topics"]}
 
 
 def wait_for_recorded(path, expected):
     wait_for(f"{expected} in {path}", lambda: counts(path) == expected)
+
+
+def wait_until_quiet(path):
+    """Waits until what a process sent before its end has come: until two looks see the same."""
+    seen = []
+
+    def is_quiet():
+        seen.append(counts(path))
+        return len(seen) > 1 and seen[-1] == seen[-2]
+    wait_for("quiet", is_quiet)
 
 
 def open_for(publishers):
@@ -180,8 +190,7 @@ def play_into_recording(network, bag, path, *options, during=lambda player: None
             player.press(player.PAUSE)
             assert player.command.end() == 0, player.command.said
             played = player.command.json()
-        total = counts(path)
-        wait_for_recorded(path, total)
+        wait_until_quiet(path)
         assert recorder.stop() == 0, recorder.said
     return played, by_name(path)
 

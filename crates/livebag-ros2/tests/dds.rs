@@ -114,7 +114,7 @@ fn topics_come_whole(mut peer: Peer, domain: u32, topics: usize) {
 fn python_publishers_reliable_twenty_topics_nothing_lost() {
     let Some(python) = Python::find() else { return };
     let domain = domain(1);
-    let peer = python.peer(&["publish", &domain.to_string(), "20", "400", "reliable"]);
+    let peer = python.peer(&["publish", &domain.to_string(), "20", "400"]);
     topics_come_whole(peer, domain, 20);
 }
 
@@ -129,7 +129,7 @@ fn debian_c_publishers_reliable_nothing_lost() {
 fn the_type_hash_is_told() {
     let Some(python) = Python::find() else { return };
     let domain = domain(3);
-    let mut peer = python.peer(&["publish", &domain.to_string(), "1", "1", "reliable"]);
+    let mut peer = python.peer(&["publish", &domain.to_string(), "1", "1"]);
     let network = join(domain);
     peer.wait_for("ready");
     wait_for_publishers(&network, 1);

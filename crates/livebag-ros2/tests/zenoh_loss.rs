@@ -171,13 +171,16 @@ fn reliable_messages_wait_for_a_jammed_link() {
     });
     link.jam(true);
     let from = sent + 1;
+    let begun = Arc::new(AtomicBool::new(false));
+    let flag = begun.clone();
     let publisher = std::thread::Builder::new().spawn(move || {
         for number in from..from + 100 {
             publication.publish(&message(number, 200_000)).unwrap();
+            flag.store(true, Ordering::Relaxed);
         }
         publication
     });
-    livebag::Clock::system().sleep(Duration::from_millis(300));
+    until("the first message on the jammed link", || begun.load(Ordering::Relaxed));
     assert!(heard.messages().len() < 100);
     link.jam(false);
     let _publication = publisher.unwrap().join().unwrap();

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::party::{Found, Party};
 use super::rate::{new_way, start};
-use super::{Carrier, Ros2Args};
+use super::{Carrier, Ros2Args, failed};
 use crate::clock;
 use crate::error::{BenchError, Result};
 use crate::record::matrix::Outcome;
@@ -16,10 +16,6 @@ use crate::stats::{Durations, median};
 const HERTZ: f64 = 30.0;
 /// A frame that has not come by then is lost.
 const LOST_NANOS: u64 = 2_000_000_000;
-
-fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError {
-    move |e| BenchError::system("livebag", doing)(&e)
-}
 
 /// Measures it as often as asked for.
 pub fn measure(args: &Ros2Args, carrier: Carrier) -> Result<Outcome> {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{BenchError, Result};
 use crate::record::matrix::{Outcome, directory_or_default, prepare_directory};
 
 mod bridge;
@@ -100,6 +100,11 @@ pub const COLUMNS: &[&str] = &[
     "within_1ms_percent",
     "cpu_s_per_gb",
 ];
+
+/// What livebag refused, as a failure of this program.
+fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError {
+    move |e| BenchError::system("livebag", doing)(&e)
+}
 
 /// Measures what is asked for.
 pub fn measure(args: &Ros2Args) -> Result<Outcome> {

@@ -16,7 +16,7 @@ use livebag_ros2::{
 use livebag_shm::Reader;
 use serde::{Deserialize, Serialize};
 
-use super::Carrier;
+use super::{Carrier, failed};
 use crate::child;
 use crate::clock;
 use crate::error::{BenchError, Result};
@@ -110,10 +110,6 @@ pub struct Found {
     pub p99_us: Option<f64>,
     /// Processor time of the process while it worked.
     pub cpu_s: f64,
-}
-
-fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError {
-    move |e| BenchError::system("livebag", doing)(&e)
 }
 
 fn join(way: &Way, node: &str) -> Result<Arc<dyn Network>> {

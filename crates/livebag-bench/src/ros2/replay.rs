@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::party::{Found, Party};
 use super::rate::{new_way, start};
-use super::{Carrier, Ros2Args};
+use super::{Carrier, Ros2Args, failed};
 use crate::clock;
 use crate::error::{BenchError, Result};
 use crate::record::matrix::Outcome;
@@ -20,10 +20,6 @@ const HERTZ: u64 = 1000;
 /// Their bytes: an IMU's.
 const BYTES: usize = 320;
 const SETTLE_NANOS: u64 = 1_000_000_000;
-
-fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError {
-    move |e| BenchError::system("livebag", doing)(&e)
-}
 
 /// Measures it as often as asked for.
 pub fn measure(args: &Ros2Args, carrier: Carrier) -> Result<Outcome> {

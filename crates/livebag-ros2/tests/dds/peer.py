@@ -88,10 +88,9 @@ def wait_for_reader(writer, count=1):
         time.sleep(0.01)
 
 
-def publish(participant, topics, count, reliability):
+def publish(participant, topics, count):
     """`count` messages on each of `topics` topics, of sizes that grow and are odd."""
-    reliability = RELIABLE if reliability == "reliable" else BEST_EFFORT
-    policies = qos(reliability, Policy.History.KeepAll, Policy.Userdata(b"typehash=RIHS01_" + b"ab" * 32 + b";"))
+    policies = qos(RELIABLE, Policy.History.KeepAll, Policy.Userdata(b"typehash=RIHS01_" + b"ab" * 32 + b";"))
     writers = [
         DataWriter(participant, Topic(participant, f"rt/peer/topic_{i}", Bytes), policies)
         for i in range(topics)
@@ -99,8 +98,6 @@ def publish(participant, topics, count, reliability):
     say(ready=True)
     for writer in writers:
         wait_for_reader(writer)
-    # Until all are told of each other in both directions; nothing acknowledges that for best effort.
-    time.sleep(0.5)
     sent = [[] for _ in writers]
     for number in range(count):
         for index, writer in enumerate(writers):
@@ -186,7 +183,6 @@ def serve(participant):
     while True:
         for request in reader.take(N=10):
             wait_for_reader(writer)
-            time.sleep(0.2)
             # Somebody else's answer first.
             writer.write(Response(request.client ^ 1, request.number, 0))
             writer.write(Response(request.client, request.number, request.a + request.b))
@@ -209,7 +205,7 @@ def main():
     participant = DomainParticipant(domain)
     role, arguments = sys.argv[1], sys.argv[3:]
     if role == "publish":
-        kept = publish(participant, int(arguments[0]), int(arguments[1]), arguments[2])
+        kept = publish(participant, int(arguments[0]), int(arguments[1]))
     elif role == "latch":
         kept = latch(participant, arguments[0], arguments[1:])
     elif role == "flood":

@@ -69,6 +69,11 @@ pub const SPACE_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 pub const POLL_MAX: Duration = Duration::from_millis(5);
 /// See [`POLL_MAX`].
 pub const POLL_MIN: Duration = Duration::from_micros(500);
+/// Longest and shortest pause between two looks of the thread that stands in for a recorder that the
+/// disk holds up: within them an eighth of the shortest lap.
+pub const WATCH_MAX: Duration = Duration::from_millis(50);
+/// See [`WATCH_MAX`].
+pub const WATCH_MIN: Duration = Duration::from_millis(1);
 /// How fast writers of this process may fill the queues at most: 2 GB/s.
 pub const FILL_BYTES_PER_NANO: u64 = 2;
 /// Pause between two looks for streams that have appeared.

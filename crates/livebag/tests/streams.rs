@@ -1,8 +1,11 @@
 //! Real streams, the real disk: what was published is read back, bit for bit.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use livebag::storage::{Access, Disk, DiskFile, KernelDisk, Lock, WriteQueue};
 use livebag::{
     Bag, BagState, ChunkCompression, Clock, Compression, Query, Recorder, RecorderOptions,
     Schedule, Selector, Span, Topic,
@@ -274,12 +277,130 @@ fn frames_that_wait_are_written_before_they_are_lapped_and_at_the_end() {
         writer.publish(&FrameMeta::bytes(), &pixels(k, 100_000)).unwrap();
         until("taking the frame", || {
             let status = recorder.status();
-            status.slot_bytes / 100_000 + status.totals().0 > k
+            (status.slot_bytes + status.cache_bytes) / 100_000 + status.totals().0 > k
         });
     }
     let status = recorder.finish().unwrap();
     assert_eq!((status.totals().0, status.totals().2.total()), (12, 0));
     remove_cycle_board(&board).unwrap();
+}
+
+/// A disk whose directories take as long to make as the test likes.
+struct HeldUp {
+    disk: KernelDisk,
+    /// Whether a directory may be made; whether somebody waits for that.
+    gate: Mutex<(bool, bool)>,
+    opened: Condvar,
+}
+
+impl HeldUp {
+    fn set_open(&self, open: bool) {
+        self.gate.lock().unwrap().0 = open;
+        self.opened.notify_all();
+    }
+
+    fn holds_somebody(&self) -> bool {
+        self.gate.lock().unwrap().1
+    }
+}
+
+/// Lets go of the recorder, also where the test fails.
+struct LetGo(Arc<HeldUp>);
+
+impl Drop for LetGo {
+    fn drop(&mut self) {
+        self.0.set_open(true);
+    }
+}
+
+impl Disk for HeldUp {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut gate = self.gate.lock().unwrap();
+        while !gate.0 {
+            gate.1 = true;
+            gate = self.opened.wait(gate).unwrap();
+        }
+        drop(gate);
+        self.disk.create_dir(path)
+    }
+    fn create(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.create(path, access)
+    }
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(path)
+    }
+    fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open_for_repair(path)
+    }
+    fn replace(&self, path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
+        self.disk.replace(path, bytes, durable)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.disk.list(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_dir(path)
+    }
+    fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>> {
+        self.disk.lock(path, shared)
+    }
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.disk.free_bytes(path)
+    }
+    fn queue(&self) -> Box<dyn WriteQueue> {
+        self.disk.queue()
+    }
+}
+
+/// The recorder's thread stands still in a system call, as it does when others keep the disk busy, for
+/// many laps of a stream: every frame is taken into memory in time all the same, in order.
+#[test]
+fn a_disk_that_stands_still_costs_no_frame() {
+    let (folder, path) = directory();
+    let disk = Arc::new(HeldUp {
+        disk: KernelDisk::probe(folder.path()).unwrap(),
+        gate: Mutex::new((true, false)),
+        opened: Condvar::new(),
+    });
+    let name = unique("standstill");
+    let options = StreamOptions::bytes(100_000).slots(4).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &options).unwrap();
+    let recorder = Recorder::create_on(disk.clone(), &path, RecorderOptions::default()).unwrap();
+    // Dropped before the recorder, which waits for its thread.
+    let _let_go = LetGo(disk.clone());
+    recorder.follow(Selector::names([name.clone()])).unwrap();
+    until("following the stream", || recorder.status().topics.len() == 1);
+    let mut sizes = vec![100_000, 70];
+    for (k, size) in sizes.iter().enumerate() {
+        writer.publish(&FrameMeta::bytes(), &pixels(k as u64, *size)).unwrap();
+    }
+    until("writing", || recorder.status().totals().0 == 2);
+
+    disk.set_open(false);
+    recorder.split().unwrap();
+    until("standing still", || disk.holds_somebody());
+    for size in [100_000, 70_000].repeat(10) {
+        writer.publish(&FrameMeta::bytes(), &pixels(sizes.len() as u64, size)).unwrap();
+        sizes.push(size);
+        let published = sizes[2..].iter().sum::<usize>() as u64;
+        // What lies around twenty copies is less than one frame.
+        until("taking the frame", || {
+            let status = recorder.status();
+            status.slot_bytes + status.cache_bytes >= published
+        });
+    }
+    assert_eq!(recorder.status().totals().0, 2, "nothing is written meanwhile");
+    disk.set_open(true);
+    let status = recorder.finish().unwrap();
+    assert_eq!((status.totals().0, status.totals().2.total()), (sizes.len() as u64, 0));
+    let messages = read_topic(&Bag::open(&path).unwrap(), &format!("/{name}"));
+    assert_eq!(messages.len(), sizes.len());
+    for (k, message) in messages.into_iter().enumerate() {
+        assert_eq!(message[16..], pixels(k as u64, sizes[k]));
+    }
 }
 
 /// Native frames compressed on their way, and frames sealed with a checksum on the zero-copy path:

@@ -32,8 +32,6 @@ pub(super) struct Brick {
     /// Its committed chunks, in order of commitment; `None` once they are too many to be kept, or
     /// a failure makes them doubtful: the indexes know them too.
     chunks: Option<Vec<ChunkExtent>>,
-    /// Schema and channel records of topics that joined later, for the next extent.
-    announcements: Vec<u8>,
 }
 
 impl Brick {
@@ -69,19 +67,28 @@ impl Brick {
             topics: Vec::new(),
             damaged: Vec::new(),
             chunks: Some(Vec::new()),
-            announcements: Vec::new(),
         })
     }
 
-    /// Adds a topic to a brick that is being written.
-    pub fn announce(&mut self, channel_id: u16, topic: &Topic) {
-        put_schema(&mut self.announcements, channel_id, topic);
-        put_channel(&mut self.announcements, channel_id, channel_id, topic);
-    }
-
-    /// The records that must precede the next message.
-    pub fn take_announcements(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.announcements)
+    /// Adds a topic to a brick that is being written. Its records are there when this returns, before
+    /// any message of it is handed to the disk: no crash leaves a message without its channel.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn announce(&mut self, channel_id: u16, topic: &Topic) -> io::Result<()> {
+        let mut records = Vec::new();
+        put_schema(&mut records, channel_id, topic);
+        put_channel(&mut records, channel_id, channel_id, topic);
+        let block = match self.access {
+            Access::Direct => Block::padded(records),
+            Access::Buffered => Block::unaligned(records),
+        };
+        let offset = self.place(block.len() as u64);
+        let written = self.file.write_at(&block, offset);
+        if written.is_err() {
+            self.damaged.push((offset, block.len() as u64));
+        }
+        written
     }
 
     /// Sets an extent of `bytes` aside and gives its place.

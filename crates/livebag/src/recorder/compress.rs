@@ -246,7 +246,6 @@ impl Engine {
         if let Some(spare) = done.spare.take() {
             self.recycle(&done.pieces, vec![Part::Block(spare)]);
         }
-        self.write_announcements(place);
         let total = done.chunk.len() as u64;
         let offset = self.brick(place).place(total);
         for entry in done.pieces.iter_mut().flat_map(|piece| &mut piece.entries) {

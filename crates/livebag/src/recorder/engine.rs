@@ -16,13 +16,14 @@ use super::discovery::Discovery;
 use super::flight::Flight;
 use super::gate::Gate;
 use super::keeper::Keeper;
+use super::lookout::{Lookout, Rounds, Watchman, look_interval};
 use super::split::Split;
 use super::splits::History;
 use super::topic::{Cause, SplitTopic, TopicState};
 use super::{Command, Counters, Machine, RecordError, Shared};
 use crate::limits::{
-    CHUNK_AGE_MAX_READ, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX, MANIFEST_INTERVAL,
-    OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN,
+    CHUNK_AGE_MAX_READ, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX, MANIFEST_INTERVAL, POLL_MAX,
+    POLL_MIN,
 };
 use crate::queue::{Queued, TopicQueue};
 use crate::source::StreamSource;
@@ -49,7 +50,6 @@ pub(super) struct Engine {
     /// Bytes of memory in flight; frames in their slots do not count.
     pub flight_bytes: u64,
     pub next_token: u64,
-    pub scratch: Vec<u8>,
     pub keeper: Keeper,
     pub gate: Gate,
     pub compressors: Option<Compressors>,
@@ -57,10 +57,11 @@ pub(super) struct Engine {
     pub started_nanos: u64,
     /// The recording's lock.
     pub lock: Option<Box<dyn Lock>>,
-    /// Topics, most important first.
-    order: Vec<usize>,
-    /// Where the next round among equals begins.
-    turn: usize,
+    /// The streams' side.
+    pub lookout: Arc<Lookout>,
+    /// Once there are streams.
+    watchman: Option<Watchman>,
+    rounds: Rounds,
     discovery: Discovery,
     next_manifest_nanos: u64,
     next_sync_nanos: u64,
@@ -87,6 +88,7 @@ impl Engine {
         let mut this = Self {
             gate: Gate::open(&shared.options)?,
             compressors: Compressors::start(&shared)?,
+            lookout: Arc::new(Lookout::new(shared.clone())),
             shared,
             queue: disk.queue(),
             topics: Vec::new(),
@@ -94,13 +96,12 @@ impl Engine {
             flights: HashMap::new(),
             flight_bytes: 0,
             next_token: 0,
-            scratch: Vec::new(),
             keeper,
             history: History::default(),
             started_nanos: wall,
             lock,
-            order: Vec::new(),
-            turn: 0,
+            watchman: None,
+            rounds: Rounds::default(),
             discovery: Discovery::new(),
             next_manifest_nanos: 0,
             next_sync_nanos: 0,
@@ -120,19 +121,19 @@ impl Engine {
         if finish {
             return false;
         }
-        self.take_frames();
+        let lap_nanos = self.look();
         self.take_compressed();
         self.take_scheduled(now);
         self.split_if_due(now);
         self.keep(now);
-        self.reap(self.pause());
+        self.reap(self.pause(lap_nanos));
         true
     }
 
     fn take_commands(&mut self, commands: &Receiver<Command>) -> bool {
         loop {
             match commands.try_recv() {
-                Ok(Command::AddTopic(topic, queue)) => self.add_topic(topic, queue, None),
+                Ok(Command::AddTopic(topic, queue)) => self.add_topic(topic, queue),
                 Ok(Command::Follow(selector)) => self.discovery.follow(selector),
                 Ok(Command::Split) => self.begin_split(),
                 Ok(Command::Snapshot) => self.flush_ring = true,
@@ -142,13 +143,12 @@ impl Engine {
         }
     }
 
-    /// Between two looks at the streams a sixteenth of the fastest one's lap may pass at most, and
-    /// between two looks at the queues the time in which writers could fill a sixteenth of them.
-    fn pause(&self) -> Duration {
-        let laps = self.topics.iter().filter_map(|topic| Some(topic.stream.as_ref()?.lap_nanos()));
-        let lap = laps.min().unwrap_or(u64::MAX);
+    /// As long as the streams allow, and between two looks at the queues the time in which writers could
+    /// fill a sixteenth of them.
+    fn pause(&self, lap_nanos: Option<u64>) -> Duration {
         let fill = self.shared.options.cache_bytes_max / 16 / FILL_BYTES_PER_NANO;
-        let pause = Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, POLL_MAX);
+        let fill = Duration::from_nanos(fill).clamp(POLL_MIN, POLL_MAX);
+        let pause = lap_nanos.map_or(fill, |lap| look_interval(lap).min(fill));
         self.gate.pause(self.shared.options.clock.monotonic_nanos(), pause)
     }
 
@@ -163,26 +163,35 @@ impl Engine {
         &mut self.splits[(number - first) as usize]
     }
 
-    fn add_topic(&mut self, topic: Topic, queue: Arc<TopicQueue>, stream: Option<StreamSource>) {
+    fn add_topic(&mut self, topic: Topic, queue: Arc<TopicQueue>) {
         let counters = Arc::new(Counters::default());
         let topic = Arc::new(topic);
         let seen = (topic.clone(), counters.clone());
         self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
         let is_latched = self.shared.options.topics.rule(&topic.name).latched;
         let channel_id = queue.channel_id();
-        self.topics.push(TopicState::new(queue, stream, is_latched));
+        self.rounds.add(queue.options().priority, self.topics.len());
+        self.topics.push(TopicState::new(queue, is_latched));
         for split in &mut self.splits {
             split.add_topic(SplitTopic::new(topic.clone(), channel_id, counters.clone()));
         }
-        self.order.push(self.topics.len() - 1);
-        let topics = &self.topics;
-        self.order.sort_by_key(|topic| topics[*topic].queue.options().priority);
     }
 
     fn add_stream(&mut self, topic: Topic, source: StreamSource) {
-        match self.shared.make_queue(&topic.name, false) {
-            Ok(queue) => self.add_topic(topic, queue, Some(source)),
-            Err(error) => self.shared.fail(error.to_string()),
+        let queue = match self.shared.make_stream_queue(&topic.name) {
+            Ok(queue) => queue,
+            Err(error) => return self.shared.fail(error.to_string()),
+        };
+        self.add_topic(topic, queue.clone());
+        let number = self.topics.len() - 1;
+        let is_latched = self.topics[number].latched.is_some();
+        self.topics[number].is_stream = true;
+        self.lookout.add(number, source, queue, is_latched);
+        if self.watchman.is_none() {
+            match Watchman::start(self.lookout.clone()) {
+                Ok(watchman) => self.watchman = Some(watchman),
+                Err(error) => self.shared.fail(error.to_string()),
+            }
         }
     }
 
@@ -196,119 +205,33 @@ impl Engine {
 
     /// Goes on with streams that were made anew under their old name.
     fn follow_successors(&mut self) {
-        for at in 0..self.topics.len() {
-            let stream = self.topics[at].stream.as_ref();
-            let Some(reader) = stream.and_then(StreamSource::successor) else { continue };
+        for (at, reader) in self.lookout.successors() {
             // What the old region still holds comes first.
-            self.take_frames();
+            self.look();
             self.write_all_held();
             let source = StreamSource::new(reader, false, self.shared.options.clock.clone());
             let topic = source.topic();
             if topic == *self.current().topics[at].topic {
-                self.topics[at].stream = Some(source);
+                self.lookout.replace(at, Some(source));
             } else {
-                self.topics[at].stream = None;
+                self.lookout.replace(at, None);
                 self.add_stream(topic, source);
             }
         }
     }
 
-    /// Topics by priority, among equals beginning with another one each time.
-    fn round(&mut self) -> Vec<usize> {
-        self.turn = self.turn.wrapping_add(1);
-        let turn = self.turn;
-        let topics = &self.topics;
-        let priority = |topic: &usize| topics[*topic].queue.options().priority;
-        let mut round = Vec::with_capacity(self.order.len());
-        for equals in self.order.chunk_by(|a, b| priority(a) == priority(b)) {
-            let (front, back) = equals.split_at(turn % equals.len());
-            round.extend_from_slice(back);
-            round.extend_from_slice(front);
+    /// Looks at the streams. Gives the shortest lap, if there are streams.
+    fn look(&mut self) -> Option<u64> {
+        let lap_nanos = self.lookout.look();
+        for (topic, unseen) in self.lookout.take_unseen() {
+            let topic = &mut self.current().topics[topic];
+            topic.lose(Cause::Transport, unseen.damaged);
+            topic.lose(Cause::Lapped, unseen.lapped);
+            topic.lose(Cause::Queue, unseen.dropped);
+            topic.lose(Cause::Disk, unseen.refused);
+            topic.skip(unseen.skipped);
         }
-        round
-    }
-
-    /// Takes every frame that is new now of every stream.
-    fn take_frames(&mut self) {
-        for topic in self.round() {
-            let Some(mut stream) = self.topics[topic].stream.take() else { continue };
-            let newest = stream.newest_sequence();
-            loop {
-                let next = stream.next();
-                self.count_unseen(topic, next.lapped, next.damaged);
-                let Some(frame) = next.frame else { break };
-                let is_newest = frame.sequence() >= newest;
-                self.take_frame(topic, &stream, frame);
-                if is_newest {
-                    break;
-                }
-            }
-            self.topics[topic].stream = Some(stream);
-        }
-        self.rescue();
-    }
-
-    fn count_unseen(&mut self, topic: usize, lapped: u64, damaged: u64) {
-        let is_paused = self.shared.paused.load(Ordering::Relaxed);
-        let split_topic = &mut self.current().topics[topic];
-        if damaged > 0 {
-            split_topic.lose(Cause::Transport, damaged);
-        }
-        match lapped {
-            0 => {}
-            _ if is_paused => split_topic.skip(lapped),
-            _ => split_topic.lose(Cause::Lapped, lapped),
-        }
-    }
-
-    fn take_frame(&mut self, topic: usize, stream: &StreamSource, frame: livebag_shm::FrameRef) {
-        if !self.topics[topic].queue.wants_frame() {
-            return self.current().topics[topic].skip(1);
-        }
-        if self.shared.failure().is_some() {
-            return self.current().topics[topic].lose(Cause::Disk, 1);
-        }
-        let is_latched = self.topics[topic].latched.is_some();
-        let stays_in_memory = self.shared.options.snapshot.is_some() || is_latched;
-        let is_large = frame.payload_bytes() >= OWN_CHUNK_BYTES_MIN;
-        let waits = self.gate.is_scheduled() || self.gate.is_full();
-        if self.gate.holds(topic) || (is_large && !stays_in_memory && waits) {
-            self.hold_frame(topic, stream, frame);
-        } else if is_large && !stays_in_memory {
-            let log_time_nanos = self.topics[topic].queue.stamp();
-            self.write_frame(topic, stream, frame, log_time_nanos);
-        } else {
-            self.copy_frame(topic, stream, &frame);
-        }
-    }
-
-    /// Writes a large frame: from its slot, or through memory if it is to be compressed.
-    pub fn write_frame(
-        &mut self,
-        topic: usize,
-        stream: &StreamSource,
-        frame: livebag_shm::FrameRef,
-        log_time_nanos: u64,
-    ) {
-        if self.compresses() {
-            self.write_from_copy(topic, stream, &frame, log_time_nanos);
-        } else {
-            self.write_from_slot(topic, stream, frame, log_time_nanos);
-        }
-    }
-
-    fn copy_frame(&mut self, topic: usize, stream: &StreamSource, frame: &livebag_shm::FrameRef) {
-        if !stream.encode(frame, &mut self.scratch) {
-            return self.current().topics[topic].lose(Cause::Lapped, 1);
-        }
-        let message = livebag_format::Message {
-            log_time_nanos: 0,
-            publish_time_nanos: frame.header().publish_time_nanos,
-            sequence: frame.sequence(),
-            data: &self.scratch,
-        };
-        // A full queue has counted the message as lost.
-        let _ = self.topics[topic].queue.write_wanted(&message);
+        lap_nanos
     }
 
     /// Takes what the queues have to give, most important topics first.
@@ -328,7 +251,7 @@ impl Engine {
         let holds_ring = self.shared.options.snapshot.is_some() && !self.flush_ring;
         let before_nanos = if self.flush_ring { u64::MAX } else { before_nanos };
         let mut shared = Vec::new();
-        for topic in self.round() {
+        for topic in self.rounds.next() {
             self.note_counts(topic);
             let is_busy = self.flight_bytes >= IN_FLIGHT_BYTES_MAX
                 || self.compressors.as_ref().is_some_and(Compressors::is_busy);
@@ -464,14 +387,15 @@ impl Engine {
     }
 
     fn close_all(mut self) -> Result<(), RecordError> {
-        self.take_frames();
+        self.look();
+        self.lookout.close();
         self.write_all_held();
         for topic in &self.topics {
             topic.queue.close();
         }
         self.take_queues(Take::All);
         while self.take_compressed() || !self.flights.is_empty() {
-            self.rescue();
+            self.look();
             self.reap(POLL_MIN);
         }
         self.note_all_counts();

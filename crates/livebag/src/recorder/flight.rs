@@ -10,10 +10,11 @@ use livebag_shm::FrameRef;
 use super::brick::Brick;
 use super::compress::Job;
 use super::engine::Engine;
+use super::lookout::{FrameNumber, Going, Landed, Origin};
 use super::topic::{Cause, Outcome, Ticket, TopicState};
 use crate::limits::{BLOCK_BYTES, OWN_CHUNK_BYTES_MIN};
 use crate::queue::{Batch, Extent, OwnedExtent, Queued, published};
-use crate::source::StreamSource;
+use crate::source::Encoder;
 use crate::storage::{Access, Block, Completion, Part, Write};
 
 /// One topic's messages in an extent.
@@ -34,12 +35,7 @@ pub(super) enum Content {
         stored: Option<(Compression, u64)>,
     },
     /// A frame fetched from its slot.
-    Slot {
-        piece: Piece,
-        frame: FrameRef,
-        lead: [u8; RECORD_HEADER_BYTES],
-        rescue: Option<OwnedExtent>,
-    },
+    Slot { piece: Piece, number: FrameNumber, lead: [u8; RECORD_HEADER_BYTES] },
     /// The header that commits a frame fetched from its slot.
     Commit { piece: Piece },
 }
@@ -114,27 +110,57 @@ impl Engine {
         self.queue.submit(Write { token, file, offset, parts });
     }
 
+    /// Writes the frame that waits longest.
+    pub fn write_next_held(&mut self) {
+        let Some((topic, _)) = self.lookout.next_held() else { return };
+        // While one of its frames waits, none enters the topic's queue: all there is older.
+        self.take_queue(topic);
+        let Some(going) = self.lookout.release(self.compresses()) else { return };
+        if self.shared.failure().is_some() {
+            return self.give_up(going, Cause::Disk);
+        }
+        match self.place_of(topic, Access::Direct) {
+            Ok(place) => self.write_going(place, going),
+            Err(error) => {
+                self.fail_brick(topic, error);
+                self.give_up(going, Cause::Disk);
+            }
+        }
+    }
+
+    fn give_up(&mut self, going: Going, cause: Cause) {
+        let copy = match going.from {
+            Origin::Slot { number, .. } => self.lookout.land(number).copy,
+            Origin::Copy(extent) => Some(extent),
+        };
+        if let Some(extent) = copy {
+            self.topics[going.topic].queue.release(extent.block.len() as u64);
+        }
+        self.current().topics[going.topic].lose(cause, 1);
+    }
+
+    fn write_going(&mut self, place: Place, going: Going) {
+        let Going { topic, entry, from } = going;
+        match from {
+            Origin::Slot { number, frame, encoder } => {
+                self.write_from_slot(topic, place, entry, (number, frame, encoder));
+            }
+            Origin::Copy(extent) => {
+                let held_bytes = extent.block.len() as u64;
+                self.write_owned(topic, place, extent, held_bytes);
+            }
+        }
+    }
+
     /// Starts the zero-copy write of a large frame.
-    pub fn write_from_slot(
+    fn write_from_slot(
         &mut self,
         topic: usize,
-        stream: &StreamSource,
-        frame: FrameRef,
-        log_time_nanos: u64,
+        place: Place,
+        entry: IndexEntry,
+        (number, frame, encoder): (FrameNumber, FrameRef, Encoder),
     ) {
-        self.take_queue(topic);
-        let place = match self.place_of(topic, Access::Direct) {
-            Ok(place) => place,
-            Err(error) => return self.lose_for_disk(topic, 1, error),
-        };
-        let entry = IndexEntry {
-            log_time_nanos,
-            publish_time_nanos: frame.header().publish_time_nanos,
-            sequence: frame.sequence(),
-            ..IndexEntry::default()
-        };
-        self.write_announcements(place);
-        let (prefix, suffix) = stream.wrapping(&frame);
+        let (prefix, suffix) = encoder.wrapping(&frame);
         let channel_id = self.topics[topic].queue.channel_id();
         let payload_bytes = frame.payload_bytes();
         let mut extent = Extent::new(channel_id, entry, &prefix, payload_bytes, &suffix);
@@ -152,76 +178,10 @@ impl Engine {
         let lead = extent.committed_lead();
         let ticket = self.issue(place, topic);
         let piece = Piece { topic, ticket, entries: vec![entry], held_bytes: 0 };
-        let slot = Part::Slot(frame.clone(), extent.slot_bytes);
+        let slot = Part::Slot(frame, extent.slot_bytes);
         let parts = vec![Part::Block(extent.head), slot, Part::Block(extent.tail)];
-        let content = Content::Slot { piece, frame, lead, rescue: None };
+        let content = Content::Slot { piece, number, lead };
         self.launch(place, offset, bytes, parts, content);
-    }
-
-    /// Takes a large frame into memory, to be compressed.
-    pub fn write_from_copy(
-        &mut self,
-        topic: usize,
-        stream: &StreamSource,
-        frame: &FrameRef,
-        log_time_nanos: u64,
-    ) {
-        self.take_queue(topic);
-        let data_bytes = stream.encoded_bytes(frame);
-        let held_bytes = OwnedExtent::bytes_for(data_bytes) as u64;
-        let queue = self.topics[topic].queue.clone();
-        if !queue.take(held_bytes) {
-            return self.current().topics[topic].lose(Cause::Queue, 1);
-        }
-        let entry = IndexEntry {
-            log_time_nanos,
-            publish_time_nanos: frame.header().publish_time_nanos,
-            sequence: frame.sequence(),
-            ..IndexEntry::default()
-        };
-        let copy = OwnedExtent::with(queue.channel_id(), entry, data_bytes, |room| {
-            stream.encode_into(frame, room)
-        });
-        let Some(extent) = copy else {
-            queue.release(held_bytes);
-            return self.current().topics[topic].lose(Cause::Lapped, 1);
-        };
-        match self.place_of(topic, Access::Direct) {
-            Ok(place) => self.write_owned(topic, place, extent, held_bytes),
-            Err(error) => {
-                queue.release(held_bytes);
-                self.lose_for_disk(topic, 1, error);
-            }
-        }
-    }
-
-    /// Copies frames that are about to be overwritten, and that the device has not had yet, into
-    /// memory: one copy when the disk does not keep up, loss only when the cache is full.
-    pub fn rescue(&mut self) {
-        for flight in self.flights.values_mut() {
-            let Content::Slot { piece, frame, rescue, .. } = &mut flight.content else { continue };
-            let state = &self.topics[piece.topic];
-            let endangered = state.stream.as_ref().is_some_and(|stream| stream.endangers(frame));
-            if rescue.is_some() || !endangered {
-                continue;
-            }
-            let Some(stream) = &state.stream else { continue };
-            let data_bytes = piece.entries[0].data_bytes as usize;
-            let held_bytes = OwnedExtent::bytes_for(data_bytes) as u64;
-            if !state.queue.take(held_bytes) {
-                continue;
-            }
-            let copied =
-                OwnedExtent::with(state.queue.channel_id(), piece.entries[0], data_bytes, |room| {
-                    stream.encode_into(frame, room)
-                });
-            if copied.is_some() {
-                piece.held_bytes = held_bytes;
-                *rescue = copied;
-            } else {
-                state.queue.release(held_bytes);
-            }
-        }
     }
 
     /// Writes what came out of a topic's queue; small batches for the shared brick go to `shared`.
@@ -281,7 +241,7 @@ impl Engine {
         if batches.is_empty() {
             return;
         }
-        let (mut bytes, mut pieces, records_end) = self.assemble(place, batches);
+        let (bytes, mut pieces, records_end) = self.assemble(place, batches);
         if self.compresses() {
             let direct = self.brick(place).access == Access::Direct;
             return self.compress(Job {
@@ -295,11 +255,6 @@ impl Engine {
                 is_padded: false,
             });
         }
-        let announced = self.brick(place).take_announcements();
-        if !announced.is_empty() {
-            bytes.splice(0..0, announced.iter().copied());
-        }
-        let chunk_start = announced.len() as u64;
         let block = match self.brick(place).access {
             Access::Direct => Block::padded(bytes),
             Access::Buffered => Block::unaligned(bytes),
@@ -307,7 +262,7 @@ impl Engine {
         let total = block.len() as u64;
         let offset = self.brick(place).place(total);
         for entry in pieces.iter_mut().flat_map(|piece| &mut piece.entries) {
-            entry.set_chunk_offset(offset + chunk_start);
+            entry.set_chunk_offset(offset);
         }
         self.launch(
             place,
@@ -386,28 +341,11 @@ impl Engine {
         if self.shared.options.checksum {
             extent.seal();
         }
-        self.write_announcements(place);
         let bytes = extent.block.len() as u64;
         let offset = self.brick(place).place(bytes);
         piece.entries = vec![IndexEntry { offset: extent.entry.offset + offset, ..extent.entry }];
         let content = Content::Chunk { pieces: vec![piece], stored: None };
         self.launch(place, offset, bytes, vec![Part::Block(extent.block)], content);
-    }
-
-    /// Announcements of a shared brick must precede the first message.
-    pub fn write_announcements(&mut self, place: Place) {
-        let announced = self.brick(place).take_announcements();
-        if announced.is_empty() {
-            return;
-        }
-        let block = match self.brick(place).access {
-            Access::Direct => Block::padded(announced),
-            Access::Buffered => Block::unaligned(announced),
-        };
-        let bytes = block.len() as u64;
-        let offset = self.brick(place).place(bytes);
-        let content = Content::Chunk { pieces: Vec::new(), stored: None };
-        self.launch(place, offset, bytes, vec![Part::Block(block)], content);
     }
 
     /// Handles a write that has ended.
@@ -434,11 +372,12 @@ impl Engine {
                     let entries = std::mem::take(&mut piece.entries);
                     self.settle(place, piece, Outcome::Readable(entries));
                 }
-                Content::Slot { piece, frame, lead, rescue } => {
-                    if frame.is_intact() {
+                Content::Slot { piece, number, lead } => {
+                    let (piece, landed) = self.land(piece, number);
+                    if landed.frame.is_intact() {
                         let parts = completion.parts;
                         self.commit_frame(place, (offset, bytes), piece, lead, parts);
-                    } else if let Some(extent) = rescue {
+                    } else if let Some(extent) = landed.copy {
                         self.write_owned_piece(place, extent, piece);
                     } else {
                         // The padding record in front already covers the torn extent.
@@ -449,6 +388,13 @@ impl Engine {
         }
         // Last: what follows from this write has been counted by now.
         self.split(place.split).in_flight -= 1;
+    }
+
+    /// Asks what has become of a frame; a copy's room is given back when its piece is settled.
+    fn land(&self, mut piece: Piece, number: FrameNumber) -> (Piece, Landed) {
+        let landed = self.lookout.land(number);
+        piece.held_bytes = landed.copy.as_ref().map_or(0, |copy| copy.block.len() as u64);
+        (piece, landed)
     }
 
     fn fail_flight(
@@ -464,7 +410,8 @@ impl Engine {
         self.fail("writing", &path, error);
         let pieces = match content {
             Content::Chunk { pieces, .. } => pieces,
-            Content::Slot { piece, .. } | Content::Commit { piece } => vec![piece],
+            Content::Slot { piece, number, .. } => vec![self.land(piece, number).0],
+            Content::Commit { piece } => vec![piece],
         };
         for piece in pieces {
             let lost = Outcome::Lost(Cause::Disk, published(&piece.entries));
@@ -492,12 +439,12 @@ impl Engine {
     /// Gives the memory of a lone piece's chunk back to where it came from.
     pub fn recycle(&self, pieces: &[Piece], mut parts: Vec<Part>) {
         let ([piece], Some(Part::Block(block))) = (pieces, parts.pop()) else { return };
-        let TopicState { queue, stream, .. } = &self.topics[piece.topic];
+        let TopicState { queue, is_stream, .. } = &self.topics[piece.topic];
         let is_large = block.len() >= OWN_CHUNK_BYTES_MIN;
-        match (stream, piece.entries.len()) {
+        match (is_stream, piece.entries.len()) {
             // A stream's frames seldom pass through memory: theirs goes.
-            (Some(_), _) if is_large => drop(block),
-            (None, 1) if is_large => queue.recycle_block(block),
+            (true, _) if is_large => drop(block),
+            (false, 1) if is_large => queue.recycle_block(block),
             _ => queue.recycle_records(block.into_vec()),
         }
     }
@@ -549,11 +496,6 @@ impl Engine {
         let queue = &self.topics[piece.topic].queue;
         spent.drain(..).for_each(|entries| queue.recycle_entries(entries));
         self.spent = spent;
-    }
-
-    fn lose_for_disk(&mut self, topic: usize, count: u64, error: std::io::Error) {
-        self.fail_brick(topic, error);
-        self.current().topics[topic].lose(Cause::Disk, count);
     }
 
     fn fail_brick(&mut self, topic: usize, error: std::io::Error) {

@@ -13,7 +13,7 @@ use livebag_format::{Message, Topic};
 
 use crate::convert::ConvertError;
 use crate::limits::{JOBS_MAX, READ_INTEREST, TOPICS_MAX};
-use crate::queue::{Budget, TopicQueue};
+use crate::queue::{Budget, QueueOptions, TopicQueue};
 use crate::source::Selector;
 use crate::storage::{Disk, KernelDisk, MethodChoice};
 
@@ -26,6 +26,7 @@ mod engine;
 mod flight;
 mod gate;
 mod keeper;
+mod lookout;
 mod options;
 mod split;
 mod splits;
@@ -222,17 +223,37 @@ impl Shared {
     /// # Errors
     /// If MCAP's numbers are used up.
     pub fn make_queue(&self, name: &str, count_gaps: bool) -> Result<Arc<TopicQueue>, RecordError> {
+        self.make_queue_with(name, self.options.queue_options(name, count_gaps))
+    }
+
+    fn make_queue_with(
+        &self,
+        name: &str,
+        options: QueueOptions,
+    ) -> Result<Arc<TopicQueue>, RecordError> {
         let given = self.channels_given.fetch_add(1, Ordering::Relaxed);
         let channel_id = u16::try_from(given + 1).ok().filter(|id| usize::from(*id) <= TOPICS_MAX);
         let channel_id = channel_id.ok_or(RecordError::TooManyTopics { max: TOPICS_MAX })?;
         Ok(Arc::new(TopicQueue::new(
             name.to_owned(),
             channel_id,
-            self.options.queue_options(name, count_gaps),
+            options,
             self.budget.clone(),
             self.options.clock.clone(),
             self.paused.clone(),
         )))
+    }
+
+    /// The same for a stream, whose writer never waits: what is to wait for room is dropped there.
+    ///
+    /// # Errors
+    /// If MCAP's numbers are used up.
+    pub fn make_stream_queue(&self, name: &str) -> Result<Arc<TopicQueue>, RecordError> {
+        let mut options = self.options.queue_options(name, false);
+        if options.overflow == Overflow::Block {
+            options.overflow = Overflow::DropNewest;
+        }
+        self.make_queue_with(name, options)
     }
 
     /// Notes a failure; only the first counts.

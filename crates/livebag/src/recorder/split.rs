@@ -157,7 +157,7 @@ impl Split {
     fn join_shared_brick(&mut self, topic: usize) -> io::Result<usize> {
         if let Some(brick) = self.shared_brick {
             let state = &self.topics[topic];
-            self.bricks[brick].announce(state.channel_id, &state.topic);
+            self.bricks[brick].announce(state.channel_id, &state.topic)?;
             return Ok(brick);
         }
         let file_name = format!("{}.mcap", self.file_names.give("shared"));

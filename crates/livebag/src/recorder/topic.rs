@@ -13,7 +13,6 @@ use livebag_format::{Message, Topic};
 
 use super::Counters;
 use crate::queue::{TopicQueue, published};
-use crate::source::StreamSource;
 use crate::storage::{Access, Disk, DiskFile};
 
 /// Why messages will not be in the recording.
@@ -249,7 +248,8 @@ impl SplitTopic {
 /// A topic being recorded, through all splits.
 pub(super) struct TopicState {
     pub queue: Arc<TopicQueue>,
-    pub stream: Option<StreamSource>,
+    /// Whether its messages come from a stream.
+    pub is_stream: bool,
     /// What of the queue's counts has been taken over.
     noted: [u64; 3],
     /// The newest message, if it is repeated at the head of every split.
@@ -286,9 +286,9 @@ impl Latched {
 }
 
 impl TopicState {
-    pub fn new(queue: Arc<TopicQueue>, stream: Option<StreamSource>, is_latched: bool) -> Self {
+    pub fn new(queue: Arc<TopicQueue>, is_latched: bool) -> Self {
         let latched = is_latched.then(Latched::default);
-        Self { queue, stream, noted: [0; 3], latched, taken_bytes: 0 }
+        Self { queue, is_stream: false, noted: [0; 3], latched, taken_bytes: 0 }
     }
 
     /// Bytes that have entered the queue since the last call.

@@ -108,19 +108,32 @@ impl StreamSource {
         }
     }
 
+    /// How its frames become messages.
+    pub(crate) fn encoder(&self) -> Encoder {
+        Encoder { wraps_bytes: self.wraps_bytes }
+    }
+}
+
+/// How the frames of a stream become messages.
+#[derive(Clone, Copy)]
+pub(crate) struct Encoder {
+    wraps_bytes: bool,
+}
+
+impl Encoder {
     /// What precedes and follows the payload in the encoded message.
-    pub(crate) fn wrapping(&self, frame: &FrameRef) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn wrapping(self, frame: &FrameRef) -> (Vec<u8>, Vec<u8>) {
         wrapping(frame.header(), self.wraps_bytes)
     }
 
     /// Length of a frame once it is encoded.
-    pub(crate) fn encoded_bytes(&self, frame: &FrameRef) -> usize {
+    pub(crate) fn encoded_bytes(self, frame: &FrameRef) -> usize {
         let (prefix, suffix) = self.wrapping(frame);
         prefix.len() + frame.payload_bytes() + suffix.len()
     }
 
     /// Encodes a whole frame into `out`; `false` if it was overwritten meanwhile.
-    pub(crate) fn encode(&self, frame: &FrameRef, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn encode(self, frame: &FrameRef, out: &mut Vec<u8>) -> bool {
         let (prefix, suffix) = self.wrapping(frame);
         out.clear();
         out.resize(prefix.len() + frame.payload_bytes() + suffix.len(), 0);
@@ -128,7 +141,7 @@ impl StreamSource {
     }
 
     /// Encodes a whole frame into `room`, which has just the right length.
-    pub(crate) fn encode_into(&self, frame: &FrameRef, room: &mut [u8]) -> bool {
+    pub(crate) fn encode_into(self, frame: &FrameRef, room: &mut [u8]) -> bool {
         let (prefix, suffix) = self.wrapping(frame);
         fill(frame, &prefix, &suffix, room)
     }

@@ -36,6 +36,7 @@ struct Source {
     topic: Arc<Topic>,
     counters: Arc<Counters>,
     state: TopicState,
+    stream: Option<StreamSource>,
 }
 
 impl Source {
@@ -119,13 +120,13 @@ impl Collector {
         let seen = (topic.clone(), counters.clone());
         self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
         self.order(Order::Topic(topic.clone(), queue.clone(), counters.clone()));
-        let state = TopicState::new(queue, stream, false);
-        self.sources.push(Source { topic, counters, state });
+        let state = TopicState::new(queue, false);
+        self.sources.push(Source { topic, counters, state, stream });
     }
 
     fn add_stream(&mut self, stream: StreamSource) {
         let topic = stream.topic();
-        match self.shared.make_queue(&topic.name, false) {
+        match self.shared.make_stream_queue(&topic.name) {
             Ok(queue) => self.add_topic(topic, queue, Some(stream)),
             Err(error) => self.shared.fail(error.to_string()),
         }
@@ -136,15 +137,15 @@ impl Collector {
         let Some(appeared) = self.discovery.look(now, &clock) else { return };
         appeared.into_iter().for_each(|stream| self.add_stream(stream));
         for at in 0..self.sources.len() {
-            let stream = self.sources[at].state.stream.as_ref();
+            let stream = self.sources[at].stream.as_ref();
             let Some(reader) = stream.and_then(StreamSource::successor) else { continue };
             // What the old region still holds comes first.
             self.take_frames();
             let stream = StreamSource::new(reader, false, clock.clone());
             if stream.topic() == *self.sources[at].topic {
-                self.sources[at].state.stream = Some(stream);
+                self.sources[at].stream = Some(stream);
             } else {
-                self.sources[at].state.stream = None;
+                self.sources[at].stream = None;
                 self.add_stream(stream);
             }
         }
@@ -154,8 +155,8 @@ impl Collector {
     fn take_frames(&mut self) {
         let is_paused = self.shared.paused.load(Ordering::Relaxed);
         let has_failed = self.shared.failure().is_some();
-        for Source { counters, state, .. } in &mut self.sources {
-            let Some(stream) = &mut state.stream else { continue };
+        for Source { counters, state, stream, .. } in &mut self.sources {
+            let Some(stream) = stream else { continue };
             let newest = stream.newest_sequence();
             loop {
                 let next = stream.next();
@@ -167,7 +168,7 @@ impl Collector {
                     add(&counters.skipped, 1);
                 } else if has_failed {
                     add(&counters.disk, 1);
-                } else if stream.encode(&frame, &mut self.scratch) {
+                } else if stream.encoder().encode(&frame, &mut self.scratch) {
                     let message = livebag_format::Message {
                         log_time_nanos: 0,
                         publish_time_nanos: frame.header().publish_time_nanos,
@@ -209,7 +210,7 @@ impl Collector {
 
     /// As long as the fastest stream and the queues allow.
     fn pause(&self) -> Duration {
-        let streams = self.sources.iter().filter_map(|source| source.state.stream.as_ref());
+        let streams = self.sources.iter().filter_map(|source| source.stream.as_ref());
         let lap = streams.map(StreamSource::lap_nanos).min().unwrap_or(u64::MAX);
         let fill = self.shared.options.cache_bytes_max / 16 / FILL_BYTES_PER_NANO;
         Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, POLL_MAX)

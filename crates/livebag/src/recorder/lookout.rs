@@ -1,0 +1,522 @@
+//! The recorder's eyes: takes frames out of their streams, and into memory before they are
+//! overwritten, whatever the disk is doing.
+//!
+//! The recorder's thread looks in every round. But in a round it also makes files, replaces manifests
+//! and makes names durable, and on a disk that others keep busy each of these may take seconds, in
+//! which the streams go on. So a second thread, the [`Watchman`], counts the rounds, and looks in the
+//! recorder's place while one takes too long. Nothing in here touches the disk.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use livebag_format::Message;
+use livebag_format::index::IndexEntry;
+use livebag_shm::{FrameRef, Reader};
+
+use super::{RecordError, Shared};
+use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
+use crate::queue::{OwnedExtent, Priority, TopicQueue};
+use crate::source::{Encoder, StreamSource};
+
+/// Topics by priority, in another order among equals each time.
+#[derive(Default)]
+pub(super) struct Rounds {
+    topics: Vec<(Priority, usize)>,
+    turn: usize,
+}
+
+impl Rounds {
+    pub fn add(&mut self, priority: Priority, topic: usize) {
+        self.topics.push((priority, topic));
+        // Stable: equals stay in the order of their coming.
+        self.topics.sort_by_key(|(priority, _)| *priority);
+    }
+
+    /// The next round: most important topics first, among equals beginning with another one.
+    pub fn next(&mut self) -> Vec<usize> {
+        self.turn = self.turn.wrapping_add(1);
+        let mut round = Vec::with_capacity(self.topics.len());
+        for equals in self.topics.chunk_by(|a, b| a.0 == b.0) {
+            let (front, back) = equals.split_at(self.turn % equals.len());
+            round.extend(back.iter().chain(front).map(|(_, topic)| *topic));
+        }
+        round
+    }
+}
+
+/// What of a stream's frames will not be in the recording.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Unseen {
+    pub damaged: u64,
+    pub lapped: u64,
+    /// No room in memory for a copy.
+    pub dropped: u64,
+    /// The disk had failed before.
+    pub refused: u64,
+    pub skipped: u64,
+}
+
+impl Unseen {
+    pub fn is_none(&self) -> bool {
+        self.damaged + self.lapped + self.dropped + self.refused + self.skipped == 0
+    }
+}
+
+/// A topic's stream.
+struct Source {
+    topic: usize,
+    /// None once another stream with another type has taken its name.
+    stream: Option<StreamSource>,
+    queue: Arc<TopicQueue>,
+    /// Large frames are copied into the queue, too: the newest is repeated, or a ring holds it.
+    stays_in_memory: bool,
+    unseen: Unseen,
+}
+
+/// Where a frame is that waits.
+enum Kept {
+    InSlot(FrameRef),
+    /// In memory that its topic's queue has given room for.
+    Copied(OwnedExtent),
+}
+
+/// A large frame that waits for a moment to be written.
+struct Held {
+    source: usize,
+    kept: Kept,
+    /// All but place and length.
+    entry: IndexEntry,
+    encoder: Encoder,
+    seen_nanos: u64,
+    /// When its slot is refilled, at the latest look at its stream's rate.
+    deadline_nanos: u64,
+}
+
+impl Held {
+    fn bytes(&self) -> u64 {
+        match &self.kept {
+            Kept::InSlot(frame) => frame.payload_bytes() as u64,
+            Kept::Copied(extent) => extent.block.len() as u64,
+        }
+    }
+}
+
+/// A frame that the device is fetching out of its slot, or is about to.
+struct Flying {
+    source: usize,
+    frame: FrameRef,
+    entry: IndexEntry,
+    encoder: Encoder,
+    copy: Option<OwnedExtent>,
+}
+
+/// Number of a frame on its way to the disk.
+pub(super) type FrameNumber = u64;
+
+/// A frame on its way to the disk.
+pub(super) struct Going {
+    pub topic: usize,
+    /// All but place and length.
+    pub entry: IndexEntry,
+    pub from: Origin,
+}
+
+/// Where a frame is written from.
+pub(super) enum Origin {
+    /// Its slot. [`Lookout::land`] tells what has become of it.
+    Slot { number: FrameNumber, frame: FrameRef, encoder: Encoder },
+    /// A copy, which holds room of its topic's queue: as many bytes as its block.
+    Copy(OwnedExtent),
+}
+
+/// What has become of a frame while the device fetched it.
+pub(super) struct Landed {
+    pub frame: FrameRef,
+    /// A copy of it, which holds room of its topic's queue: as many bytes as its block.
+    pub copy: Option<OwnedExtent>,
+}
+
+/// What waits, for the schedule.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waiting {
+    /// All of it.
+    pub bytes: u64,
+    /// The oldest frame.
+    pub next_bytes: Option<u64>,
+    /// Since when it waits, monotonic.
+    pub oldest_nanos: Option<u64>,
+    /// When the first of the slots is refilled, monotonic.
+    pub deadline_nanos: Option<u64>,
+}
+
+#[derive(Default)]
+struct Watch {
+    sources: Vec<Source>,
+    rounds: Rounds,
+    /// Oldest first.
+    held: VecDeque<Held>,
+    flying: HashMap<FrameNumber, Flying>,
+    next_number: FrameNumber,
+    scratch: Vec<u8>,
+    /// The shortest lap at the latest look; `None` while there are no streams.
+    lap_nanos: Option<u64>,
+    /// No more frames are wanted.
+    is_closing: bool,
+    ends: bool,
+}
+
+/// See the module's text.
+pub(super) struct Lookout {
+    shared: Arc<Shared>,
+    /// Whoever has this lock holds no other of the recorder's and makes no system call that waits,
+    /// so that neither of the two threads waits for the disk behind the other.
+    watch: Mutex<Watch>,
+    /// A stream has come, or the end.
+    news: Condvar,
+    /// Looks by the recorder's own thread.
+    rounds: AtomicU64,
+}
+
+impl Lookout {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, watch: Mutex::default(), news: Condvar::new(), rounds: AtomicU64::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows a stream for a topic.
+    pub fn add(&self, topic: usize, stream: StreamSource, queue: Arc<TopicQueue>, latched: bool) {
+        let stays_in_memory = latched || self.shared.options.snapshot.is_some();
+        let priority = queue.options().priority;
+        let mut watch = self.lock();
+        let unseen = Unseen::default();
+        let at = watch.sources.len();
+        let stream = Some(stream);
+        watch.sources.push(Source { topic, stream, queue, stays_in_memory, unseen });
+        watch.rounds.add(priority, at);
+        // Until the first look tells better.
+        watch.lap_nanos.get_or_insert(0);
+        self.news.notify_all();
+    }
+
+    /// Streams that were made anew under their old names, by their topics.
+    pub fn successors(&self) -> Vec<(usize, Reader)> {
+        let watch = self.lock();
+        let successor = |source: &Source| {
+            let reader = source.stream.as_ref().and_then(StreamSource::successor)?;
+            Some((source.topic, reader))
+        };
+        watch.sources.iter().filter_map(successor).collect()
+    }
+
+    /// Goes on with another stream for a topic, or with none.
+    pub fn replace(&self, topic: usize, stream: Option<StreamSource>) {
+        let mut watch = self.lock();
+        if let Some(source) = watch.sources.iter_mut().find(|source| source.topic == topic) {
+            source.stream = stream;
+        }
+    }
+
+    /// A look by the recorder's thread. Gives the shortest lap, if there are streams.
+    pub fn look(&self) -> Option<u64> {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        self.lock().look(&self.shared)
+    }
+
+    /// Takes no more frames; those that were taken are watched on.
+    pub fn close(&self) {
+        self.lock().is_closing = true;
+    }
+
+    /// What will not be in the recording, since the last call, by topic.
+    pub fn take_unseen(&self) -> Vec<(usize, Unseen)> {
+        let mut watch = self.lock();
+        let sources = watch.sources.iter_mut().filter(|source| !source.unseen.is_none());
+        sources.map(|source| (source.topic, std::mem::take(&mut source.unseen))).collect()
+    }
+
+    /// What waits.
+    pub fn waiting(&self) -> Waiting {
+        let watch = self.lock();
+        Waiting {
+            bytes: watch.held.iter().map(Held::bytes).sum(),
+            next_bytes: watch.held.front().map(Held::bytes),
+            oldest_nanos: watch.held.iter().map(|held| held.seen_nanos).min(),
+            deadline_nanos: watch.held.iter().map(|held| held.deadline_nanos).min(),
+        }
+    }
+
+    /// Topic and bytes of the frame that waits longest.
+    pub fn next_held(&self) -> Option<(usize, u64)> {
+        let watch = self.lock();
+        let held = watch.held.front()?;
+        Some((watch.sources[held.source].topic, held.bytes()))
+    }
+
+    /// Lets the frame go that waits longest; `None` if nothing waits, or there is nothing left of it.
+    /// As a copy if it is to be compressed.
+    pub fn release(&self, as_copy: bool) -> Option<Going> {
+        let mut watch = self.lock();
+        if as_copy && !watch.copy_held(0) {
+            return None;
+        }
+        let held = watch.held.pop_front()?;
+        watch.tell_slot_bytes(&self.shared);
+        let Held { source, kept, entry, encoder, .. } = held;
+        let from = match kept {
+            Kept::Copied(extent) => Origin::Copy(extent),
+            Kept::InSlot(frame) => {
+                let number = watch.next_number;
+                watch.next_number += 1;
+                let flying = Flying { source, frame: frame.clone(), entry, encoder, copy: None };
+                watch.flying.insert(number, flying);
+                Origin::Slot { number, frame, encoder }
+            }
+        };
+        Some(Going { topic: watch.sources[source].topic, entry, from })
+    }
+
+    /// Tells what has become of a frame, which is not watched any more.
+    pub fn land(&self, number: FrameNumber) -> Landed {
+        let Flying { frame, copy, .. } =
+            self.lock().flying.remove(&number).expect("a frame that was let go, and once only");
+        Landed { frame, copy }
+    }
+
+    /// Looks while the recorder's thread has no time to. Ends with [`Lookout::end`].
+    fn stand_in(&self) {
+        let mut rounds = u64::MAX;
+        let mut stands_in = false;
+        let mut watch = self.lock();
+        while !watch.ends {
+            watch = match watch.lap_nanos {
+                None => self.news.wait(watch).unwrap_or_else(PoisonError::into_inner),
+                Some(lap) => {
+                    // Two looks without a round of the recorder's are at most a quarter of a lap; who
+                    // stands in looks as often as the recorder does.
+                    let rest = match stands_in {
+                        true => look_interval(lap),
+                        false => Duration::from_nanos(lap / 8).clamp(WATCH_MIN, WATCH_MAX),
+                    };
+                    let woken = self.news.wait_timeout(watch, rest);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            let before = std::mem::replace(&mut rounds, self.rounds.load(Ordering::Relaxed));
+            stands_in = before == rounds;
+            if stands_in {
+                watch.look(&self.shared);
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.lock().ends = true;
+        self.news.notify_all();
+    }
+}
+
+impl Watch {
+    /// Takes every frame that is new now of every stream, and copies what is about to be overwritten.
+    fn look(&mut self, shared: &Shared) -> Option<u64> {
+        let mut lap = None;
+        for at in self.rounds.next() {
+            let Some(mut stream) = self.sources[at].stream.take() else { continue };
+            if !self.is_closing {
+                self.take_frames(shared, at, &mut stream);
+            }
+            lap = lap.into_iter().chain([stream.lap_nanos()]).min();
+            self.sources[at].stream = Some(stream);
+        }
+        self.copy_endangered();
+        self.tell_slot_bytes(shared);
+        self.lap_nanos = lap;
+        lap
+    }
+
+    fn take_frames(&mut self, shared: &Shared, at: usize, stream: &mut StreamSource) {
+        let newest = stream.newest_sequence();
+        loop {
+            let next = stream.next();
+            let unseen = &mut self.sources[at].unseen;
+            unseen.damaged += next.damaged;
+            match shared.paused.load(Ordering::Relaxed) {
+                true => unseen.skipped += next.lapped,
+                false => unseen.lapped += next.lapped,
+            }
+            let Some(frame) = next.frame else { break };
+            let is_newest = frame.sequence() >= newest;
+            self.take_frame(shared, at, stream, frame);
+            if is_newest {
+                break;
+            }
+        }
+    }
+
+    fn take_frame(&mut self, shared: &Shared, at: usize, stream: &StreamSource, frame: FrameRef) {
+        let source = &mut self.sources[at];
+        if !source.queue.wants_frame() {
+            source.unseen.skipped += 1;
+        } else if shared.failure().is_some() {
+            source.unseen.refused += 1;
+        } else if self.held.iter().any(|held| held.source == at)
+            || (frame.payload_bytes() >= OWN_CHUNK_BYTES_MIN && !source.stays_in_memory)
+        {
+            self.hold(shared, at, stream, frame);
+        } else {
+            self.copy_small(at, stream, &frame);
+        }
+    }
+
+    /// Lets a frame wait: a large one, or one that must not overtake one that waits.
+    fn hold(&mut self, shared: &Shared, at: usize, stream: &StreamSource, frame: FrameRef) {
+        let now = shared.options.clock.monotonic_nanos();
+        let lap = stream.lap_nanos();
+        let entry = IndexEntry {
+            log_time_nanos: self.sources[at].queue.stamp(),
+            publish_time_nanos: frame.header().publish_time_nanos,
+            sequence: frame.sequence(),
+            ..IndexEntry::default()
+        };
+        self.held.push_back(Held {
+            source: at,
+            kept: Kept::InSlot(frame),
+            entry,
+            encoder: stream.encoder(),
+            seen_nanos: now,
+            // A sixteenth may have passed between two looks at the stream.
+            deadline_nanos: now + lap - lap / 16,
+        });
+    }
+
+    fn copy_small(&mut self, at: usize, stream: &StreamSource, frame: &FrameRef) {
+        let source = &mut self.sources[at];
+        if !stream.encoder().encode(frame, &mut self.scratch) {
+            source.unseen.lapped += 1;
+            return;
+        }
+        let message = Message {
+            log_time_nanos: 0,
+            publish_time_nanos: frame.header().publish_time_nanos,
+            sequence: frame.sequence(),
+            data: &self.scratch,
+        };
+        // A full queue has counted the message as lost.
+        let _ = source.queue.write_wanted(&message);
+    }
+
+    /// Copies frames that are about to be overwritten into memory: one copy when the disk does not keep
+    /// up, loss only when the cache is full.
+    fn copy_endangered(&mut self) {
+        let mut at = 0;
+        while let Some(held) = self.held.get(at) {
+            let stream = self.sources[held.source].stream.as_ref();
+            let endangered = match &held.kept {
+                Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame)),
+                Kept::Copied(_) => false,
+            };
+            at += usize::from(!endangered || self.copy_held(at));
+        }
+        for flying in self.flying.values_mut() {
+            let source = &self.sources[flying.source];
+            let stream = source.stream.as_ref();
+            let endangered = stream.is_some_and(|stream| stream.endangers(&flying.frame));
+            if flying.copy.is_none() && endangered {
+                // Without room, or torn already: the device may still have been fast enough.
+                flying.copy = copy(&source.queue, &flying.frame, flying.entry, flying.encoder).ok();
+            }
+        }
+    }
+
+    /// Copies a frame that waits; whether it is still there.
+    fn copy_held(&mut self, at: usize) -> bool {
+        let Some(held) = self.held.get_mut(at) else { return false };
+        let Kept::InSlot(frame) = &held.kept else { return true };
+        let source = &mut self.sources[held.source];
+        match copy(&source.queue, frame, held.entry, held.encoder) {
+            Ok(extent) => held.kept = Kept::Copied(extent),
+            Err(why) => {
+                match why {
+                    NoCopy::NoRoom => source.unseen.dropped += 1,
+                    NoCopy::Overwritten => source.unseen.lapped += 1,
+                }
+                self.held.remove(at);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn tell_slot_bytes(&self, shared: &Shared) {
+        let in_slots = self.held.iter().filter(|held| matches!(held.kept, Kept::InSlot(_)));
+        shared.slot_bytes.store(in_slots.map(Held::bytes).sum(), Ordering::Relaxed);
+    }
+}
+
+/// Between two looks at the streams a sixteenth of the fastest one's lap may pass at most.
+pub(super) fn look_interval(lap_nanos: u64) -> Duration {
+    Duration::from_nanos(lap_nanos / 16).clamp(POLL_MIN, POLL_MAX)
+}
+
+enum NoCopy {
+    NoRoom,
+    Overwritten,
+}
+
+/// Copies a frame into memory that its topic's queue gives room for.
+fn copy(
+    queue: &TopicQueue,
+    frame: &FrameRef,
+    entry: IndexEntry,
+    encoder: Encoder,
+) -> Result<OwnedExtent, NoCopy> {
+    let data_bytes = encoder.encoded_bytes(frame);
+    let held_bytes = OwnedExtent::bytes_for(data_bytes) as u64;
+    if !queue.take(held_bytes) {
+        return Err(NoCopy::NoRoom);
+    }
+    let copied = OwnedExtent::with(queue.channel_id(), entry, data_bytes, |room| {
+        encoder.encode_into(frame, room)
+    });
+    copied.ok_or_else(|| {
+        queue.release(held_bytes);
+        NoCopy::Overwritten
+    })
+}
+
+/// The thread that stands in.
+pub(super) struct Watchman {
+    lookout: Arc<Lookout>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchman {
+    pub fn start(lookout: Arc<Lookout>) -> Result<Self, RecordError> {
+        let path = lookout.shared.directory.clone();
+        let watched = lookout.clone();
+        let thread = std::thread::Builder::new()
+            .name("livebag-watch".into())
+            .spawn(move || watched.stand_in())
+            .map_err(|source| RecordError::Io {
+                doing: "starting a thread to watch the streams for",
+                path,
+                source,
+            })?;
+        Ok(Self { lookout, thread: Some(thread) })
+    }
+}
+
+impl Drop for Watchman {
+    fn drop(&mut self) {
+        self.lookout.end();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}

@@ -7,7 +7,7 @@
 //! recorder's place while one takes too long. Nothing in here touches the disk.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -262,15 +262,15 @@ impl Lookout {
     /// As a copy if it is to be compressed.
     pub fn release(&self, as_copy: bool) -> Option<Going> {
         let mut watch = self.lock();
-        if as_copy && !watch.copy_held(0) {
+        if as_copy && !watch.copy_held(&self.shared, 0) {
             return None;
         }
         let held = watch.held.pop_front()?;
-        watch.tell_slot_bytes(&self.shared);
         let Held { source, kept, entry, encoder, .. } = held;
         let from = match kept {
             Kept::Copied(extent) => Origin::Copy(extent),
             Kept::InSlot(frame) => {
+                leave_slot(&self.shared, &frame);
                 let number = watch.next_number;
                 watch.next_number += 1;
                 let flying = Flying { source, frame: frame.clone(), entry, encoder, copy: None };
@@ -333,8 +333,7 @@ impl Watch {
             lap = lap.into_iter().chain([stream.lap_nanos()]).min();
             self.sources[at].stream = Some(stream);
         }
-        self.copy_endangered();
-        self.tell_slot_bytes(shared);
+        self.copy_endangered(shared);
         self.lap_nanos = lap;
         lap
     }
@@ -383,6 +382,7 @@ impl Watch {
             sequence: frame.sequence(),
             ..IndexEntry::default()
         };
+        shared.slot_bytes.fetch_add(frame.payload_bytes() as u64, Ordering::Relaxed);
         self.held.push_back(Held {
             source: at,
             kept: Kept::InSlot(frame),
@@ -412,7 +412,7 @@ impl Watch {
 
     /// Copies frames that are about to be overwritten into memory: one copy when the disk does not keep
     /// up, loss only when the cache is full.
-    fn copy_endangered(&mut self) {
+    fn copy_endangered(&mut self, shared: &Shared) {
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
             let stream = self.sources[held.source].stream.as_ref();
@@ -420,7 +420,7 @@ impl Watch {
                 Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame)),
                 Kept::Copied(_) => false,
             };
-            at += usize::from(!endangered || self.copy_held(at));
+            at += usize::from(!endangered || self.copy_held(shared, at));
         }
         for flying in self.flying.values_mut() {
             let source = &self.sources[flying.source];
@@ -434,9 +434,11 @@ impl Watch {
     }
 
     /// Copies a frame that waits; whether it is still there.
-    fn copy_held(&mut self, at: usize) -> bool {
+    fn copy_held(&mut self, shared: &Shared, at: usize) -> bool {
         let Some(held) = self.held.get_mut(at) else { return false };
         let Kept::InSlot(frame) = &held.kept else { return true };
+        // It counts in one place at a time, and for a moment in none: first here, then in the cache.
+        leave_slot(shared, frame);
         let source = &mut self.sources[held.source];
         match copy(&source.queue, frame, held.entry, held.encoder) {
             Ok(extent) => held.kept = Kept::Copied(extent),
@@ -451,11 +453,13 @@ impl Watch {
         }
         true
     }
+}
 
-    fn tell_slot_bytes(&self, shared: &Shared) {
-        let in_slots = self.held.iter().filter(|held| matches!(held.kept, Kept::InSlot(_)));
-        shared.slot_bytes.store(in_slots.map(Held::bytes).sum(), Ordering::Relaxed);
-    }
+/// A frame does not wait in its slot any more.
+fn leave_slot(shared: &Shared, frame: &FrameRef) {
+    shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Relaxed);
+    // Who sees that the cache has grown for it ([`super::Recorder::status`]) sees this, too.
+    fence(Ordering::Release);
 }
 
 /// Between two looks at the streams a sixteenth of the fastest one's lap may pass at most.

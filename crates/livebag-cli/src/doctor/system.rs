@@ -110,7 +110,8 @@ fn locked_memory() -> Check {
     };
     let short = limit.is_some_and(|bytes| bytes < LOCKED_BYTES_MIN);
     let lack = (short && !has_capability(CAP_IPC_LOCK)).then(|| {
-        "streams with Placement::lock may be swapped out: raise `ulimit -l` (memlock in \
+        "streams with Placement::lock may be swapped out, and large messages do not go through Zenoh's shared \
+         memory: raise `ulimit -l` (memlock in \
          /etc/security/limits.d, LimitMEMLOCK= in systemd)"
             .to_owned()
     });

@@ -8,6 +8,7 @@ use livebag_ros2::network::{
 };
 use livebag_ros2::{Qos, Reliability};
 use zenoh::Wait;
+use zenoh::qos::CongestionControl;
 
 use crate::zenoh_common::*;
 
@@ -170,6 +171,12 @@ fn large_messages_travel_in_shared_memory() {
     });
 }
 
+/// A publisher that waits where the network is slow; Zenoh's own default drops.
+fn reliable(peer: &zenoh::Session, key: String) -> zenoh::pubsub::Publisher<'static> {
+    let publisher = peer.declare_publisher(key).congestion_control(CongestionControl::Block);
+    publisher.wait().unwrap()
+}
+
 /// Zenoh locks the memory that it shares; ordinary users may often lock 8 MiB only, and then the same
 /// messages go through the socket.
 #[expect(clippy::disallowed_methods, reason = "what the kernel allows this test")]
@@ -198,7 +205,7 @@ fn a_node_by_hand_is_understood_and_understands() {
 
     let heard = Heard::new();
     let _subscription = one.subscribe(&topic("/chatter"), heard.clone()).unwrap();
-    let publisher = peer.declare_publisher(key("/chatter")).wait().unwrap();
+    let publisher = reliable(&peer, key("/chatter"));
     let mut sequence = 0;
     let mut publish = |step: i64, data: &[u8]| {
         sequence += step;
@@ -254,7 +261,7 @@ fn publishers_that_ask_how_bytes_are_read_are_heard() {
         true
     });
     assert!(said.ends_with("/::,10:,:,:,,/backends:cpu:"), "{said}");
-    let publisher = peer.declare_publisher(format!("{}/_buf_cpu", key("/image"))).wait().unwrap();
+    let publisher = reliable(&peer, format!("{}/_buf_cpu", key("/image")));
     warmed(&heard, || {
         let said = attachment(1, 1, [1; 16]);
         publisher.put(message(1, 8)).attachment(said).wait().unwrap();
@@ -277,7 +284,7 @@ fn a_publisher_that_begins_anew_loses_nothing_but_what_is_missing() {
     let heard = Heard::new();
     let any = livebag_ros2::network::TopicRequest { type_hash: None, ..topic("/t") };
     let _subscription = one.subscribe(&any, heard.clone()).unwrap();
-    let publisher = peer.declare_publisher(key("/t")).wait().unwrap();
+    let publisher = reliable(&peer, key("/t"));
     let mut time = 1;
     let mut publish = |sequence, id: u8, text: u32| {
         time += 1;
@@ -460,7 +467,7 @@ fn liars_are_left_out_counted_and_do_no_harm() {
         .collect();
     until("2,000 topics", || one.endpoints().len() == 2_001);
 
-    let publisher = peer.declare_publisher(key("/t")).wait().unwrap();
+    let publisher = reliable(&peer, key("/t"));
     let refused = one.refused();
     let mut rounds = 0;
     warmed(&heard, || {

@@ -511,6 +511,9 @@ impl<'a> Scan<'a> {
                     opcode => self.definition(opcode, body),
                 }
             }
+            opcode::METADATA => self.contents.warnings.say(format!(
+                "the metadata record at offset {at} is left out: it is longer than 64 MiB"
+            )),
             opcode::MESSAGE_INDEX if self.after_damage => {
                 // Channel, then the length of the entries.
                 let head = window.up_to(body_at, 6)?;

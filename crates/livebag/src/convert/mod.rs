@@ -35,7 +35,7 @@ mod sqlite_writer;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use livebag_format::mcap::MAGIC as MCAP_MAGIC;
@@ -99,12 +99,32 @@ impl SourceMessage {
 }
 
 /// Named keys and values that a recording carries along (MCAP metadata).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MetadataRecord {
     /// What they are about.
     pub name: String,
     /// The keys and values.
     pub values: BTreeMap<String, String>,
+}
+
+/// Adds the records of one more file. What the files before have as often is not repeated: a recorder
+/// writes the same record into each of its files.
+fn add_records(all: &mut Vec<MetadataRecord>, of_file: &[MetadataRecord]) {
+    let before = std::mem::take(all);
+    let mut known: HashMap<_, usize> = HashMap::new();
+    for record in &before {
+        *known.entry(record).or_default() += 1;
+    }
+    let is_new = |record: &&MetadataRecord| match known.get_mut(record) {
+        Some(times) if *times > 0 => {
+            *times -= 1;
+            false
+        }
+        _ => true,
+    };
+    let new: Vec<_> = of_file.iter().filter(is_new).cloned().collect();
+    *all = before;
+    all.extend(new);
 }
 
 /// What a recording's own tables say of its messages.

@@ -1,3 +1,4 @@
+mod attachments;
 mod copy;
 mod mcap_file;
 mod mcap_sink;

@@ -232,7 +232,8 @@ fn parse(head: &[u8], at: u64, file: &Arc<ForeignFile>) -> Result<Attachment, &'
     }
     let file = Arc::clone(file);
     let body_offset = at + RECORD_HEADER_BYTES as u64;
-    let data = AttachmentData(Place::File(InFile { file, body_offset, offset: at + before, bytes }));
+    let data =
+        AttachmentData(Place::File(InFile { file, body_offset, offset: at + before, bytes }));
     Ok(Attachment { log_time_nanos, create_time_nanos, name, media_type, data })
 }
 
@@ -283,7 +284,8 @@ impl Taken {
         match self.warnings.len() {
             ..Self::WARNINGS_MAX => self.warnings.push(warning),
             Self::WARNINGS_MAX => {
-                self.warnings.push("more attachments were left out, which are not listed".to_owned());
+                self.warnings
+                    .push("more attachments were left out, which are not listed".to_owned());
             }
             _ => {}
         }

@@ -8,9 +8,9 @@ use livebag_format::container::{CONTAINER_FILE, MetadataEntry};
 
 use super::attachments::{AttachmentsFile, Taken};
 use super::{
-    Attachment, ConvertError, MessageSource, MetadataRecord, Rosbag2Options, Rosbag2Storage, Rosbag2Written,
-    SinkOptions, SinkSummary, SourceMessage, Sqlite3Options, Sqlite3Summary, attachments, open_foreign,
-    to_rosbag2,
+    Attachment, ConvertError, MessageSource, MetadataRecord, Rosbag2Options, Rosbag2Storage,
+    Rosbag2Written, SinkOptions, SinkSummary, SourceMessage, Sqlite3Options, Sqlite3Summary,
+    attachments, open_foreign, to_rosbag2,
 };
 use crate::query::{Bag, BagState, Query, Span};
 use crate::recorder::{Overflow, Recorder, RecorderOptions, Status};

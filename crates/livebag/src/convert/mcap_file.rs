@@ -265,8 +265,7 @@ impl Contents {
             let record = self.file.read_up_to(index.offset, bytes)?;
             self.take_metadata(record.get(RECORD_HEADER_BYTES..).unwrap_or_default());
         }
-        self.attachments =
-            summary.attachment_indexes.iter().map(|index| index.offset).collect();
+        self.attachments = summary.attachment_indexes.iter().map(|index| index.offset).collect();
         Ok(places)
     }
 

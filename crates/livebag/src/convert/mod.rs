@@ -111,20 +111,19 @@ pub struct MetadataRecord {
 /// writes the same record into each of its files.
 fn add_records(all: &mut Vec<MetadataRecord>, of_file: &[MetadataRecord]) {
     let before = std::mem::take(all);
-    let mut known: HashMap<_, usize> = HashMap::new();
+    let mut known: HashMap<&MetadataRecord, usize> = HashMap::new();
     for record in &before {
         *known.entry(record).or_default() += 1;
     }
-    let is_new = |record: &&MetadataRecord| match known.get_mut(record) {
-        Some(times) if *times > 0 => {
-            *times -= 1;
-            false
+    let mut new = Vec::new();
+    for record in of_file {
+        match known.get_mut(record) {
+            Some(times) if *times > 0 => *times -= 1,
+            _ => new.push(record.clone()),
         }
-        _ => true,
-    };
-    let new: Vec<_> = of_file.iter().filter(is_new).cloned().collect();
+    }
     *all = before;
-    all.extend(new);
+    all.append(&mut new);
 }
 
 /// What a recording's own tables say of its messages.

@@ -34,7 +34,7 @@ pub struct RecorderOptions {
     pub metadata: Vec<MetadataEntry>,
     /// Whether the container names an `attachments.mcap`: the files that the recording carries along,
     /// written beside the recorder by who asks for this.
-    pub(crate) has_attachments: bool,
+    pub has_attachments: bool,
     /// When a new split begins.
     pub split: SplitRules,
     /// Which old splits go.

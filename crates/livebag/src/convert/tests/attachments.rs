@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "the tests spoil files")]
+
 use std::io::Read;
 
 use super::*;

@@ -86,7 +86,11 @@ class Seat {
 
     /// The reader has the newest frame, perhaps once more.
     void take_newest(uint64_t sequence) const {
-        if (entry_ != nullptr && load_relaxed(entry_, reader_at::last_sequence) != sequence) advance(true, 0, sequence);
+        if (entry_ == nullptr) return;
+        // At first the last sequence is where the reader began, and not one that it took.
+        const bool is_again = load_relaxed(entry_, reader_at::last_sequence) == sequence &&
+                              load_relaxed(entry_, reader_at::taken) > 0;
+        if (!is_again) advance(true, 0, sequence);
     }
 
     /// Who reads a stream now, in the order of the table; nothing if it has none, or none for this process.

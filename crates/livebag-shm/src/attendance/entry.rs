@@ -157,9 +157,10 @@ impl<M: WriteMemory> Entry<'_, M> {
         self.put(at::LAST_SEQUENCE, last_sequence);
     }
 
-    /// What `advance` was told last, as far as nobody has overwritten it.
-    pub(crate) fn last_sequence(&self) -> u64 {
-        self.field(at::LAST_SEQUENCE)
+    /// Whether the newest frame that the owner took is this one. (At first the last sequence is where it
+    /// began, and not one that it took.)
+    pub(crate) fn has_taken(&self, sequence: u64) -> bool {
+        self.field(at::LAST_SEQUENCE) == sequence && self.field(at::TAKEN) > 0
     }
 
     /// Gives the entry back; its lock comes after it.

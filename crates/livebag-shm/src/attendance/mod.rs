@@ -88,7 +88,7 @@ impl Seat {
 
     /// The reader has the newest frame, perhaps once more.
     pub(crate) fn take_newest(&self, sequence: u64) {
-        if self.entry().last_sequence() != sequence {
+        if !self.entry().has_taken(sequence) {
             self.advance(true, 0, sequence);
         }
     }

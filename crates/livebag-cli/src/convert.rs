@@ -405,9 +405,13 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
         if !args.json {
             let seconds = summary.duration_s.max(1e-9);
             let took = text::duration((seconds * 1e9) as u64);
+            let attachments = match summary.attachments {
+                0 => String::new(),
+                count => format!(", {}", text::plural(count as usize, "attachment")),
+            };
             writeln!(
                 out,
-                "{}: {}, {} messages, {} in {took} ({})",
+                "{}: {}, {} messages, {}{attachments} in {took} ({})",
                 summary.path,
                 text::plural(summary.topics, "topic"),
                 text::count(summary.message_count),

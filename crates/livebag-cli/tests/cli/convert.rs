@@ -194,5 +194,7 @@ fn attachments_are_listed_kept_and_told_of() {
     std::fs::write(&file, &bytes).unwrap();
     run(&["verify", text(&file)]).expect(1, &[]);
     let again = folder.path().join("again");
-    run(&["convert", text(&file), text(&again)]).expect(3, &["1 attachment could not be read"]);
+    let ended = run(&["convert", text(&file), text(&again)]);
+    let out = &ended.expect(3, &["1 attachment could not be read"]).out;
+    assert!(out.contains("0 messages, 0 B, 1 attachment in "), "{out}");
 }

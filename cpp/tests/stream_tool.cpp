@@ -3,6 +3,7 @@
 //
 //     stream_tool write    NAME --slots N --payload B --frames K [--hz R] [--checksum] [--way copy|loan]
 //     stream_tool read     NAME --frames K [--slow-us U] [--way next|copy|receive] [--timeout-s S]
+//     stream_tool readers  NAME
 //     stream_tool cycle    NAME --board B --cycles K --weight W
 //     stream_tool sample   NAME --kind bytes|image|points    publishes one frame with known values
 //     stream_tool describe NAME                              prints the newest frame's header
@@ -126,6 +127,7 @@ int read_frames(Arguments& arguments) {
     const auto frames = arguments.required("--frames");
     const auto slow_nanos = static_cast<uint64_t>(arguments.number("--slow-us", 0) * 1e3);
     const std::string way = arguments.text("--way", "next");
+    const std::string label = arguments.text("--label", "");
     const auto timeout = std::chrono::nanoseconds(static_cast<int64_t>(arguments.number("--timeout-s", 30) * 1e9));
     arguments.finish();
     if (way != "next" && way != "copy" && way != "receive") throw Usage{"--way is \"" + way + "\""};
@@ -139,6 +141,7 @@ int read_frames(Arguments& arguments) {
     };
     auto reader = livebag::Reader::open(arguments.name, timeout);
     reader.seek(1);
+    if (!label.empty()) reader.labelled(label);
     std::vector<uint8_t> data;
     unsigned long long delivered = 0, torn = 0, lapped = 0, last = 0;
     const auto deliver = [&](const livebag::FrameHeader& frame) {
@@ -263,6 +266,21 @@ int describe(Arguments& arguments) {
     return 0;
 }
 
+/// Who reads the stream.
+int tell_readers(Arguments& arguments) {
+    arguments.finish();
+    const auto readers = livebag::Reader::open(arguments.name).readers();
+    std::string list;
+    for (const livebag::ReaderInfo& one : readers.value_or(std::vector<livebag::ReaderInfo>())) {
+        if (!list.empty()) list += ",";
+        list += "{\"pid\":" + std::to_string(one.pid) + item("label", one.label) + item("taken", one.taken) +
+                item("lapped", one.lapped) + item("last_sequence", one.last_sequence) + item("behind", one.behind) + "}";
+    }
+    std::printf("{\"tool\":\"readers\",\"name\":\"%s\",\"shown\":%s,\"readers\":[%s]}\n", arguments.name.c_str(),
+                readers ? "true" : "false", list.c_str());
+    return 0;
+}
+
 /// K cycles, then one that lasts until standard input is closed.
 int compute(Arguments& arguments) {
     const auto cycles = arguments.required("--cycles");
@@ -287,6 +305,7 @@ int compute(Arguments& arguments) {
 int run(Arguments arguments) {
     if (arguments.verb == "write") return write_frames(arguments);
     if (arguments.verb == "read") return read_frames(arguments);
+    if (arguments.verb == "readers") return tell_readers(arguments);
     if (arguments.verb == "cycle") return compute(arguments);
     if (arguments.verb == "sample") return publish_sample(arguments);
     if (arguments.verb == "describe") return describe(arguments);

@@ -366,3 +366,25 @@ def test_conversions_keep_every_message(sample, tmp_path):
         assert told_by_livebag(target) == before
     with pytest.raises(livebag.Error, match="storage is .tar."):
         livebag.convert(sample, tmp_path / "tar", storage="tar")
+
+
+def test_attachments_are_given_of_files_and_containers(tmp_path):
+    writer = pytest.importorskip("mcap.writer")
+    contents = {"calibration.yaml": b"k: 1", "empty": b"", "map.pgm": bytes(range(256)) * 9001}
+    file = tmp_path / "file.mcap"
+    with file.open("wb") as opened:
+        mcap = writer.Writer(opened)
+        mcap.start()
+        for number, (name, data) in enumerate(contents.items()):
+            mcap.add_attachment(create_time=number, log_time=START, name=name, media_type="text/x", data=data)
+        mcap.finish()
+    livebag.convert(file, tmp_path / "container")
+    for path in (file, tmp_path / "container"):
+        with livebag.open(path) as bag:
+            assert {each.name: each.data for each in bag.attachments} == contents
+            assert [(len(each), each.create_time, each.log_time, each.media_type) for each in bag.attachments] \
+                == [(len(data), number, START, "text/x") for number, data in enumerate(contents.values())]
+    spoilt = file.read_bytes().replace(b"k: 1", b"k: 2")
+    file.write_bytes(spoilt)
+    with pytest.raises(livebag.Damaged, match="calibration.yaml: .*checksum"):
+        livebag.open(file).attachments[0].data

@@ -25,6 +25,7 @@
 #include "stream/placement.hpp"  // locked memory, huge pages, NUMA node, CPU, FIFO priority
 #include "stream/slot.hpp"       // the slot protocol: fill, read, copy along
 #include "stream/wake.hpp"       // sleeping and waking
+#include "stream/seat.hpp"       // readers tell of themselves: ReaderInfo
 #include "stream/claim.hpp"      // one writer per name: create, re-attach, take over
 #include "stream/writer.hpp"     // Writer, Loan
 #include "stream/reader.hpp"     // Reader, FrameRef, Event

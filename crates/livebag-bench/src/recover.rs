@@ -373,6 +373,7 @@ fn write_rest(
         ended_nanos: 0,
         failure: String::new(),
         metadata: Vec::new(),
+        attachments: String::new(),
         splits: Vec::new(),
         one_file: false,
         removed: Removed::default(),

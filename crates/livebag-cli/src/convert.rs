@@ -28,7 +28,8 @@ mod options;
 /// into either.
 ///
 /// Every message keeps its bytes, both times, its sequence, schema, QoS and type hash, as far as
-/// the target has a place for them.
+/// the target has a place for them. Attachments and metadata records are kept, whatever topics and
+/// times are chosen; sqlite3 bags cannot hold them, which is said.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag convert run1 run1_rosbag2\n  \
@@ -42,7 +43,7 @@ A bag in `mcap` storage is a folder with MCAP files and metadata.yaml: `ros2 bag
 `sqlite3` storage holds one time a message (the log time) and no sequence.\n\n\
 -o takes rosbag2's file of outputs (output_bags: [{uri, storage_id, all_topics, topics, …}]); \
 docs/rosbag2.md lists its keys. Compressed bags are unpacked below $TMPDIR while they are read.\n\n\
-Exit code 3: done, but messages of the source could not be read or re-encoded.\n\n\
+Exit code 3: done, but messages or attachments of the source could not be read or re-encoded.\n\n\
 Environment:\n  \
     LIVEBAG_STORAGE  how containers are written: io_uring (default) or pwrite, with ,buffered \
 behind either")]
@@ -165,6 +166,9 @@ struct Summary {
     topics: usize,
     message_count: u64,
     bytes: u64,
+    /// Attachments taken over, and those that were damaged and left out.
+    attachments: u64,
+    lost_attachments: u64,
     /// Messages that the source says it has; null where a part was asked for.
     source_message_count: Option<u64>,
     /// Messages that are known to have been there and could not be read or re-encoded.
@@ -335,6 +339,8 @@ fn convert_one(job: &Job, inputs: &[PathBuf], to_ros2: bool) -> Result<Summary, 
         topics: copied.topics,
         message_count: copied.messages,
         bytes: copied.bytes,
+        attachments: copied.attachments,
+        lost_attachments: copied.lost_attachments,
         source_message_count,
         lost_messages: source.lost_count(),
         duration_s: clock.monotonic_nanos() as f64 / 1e9,
@@ -399,9 +405,13 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
         if !args.json {
             let seconds = summary.duration_s.max(1e-9);
             let took = text::duration((seconds * 1e9) as u64);
+            let attachments = match summary.attachments {
+                0 => String::new(),
+                count => format!(", {}", text::plural(count as usize, "attachment")),
+            };
             writeln!(
                 out,
-                "{}: {}, {} messages, {} in {took} ({})",
+                "{}: {}, {} messages, {}{attachments} in {took} ({})",
                 summary.path,
                 text::plural(summary.topics, "topic"),
                 text::count(summary.message_count),
@@ -428,6 +438,11 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
             }
             outcome = Outcome::Loss;
         }
+        if summary.lost_attachments > 0 {
+            let lost = text::plural(summary.lost_attachments as usize, "attachment");
+            eprintln!("livebag: {names}: {lost} could not be read");
+            outcome = Outcome::Loss;
+        }
     }
     Ok(outcome)
 }
@@ -437,6 +452,19 @@ struct Interruptible<'a> {
     inner: Box<dyn MessageSource>,
     interrupt: Interrupt,
     path: &'a Path,
+}
+
+impl Interruptible<'_> {
+    fn unless_interrupted(&self) -> Result<(), ConvertError> {
+        if !self.interrupt.has_come() {
+            return Ok(());
+        }
+        Err(ConvertError::Io {
+            action: "convert",
+            path: self.path.to_owned(),
+            source: io::ErrorKind::Interrupted.into(),
+        })
+    }
 }
 
 impl MessageSource for Interruptible<'_> {
@@ -449,13 +477,7 @@ impl MessageSource for Interruptible<'_> {
     }
 
     fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
-        if self.interrupt.has_come() {
-            return Err(ConvertError::Io {
-                action: "convert",
-                path: self.path.to_owned(),
-                source: io::ErrorKind::Interrupted.into(),
-            });
-        }
+        self.unless_interrupted()?;
         self.inner.next_message()
     }
 
@@ -476,6 +498,7 @@ impl MessageSource for Interruptible<'_> {
     }
 
     fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
+        self.unless_interrupted()?;
         self.inner.next_attachment()
     }
 

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use livebag::Bag;
+use livebag::convert::{self, Attachment};
 use livebag_format::container::CONTAINER_FILE;
 use serde::Serialize;
 
@@ -51,6 +52,8 @@ struct Info {
     message_bytes: u64,
     /// Null where the format does not count losses.
     lost: Option<Lost>,
+    /// Files that the recording carries along (MCAP's attachments).
+    attachments: Vec<AttachmentReport>,
     /// What could not be read.
     warnings: Vec<String>,
     topics: Vec<TopicReport>,
@@ -60,6 +63,27 @@ struct Info {
 struct File {
     name: String,
     bytes: u64,
+}
+
+#[derive(Serialize)]
+struct AttachmentReport {
+    name: String,
+    media_type: String,
+    bytes: u64,
+    log_time_nanos: u64,
+    create_time_nanos: u64,
+}
+
+impl From<&Attachment> for AttachmentReport {
+    fn from(attachment: &Attachment) -> Self {
+        AttachmentReport {
+            name: attachment.name.clone(),
+            media_type: attachment.media_type.clone(),
+            bytes: attachment.data.bytes(),
+            log_time_nanos: attachment.log_time_nanos,
+            create_time_nanos: attachment.create_time_nanos,
+        }
+    }
 }
 
 /// Prints it.
@@ -113,6 +137,7 @@ fn container(path: &Path) -> Result<Info, CliError> {
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
         lost: Some(bag.lost().into()),
+        attachments: convert::attachments(&bag)?.iter().map(AttachmentReport::from).collect(),
         warnings,
         topics,
     })
@@ -177,9 +202,14 @@ fn render(info: &Info) -> String {
         ("messages", messages),
         ("lost", info.lost.map_or("not counted in this format".into(), |lost| lost.cell())),
     ]);
+    for (number, attachment) in info.attachments.iter().enumerate() {
+        let name = if number == 0 { "attachments" } else { "" };
+        lines.push((name, attachment_line(attachment)));
+    }
     let mut out = String::new();
     for (name, value) in lines {
-        out.push_str(&format!("{:<13}{value}\n", format!("{name}:")));
+        let name = if name.is_empty() { String::new() } else { format!("{name}:") };
+        out.push_str(&format!("{name:<13}{value}\n"));
     }
     if info.topics.is_empty() {
         out.push_str("no topics\n");
@@ -188,4 +218,16 @@ fn render(info: &Info) -> String {
         out.push_str(&report::table(&info.topics));
     }
     out
+}
+
+fn attachment_line(attachment: &AttachmentReport) -> String {
+    let mut line = format!("{}, {}", attachment.name, text::bytes(attachment.bytes as f64));
+    if !attachment.media_type.is_empty() {
+        line.push_str(&format!(", {}", attachment.media_type));
+    }
+    if attachment.log_time_nanos > 0 {
+        line.push_str(&format!(", {}", text::time(attachment.log_time_nanos)));
+    }
+    // What a recording says of itself may hold anything, line ends among it.
+    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use livebag::{Clock, stream_topic};
-use livebag_shm::{Counters, Kind, Liveness, Reader};
+use livebag_shm::{Counters, Kind, Liveness, Reader, ReaderInfo};
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
@@ -20,7 +20,11 @@ const WATCH: Duration = Duration::from_secs(1);
 /// Clears a terminal: cursor home, then everything below it.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// List the streams on this machine: rate, size, and whether their writers are alive.
+/// List the streams on this machine: rate, size, whether their writers are alive, and who reads them.
+///
+/// Readers tell of themselves: how many frames they took, how many they are behind, and how many were
+/// overwritten before they came to them (laps). Who only wants the newest frame is behind by design,
+/// and has no laps. A stream for a group cannot tell its readers.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -28,6 +32,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
         livebag streams\n  \
         livebag streams --watch\n  \
         livebag streams --json | jq '.[] | select(.writer != \"live\") | .name'\n  \
+        livebag streams --json | jq '.[].readers[] | select(.lapped > 0)'\n  \
         livebag streams remove camera_front"
 )]
 pub struct Args {
@@ -82,6 +87,37 @@ struct Row {
     publish_gap_max_nanos: u64,
     /// Since the newest frame was stamped; null without frames.
     newest_age_nanos: Option<u64>,
+    /// Who reads it; null where readers cannot tell of themselves.
+    readers: Option<Vec<ReaderRow>>,
+}
+
+/// What is printed of one reader.
+#[derive(Serialize)]
+struct ReaderRow {
+    /// As its process sees itself.
+    pid: u32,
+    /// What it calls itself, or its program's name.
+    label: String,
+    taken: u64,
+    lapped: u64,
+    behind: u64,
+    last_sequence: u64,
+    /// Since it took a frame; null if it has taken none.
+    idle_nanos: Option<u64>,
+}
+
+impl From<ReaderInfo> for ReaderRow {
+    fn from(reader: ReaderInfo) -> Self {
+        ReaderRow {
+            pid: reader.pid,
+            label: reader.label,
+            taken: reader.taken,
+            lapped: reader.lapped,
+            behind: reader.behind,
+            last_sequence: reader.last_sequence,
+            idle_nanos: reader.idle.map(|idle| u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX)),
+        }
+    }
 }
 
 /// Streams held open between looks, so that rates can be told.
@@ -141,7 +177,7 @@ impl Looks {
         let now = self.clock.monotonic_nanos();
         // Opened anew every time: the region of a name may have been replaced.
         let reader = match Reader::open(&name) {
-            Ok(reader) => reader,
+            Ok(reader) => reader.unlisted(),
             Err(error) => {
                 self.open.remove(&name);
                 return unreadable(name, error.to_string());
@@ -190,6 +226,7 @@ impl Looks {
             abandoned: counters.abandoned,
             publish_gap_max_nanos: counters.publish_gap_max_nanos,
             newest_age_nanos: newest.map(|stamped| wall.saturating_sub(stamped)),
+            readers: reader.readers().map(|all| all.into_iter().map(ReaderRow::from).collect()),
             name: name.clone(),
         };
         self.open.insert(name, Look { reader, at_nanos: now, counters });
@@ -218,6 +255,7 @@ fn unreadable(name: String, error: String) -> Row {
         abandoned: 0,
         publish_gap_max_nanos: 0,
         newest_age_nanos: None,
+        readers: None,
     }
 }
 
@@ -259,10 +297,12 @@ fn render(rows: &[Row]) -> String {
         ">dropped",
         ">largest gap",
         ">newest",
+        ">readers",
     ];
     let readable = rows.iter().filter(|row| row.error.is_none());
     let cells: Vec<_> = readable.map(cells).collect();
     let mut out = if cells.is_empty() { String::new() } else { text::table(&head, &cells) };
+    out.push_str(&render_readers(rows));
     for row in rows {
         if let Some(error) = &row.error {
             out.push_str(&format!("{error}\n"));
@@ -288,5 +328,27 @@ fn cells(row: &Row) -> Vec<String> {
         text::count(row.dropped),
         text::duration(row.publish_gap_max_nanos),
         row.newest_age_nanos.map_or("-".into(), |age| format!("{} ago", text::duration(age))),
+        row.readers.as_ref().map_or("-".into(), |readers| readers.len().to_string()),
     ]
+}
+
+/// The table of all readers, below that of the streams; nothing without readers.
+fn render_readers(rows: &[Row]) -> String {
+    let head = ["stream", "reader", ">pid", ">taken", ">behind", ">laps", ">last frame"];
+    let cells = |row: &Row, reader: &ReaderRow| {
+        vec![
+            row.name.clone(),
+            reader.label.clone(),
+            reader.pid.to_string(),
+            text::count(reader.taken),
+            text::count(reader.behind),
+            text::count(reader.lapped),
+            reader.idle_nanos.map_or("-".into(), |idle| format!("{} ago", text::duration(idle))),
+        ]
+    };
+    let of_row = |row: &Row| -> Vec<_> {
+        row.readers.iter().flatten().map(|reader| cells(row, reader)).collect()
+    };
+    let all: Vec<_> = rows.iter().flat_map(of_row).collect();
+    if all.is_empty() { String::new() } else { format!("\n{}", text::table(&head, &all)) }
 }

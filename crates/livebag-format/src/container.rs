@@ -13,6 +13,10 @@ pub const CONTAINER_FILE: &str = "container.yaml";
 /// Name of the file whose lock says that a recorder is at work.
 pub const LOCK_FILE: &str = "container.lock";
 
+/// Name of the MCAP file with the files that a recording carries along. Nothing but the name: whether
+/// there is one says [`Manifest::attachments`].
+pub const ATTACHMENTS_FILE: &str = "attachments.mcap";
+
 /// Name of the file that says which messages are on the medium.
 pub const SYNCED_FILE: &str = "container.synced";
 /// What stands before the checksum in the last line of `container.yaml`.
@@ -220,6 +224,10 @@ pub struct Manifest {
     /// data.
     #[serde(default)]
     pub metadata: Vec<MetadataEntry>,
+    /// Name of the MCAP file with the files that the recording carries along (MCAP's attachments);
+    /// empty if there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub attachments: String,
     /// Whether all topics of a split lie in one MCAP file, so that with a `metadata.yaml` it is a bag
     /// of rosbag2 as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -279,6 +287,9 @@ impl Manifest {
                 let field = "index or bricks";
                 return Err(ContainerError::Field { field, topic: topic.name.clone() });
             }
+        }
+        if !manifest.attachments.is_empty() && !is_file_name(&manifest.attachments) {
+            return Err(ContainerError::Field { field: "attachments", topic: String::new() });
         }
         if manifest.splits.iter().any(|name| !is_file_name(name)) {
             return Err(ContainerError::Field { field: "splits", topic: String::new() });

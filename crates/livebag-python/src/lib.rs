@@ -5,6 +5,7 @@
 //! another process does so without holding Python's lock. Views of shared memory
 //! are handed to NumPy as addresses, with an object beside them that keeps the memory mapped.
 
+mod attachment;
 mod channel;
 mod columns;
 mod convert;
@@ -24,6 +25,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _livebag(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<attachment::Attachment>()?;
     module.add_class::<channel::Channel>()?;
     module.add_class::<columns::ColumnReader>()?;
     module.add_class::<cycle::Cycle>()?;

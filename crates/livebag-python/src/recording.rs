@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use livebag::convert::{ConvertError, open_foreign};
+use livebag::convert::{self, ConvertError, open_foreign};
 use livebag::{Bag, BagState, Query, Span};
 use livebag_format::container::CONTAINER_FILE;
 use pyo3::prelude::*;
 
+use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
 use crate::errors::{self, python};
@@ -241,6 +242,25 @@ impl Recording {
             }
             Way::Foreign { .. } => Default::default(),
         }
+    }
+
+    /// Files that the recording carries along.
+    fn attachments(&self, py: Python<'_>) -> PyResult<Vec<Attachment>> {
+        let all = py.detach(|| match &self.way {
+            Way::Container(last) => {
+                let bag = lock(last).0.clone();
+                convert::attachments(&bag)
+            }
+            Way::Foreign { .. } => {
+                let mut source = open_foreign(&self.path)?;
+                let mut all = Vec::new();
+                while let Some(attachment) = source.next_attachment()? {
+                    all.push(attachment);
+                }
+                Ok(all)
+            }
+        });
+        Ok(all.map_err(errors::convert)?.into_iter().map(Attachment).collect())
     }
 
     /// What was not as it should be, in sentences.

@@ -12,6 +12,7 @@ use livebag_net::tell::BagInfo;
 use pyo3::PyErr;
 use pyo3::prelude::*;
 
+use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
 use crate::errors::python;
@@ -186,6 +187,11 @@ impl RemoteRecording {
     #[getter]
     fn metadata(&self) -> BTreeMap<String, BTreeMap<String, String>> {
         BTreeMap::new()
+    }
+
+    /// Not given by servers.
+    fn attachments(&self) -> Vec<Attachment> {
+        Vec::new()
     }
 
     /// What ended the recording early.

@@ -1,5 +1,6 @@
 //! Publishing into streams and reading them.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -361,6 +362,14 @@ impl Frame {
     }
 }
 
+/// The script that runs, which says more than `python3`; `None` of an interactive Python.
+fn program(py: Python<'_>) -> Option<String> {
+    let script: String =
+        py.import("sys").ok()?.getattr("argv").ok()?.get_item(0).ok()?.extract().ok()?;
+    let name = Path::new(&script).file_name()?.to_str()?.to_owned();
+    (name != "-c" && name != "-").then_some(name)
+}
+
 fn is_other(wanted: &str, found: &FrameLayout) -> PyErr {
     python::Unsupported::new_err(format!("the frame is not {wanted}, but of kind {}", found.kind()))
 }
@@ -384,7 +393,10 @@ impl Reader {
             livebag_shm::OpenError::NotFound { .. } => python::NotFound::new_err(error.to_string()),
             other => errors::stream(other),
         });
-        let mut reader = reader?;
+        let mut reader = match program(py) {
+            Some(program) => reader?.labelled(&program),
+            None => reader?,
+        };
         if from_oldest {
             reader.seek_oldest();
         }

@@ -32,7 +32,8 @@ fn run(arguments: Vec<String>) -> Result<bool, Box<dyn Error>> {
         "write" => write(&options),
         "read" => read(&options),
         "cycle" => compute(&options),
-        verb => Err(format!("{verb:?} is none of write, read, cycle").into()),
+        "readers" => readers(&options),
+        verb => Err(format!("{verb:?} is none of write, read, cycle, readers").into()),
     }
 }
 
@@ -50,13 +51,14 @@ struct Options {
     board: String,
     cycles: u64,
     weight: u32,
+    label: String,
 }
 
 impl Options {
     fn parse(arguments: &[String]) -> Result<Options, Box<dyn Error>> {
         let [verb, name, rest @ ..] = arguments else {
             return Err(
-                "usage: stream_tool write|read|cycle NAME [OPTIONS]; see docs/stream-layout.md"
+                "usage: stream_tool write|read|cycle|readers NAME [OPTIONS]; see docs/stream-layout.md"
                     .into(),
             );
         };
@@ -72,6 +74,7 @@ impl Options {
             way: String::new(),
             timeout: Duration::from_secs(30),
             board: String::new(),
+            label: String::new(),
             cycles: 0,
             weight: 1,
         };
@@ -88,6 +91,7 @@ impl Options {
                 "--frames" => options.frames = value.parse()?,
                 "--hz" => options.hz = value.parse()?,
                 "--slow-us" => options.slow = Duration::from_micros(value.parse()?),
+                "--label" => options.label.clone_from(value),
                 "--board" => options.board.clone_from(value),
                 "--cycles" => options.cycles = value.parse()?,
                 "--weight" => options.weight = value.parse()?,
@@ -145,6 +149,25 @@ fn write(options: &Options) -> Result<bool, Box<dyn Error>> {
     Ok(true)
 }
 
+/// Who reads the stream.
+fn readers(options: &Options) -> Result<bool, Box<dyn Error>> {
+    let reader = Reader::open(&options.name)?;
+    let all = reader.readers();
+    let tell = |one: &livebag_shm::ReaderInfo| {
+        format!(
+            r#"{{"pid":{},"label":"{}","taken":{},"lapped":{},"last_sequence":{},"behind":{}}}"#,
+            one.pid, one.label, one.taken, one.lapped, one.last_sequence, one.behind
+        )
+    };
+    let list: Vec<_> = all.iter().flatten().map(tell).collect();
+    let (name, shown) = (&options.name, all.is_some());
+    println!(
+        r#"{{"tool":"readers","name":"{name}","shown":{shown},"readers":[{}]}}"#,
+        list.join(",")
+    );
+    Ok(true)
+}
+
 /// As many cycles, then one that lasts until a line is given.
 fn compute(options: &Options) -> Result<bool, Box<dyn Error>> {
     let mut cycle = match options.board.as_str() {
@@ -197,6 +220,9 @@ fn read(options: &Options) -> Result<bool, Box<dyn Error>> {
     };
     let mut tally = Tally::default();
     reader.seek(1);
+    if !options.label.is_empty() {
+        reader = reader.labelled(&options.label);
+    }
     while tally.last_sequence < options.frames && turns_left > 0 {
         let is_idle = match options.way.as_str() {
             "" | "next" => follow(&mut reader, options, &mut tally),

@@ -7,6 +7,12 @@ pub(crate) fn monotonic_nanos() -> u64 {
     nanos(ClockId::Monotonic)
 }
 
+/// The same as of the last tick, some milliseconds ago at most: a few loads, where the full clock reads a
+/// counter.
+pub(crate) fn monotonic_coarse_nanos() -> u64 {
+    nanos(ClockId::MonotonicCoarse)
+}
+
 /// Nanoseconds of `CLOCK_REALTIME`: publish times.
 pub(crate) fn realtime_nanos() -> u64 {
     nanos(ClockId::Realtime)

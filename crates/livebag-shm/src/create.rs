@@ -288,6 +288,11 @@ fn make_wake(name: &Name, instance: u64) -> Result<Mapped, CreateError> {
 
 /// Opens the wake object of this very region, if there is one.
 pub(crate) fn open_wake(name: &Name, instance: u64) -> Option<Mapped> {
+    open_wake_object(name, instance).map(|(memory, _)| memory)
+}
+
+/// The same with the descriptor of this opening, to lock parts with.
+pub(crate) fn open_wake_object(name: &Name, instance: u64) -> Option<(Mapped, OwnedFd)> {
     let fd = object::open(&name.wake_path(), true).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
     if !object::is_regular(&stat) || object::bytes_of(&stat) < WAKE_BYTES as u64 {
@@ -297,7 +302,7 @@ pub(crate) fn open_wake(name: &Name, instance: u64) -> Option<Mapped> {
     // Acquire: pairs with the release store in `make_wake`.
     let fits = memory.load(wake::MAGIC, Acquire) == MAGIC_WAKE
         && memory.load(wake::INSTANCE, Relaxed) == instance;
-    fits.then_some(memory)
+    fits.then_some((memory, fd))
 }
 
 /// Goes on in a region whose last writer is gone.

@@ -117,6 +117,24 @@ pub(crate) mod wake {
     pub(crate) const WANTED_BEGUN: usize = 0x080;
 }
 
+/// The table of readers in the wake object.
+pub(crate) mod reader_entry {
+    pub(crate) const TABLE_OFFSET: usize = 0x100;
+    pub(crate) const COUNT: usize = 30;
+    /// Two cache lines: who it is, and what it stores with every frame.
+    pub(crate) const STRIDE_BYTES: usize = 128;
+
+    pub(crate) const TURN: usize = 0x00;
+    pub(crate) const PID: usize = 0x08;
+    pub(crate) const START_TICKS: usize = 0x10;
+    pub(crate) const LABEL_BYTES: usize = 0x18;
+    pub(crate) const LABEL: usize = 0x20;
+    pub(crate) const TAKEN: usize = 0x40;
+    pub(crate) const LAPPED: usize = 0x48;
+    pub(crate) const LAST_SEQUENCE: usize = 0x50;
+    pub(crate) const TAKEN_MONOTONIC_NANOS: usize = 0x58;
+}
+
 /// Where everything of a stream lies, in bytes from the start of the main object.
 ///
 /// A value that came out of [`Geometry::plan`] or passed [`Geometry::check`] lies wholly inside

@@ -30,6 +30,8 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 compile_error!("livebag streams need 64-bit little-endian Linux");
 
+/// Readers tell of themselves.
+mod attendance;
 /// Copying a frame out.
 mod copy_out;
 /// Creating, re-attaching, taking over.
@@ -77,6 +79,7 @@ mod object;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+pub use attendance::ReaderInfo;
 pub use cycle::{
     CYCLE_NAME_BYTES_MAX, CYCLE_SLOTS, Cycle, CycleApplication, CycleError, CycleMonitor,
     remove_cycle_board,
@@ -89,7 +92,7 @@ pub use follow::{FrameRef, Next};
 pub use frame::{FrameHeader, FrameLayout, FrameMeta, ImageLayout, Kind, PointField, PointsLayout};
 pub use limits::{
     FRAME_ID_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PIXEL_ENCODING_BYTES_MAX,
-    POINT_FIELDS_MAX, SCHEMA_BYTES_MAX, SLOTS_MAX, SLOTS_MIN,
+    POINT_FIELDS_MAX, READER_LABEL_BYTES_MAX, SCHEMA_BYTES_MAX, SLOTS_MAX, SLOTS_MIN,
 };
 pub use options::{HugePages, Placement, StreamOptions};
 pub use reader::{Borrowed, Reader};

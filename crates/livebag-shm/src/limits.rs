@@ -36,6 +36,9 @@ pub const POINT_FIELDS_MAX: usize = 32;
 /// Longest name of a point's field in bytes.
 pub const POINT_FIELD_NAME_BYTES_MAX: usize = 32;
 
+/// Longest label of a reader in bytes; a longer one is cut.
+pub const READER_LABEL_BYTES_MAX: usize = 32;
+
 /// A copy is published to those who copy along in pieces of this size.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// How often `copy_latest` and `borrow_latest` start again after being overtaken.

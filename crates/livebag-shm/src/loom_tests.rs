@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
 
+use crate::attendance::{Entry, Identity as ReaderIdentity};
 use crate::cycle::protocol::{Identity, Look, Places, Words as CycleWords};
 use crate::layout::SlotPlace;
 use crate::memory::{ReadMemory, WriteMemory};
@@ -380,6 +381,55 @@ fn loom_a_place_changes_hands_between_two_looks_at_it() {
             move || compute(CycleWords::new(&*memory, CYCLE), &who("second", 2), 1)
         });
         look_at_cycle(&memory);
+        heir.join().unwrap();
+    });
+}
+
+const ENTRY_WORDS: usize = 12;
+
+fn reader(number: u64) -> ReaderIdentity {
+    ReaderIdentity::new(["first", "second"][number as usize - 1], number, number)
+}
+
+/// What a display does. The n-th owner is process n, begins at sequence 100 n, and takes one frame.
+fn look_at_reader(memory: &Words) {
+    let Some((who, progress)) = Entry::with_short_label(memory, 0).look() else { return };
+    assert_eq!(who, reader(who.pid), "an identity is one reader's");
+    let (taken, last) = (progress.taken, progress.last_sequence);
+    assert!(taken <= 1 && (last == 100 * who.pid || last == 100 * who.pid + 1), "{progress:?}");
+}
+
+fn attend(memory: &Words, number: u64) {
+    let entry = Entry::with_short_label(memory, 0);
+    entry.take(&reader(number), 100 * number);
+    entry.advance(Some(number), 0, 100 * number + 1);
+}
+
+#[test]
+fn loom_an_entry_of_a_reader_is_seen_as_a_whole_or_not() {
+    model(2, || {
+        let memory = Arc::new(Words::new(ENTRY_WORDS));
+        let thread = loom::thread::spawn({
+            let memory = memory.clone();
+            move || look_at_reader(&memory)
+        });
+        attend(&memory, 1);
+        Entry::with_short_label(&*memory, 0).leave();
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_an_entry_of_a_reader_that_died_is_taken_over() {
+    model(2, || {
+        let memory = Arc::new(Words::new(ENTRY_WORDS));
+        // Its lock, which the second one now holds, orders their stores.
+        attend(&memory, 1);
+        let heir = loom::thread::spawn({
+            let memory = memory.clone();
+            move || attend(&memory, 2)
+        });
+        look_at_reader(&memory);
         heir.join().unwrap();
     });
 }

@@ -176,6 +176,14 @@ pub(crate) fn group_number(group: &str) -> Option<u32> {
     (result == 0 && !found.is_null()).then_some(entry.gr_gid)
 }
 
+/// The name of this process's program, as `ps` shows it; empty if unknown.
+pub(crate) fn process_name() -> String {
+    let Ok(fd) = open("/proc/self/comm", false) else { return String::new() };
+    let mut bytes = [0; 64];
+    let count = rustix::io::read(&fd, &mut bytes).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..count]).trim_end().to_owned()
+}
+
 /// When this process started, in clock ticks since boot (field 22 of `/proc/self/stat`); 0 if
 /// unknown.
 pub(crate) fn process_start_ticks() -> u64 {

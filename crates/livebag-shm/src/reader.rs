@@ -1,20 +1,25 @@
 //! The reader: newest frame by copy or by view, every frame in order, and the ways to wait.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::attendance::{self, ReaderInfo, Seat};
 use crate::clock;
 use crate::error::{OpenError, ReadError};
 use crate::event::FrameEvent;
 use crate::follow::{Cursor, Next};
 use crate::frame::FrameHeader;
 use crate::limits::READ_ATTEMPTS_MAX;
+use crate::name::Name;
 use crate::region::{Counters, Liveness, Read, Region, StreamInfo};
 use crate::wait::{Wait, Word};
 
 /// A reader of a stream. Cheap to clone: clones share the mapping, and each has its own place in the
 /// order of frames.
+///
+/// From its first look for a frame on it tells of itself in the stream's table of readers, for
+/// `livebag streams` and [`Reader::readers`]; see [`Reader::labelled`] and [`Reader::unlisted`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,11 +35,27 @@ use crate::wait::{Wait, Word};
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Reader {
     region: Arc<Region>,
     cursor: Cursor,
     received: u64,
+    label: Option<Arc<str>>,
+    /// Taken at the first look for a frame; `None` inside if it is not to be shown, or cannot be.
+    seat: OnceLock<Option<Seat>>,
+}
+
+impl Clone for Reader {
+    fn clone(&self) -> Self {
+        let (region, label) = (Arc::clone(&self.region), self.label.clone());
+        Reader {
+            region,
+            cursor: self.cursor,
+            received: self.received,
+            label,
+            seat: OnceLock::new(),
+        }
+    }
 }
 
 impl Reader {
@@ -47,7 +68,52 @@ impl Reader {
     pub fn open(name: &str) -> Result<Reader, OpenError> {
         let region = Arc::new(Region::open(name)?);
         let cursor = Cursor::after(region.latest());
-        Ok(Reader { region, cursor, received: 0 })
+        Ok(Reader { region, cursor, received: 0, label: None, seat: OnceLock::new() })
+    }
+
+    /// Has the reader shown under this name instead of its program's: what it is for. More than 32 bytes
+    /// are cut.
+    #[must_use]
+    pub fn labelled(mut self, label: &str) -> Reader {
+        self.label = Some(label.into());
+        self.seat = OnceLock::new();
+        self
+    }
+
+    /// Has the reader not shown among the stream's readers. Not inherited by clones.
+    #[must_use]
+    pub fn unlisted(mut self) -> Reader {
+        self.seat = OnceLock::from(None);
+        self
+    }
+
+    /// The readers that the stream has now, this one among them once it has looked for a frame. `None` if
+    /// the stream is for a group, whose readers cannot tell of themselves, or belongs to somebody else.
+    ///
+    /// A stream shows 30 readers; more are served all the same.
+    pub fn readers(&self) -> Option<Vec<ReaderInfo>> {
+        let name = Name::new(&self.region.info.name).ok()?;
+        if self.region.header.always_wake {
+            return None;
+        }
+        attendance::present(&name, self.region.info.instance, self.region.latest())
+    }
+
+    fn seat(&self) -> Option<&Seat> {
+        let take = || {
+            let name = Name::new(&self.region.info.name).ok()?;
+            // Without a wake object there was no table when the stream was opened either.
+            self.region.wake.as_ref()?;
+            let last = self.cursor.sequence().saturating_sub(1);
+            Seat::take(&name, self.region.info.instance, self.label.as_deref(), last)
+        };
+        self.seat.get_or_init(take).as_ref()
+    }
+
+    fn note_newest(&self, sequence: u64) {
+        if let Some(seat) = self.seat() {
+            seat.take_newest(sequence);
+        }
     }
 
     /// What the stream says about itself.
@@ -66,6 +132,7 @@ impl Reader {
     /// # Errors
     /// When the writer overtakes every attempt, or the frame is damaged.
     pub fn copy_latest(&mut self, buffer: &mut Vec<u8>) -> Result<Option<FrameHeader>, ReadError> {
+        self.seat();
         for _ in 0..READ_ATTEMPTS_MAX {
             let sequence = self.region.latest();
             if sequence == 0 {
@@ -74,6 +141,7 @@ impl Reader {
             match self.region.copy_frame(sequence, buffer) {
                 Read::Whole(header) => {
                     self.received = self.received.max(sequence);
+                    self.note_newest(sequence);
                     return Ok(Some(header));
                 }
                 Read::Damaged(error) => return Err(error),
@@ -99,6 +167,7 @@ impl Reader {
         timeout: Duration,
     ) -> Result<Option<FrameHeader>, ReadError> {
         let deadline = deadline(timeout);
+        self.seat();
         if self.region.latest() <= self.received {
             if !self.region.wait(Word::Begun, wait, self.received, deadline) {
                 return Ok(None);
@@ -109,6 +178,7 @@ impl Reader {
                 match self.region.copy_along(sequence, buffer) {
                     Read::Whole(header) => {
                         self.received = sequence;
+                        self.note_newest(sequence);
                         return Ok(Some(header));
                     }
                     Read::Damaged(error) => {
@@ -135,6 +205,7 @@ impl Reader {
             }
             match self.region.read_header(sequence) {
                 Read::Whole(header) => {
+                    self.note_newest(sequence);
                     return Some(Borrowed { region: &self.region, header, not_sync: PhantomData });
                 }
                 Read::Damaged(_) => return None,
@@ -151,7 +222,13 @@ impl Reader {
     /// [`Reader::liveness`] says so, and opening the name again gives the new one.
     #[expect(clippy::should_implement_trait, reason = "not an iterator: it never ends")]
     pub fn next(&mut self) -> Next {
-        self.cursor.next(&self.region)
+        let next = self.cursor.next(&self.region);
+        if let Some(seat) = self.seat()
+            && (next.frame.is_some() || next.lapped > 0)
+        {
+            seat.advance(next.frame.is_some(), next.lapped, self.cursor.sequence() - 1);
+        }
+        next
     }
 
     /// Sequence of the frame that [`Reader::next`] hands out next, if it is still there then.
@@ -173,6 +250,7 @@ impl Reader {
 
     /// Waits until there is a frame newer than `after_sequence`; false when the time is over.
     pub fn wait(&self, wait: Wait, after_sequence: u64, timeout: Duration) -> bool {
+        self.seat();
         self.region.wait(Word::Latest, wait, after_sequence, deadline(timeout))
     }
 

@@ -230,6 +230,68 @@ fn what_rust_writes_cpp_reads() {
     }
 }
 
+fn readers_told_by(language: Language, name: &Name) -> String {
+    let output = language.run(&format!("readers {name}"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What both languages tell of a stream's readers, once they tell what is waited for.
+fn readers_until(name: &Name, what: &str, holds: impl Fn(&str) -> bool) -> String {
+    for _ in 0..PATIENCE.as_millis() / 10 {
+        let told = readers_told_by(Cpp, name);
+        if holds(&told) && readers_told_by(Rust, name) == told {
+            return told;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let [cpp, rust] = [Cpp, Rust].map(|language| readers_told_by(language, name));
+    panic!("in vain: {what}: C++ tells {cpp}, Rust {rust}");
+}
+
+#[test]
+fn both_languages_tell_of_the_readers_of_both() {
+    if is_skipped() {
+        return;
+    }
+    for writer in [Rust, Cpp] {
+        let name = Name::new(&format!("readers-{writer:?}"));
+        // Twenty frames into four slots before anybody reads: sixteen are lapped.
+        writer.start(&format!("write {name} --slots 4 --payload 100 --frames 20")).line();
+        let reads = |language: Language, label: &str| {
+            language.start(&format!("read {name} --frames 21 --timeout-s 600 --label {label}"))
+        };
+        let (first, second) = (reads(Rust, "der-erste"), reads(Cpp, "die-zweite"));
+        let told = readers_until(&name, "both have read", |told| {
+            told.matches(r#""taken":4,"lapped":16,"last_sequence":20,"behind":0"#).count() == 2
+        });
+        assert!(told.contains("der-erste") && told.contains("die-zweite"), "{told}");
+        for process in [&first, &second] {
+            let pid = process.0.as_ref().unwrap().id();
+            assert!(told.contains(&format!(r#""pid":{pid},"#)), "{told}");
+        }
+        first.kill();
+        readers_until(&name, "the first is gone", |told| {
+            !told.contains("der-erste") && told.contains("die-zweite")
+        });
+        // Its place is taken over, by whichever language.
+        let heir = reads(Cpp, "die-Erbin");
+        readers_until(&name, "the heir is there", |told| {
+            told.contains("die-Erbin") && told.contains("die-zweite")
+        });
+        second.kill();
+        let last = reads(Rust, "der-letzte");
+        readers_until(&name, "the last is there", |told| {
+            told.contains("die-Erbin") && told.contains("der-letzte")
+        });
+        // One frame more, and both end in order.
+        writer.start(&format!("write {name} --slots 4 --payload 100 --frames 1")).line();
+        heir.line();
+        last.line();
+        readers_until(&name, "none is left", |told| told.ends_with("\"readers\":[]}\n"));
+    }
+}
+
 /// The frame that `stream_tool sample` of the C++ side publishes.
 fn sample_meta(kind: Kind) -> FrameMeta {
     let layout = match kind {

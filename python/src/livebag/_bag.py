@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _livebag
 from ._errors import DecodeError, Error, Unsupported
-from ._livebag import Channel, Message, Messages
+from ._livebag import Attachment, Channel, Message, Messages
 from ._time import MAX_NANOS, Moment, Span, nanos, span_nanos
 
 if TYPE_CHECKING:
@@ -237,6 +237,13 @@ class Bag:
     def metadata(self) -> dict[str, dict[str, str]]:
         """Names with dicts of texts that the recording carries along."""
         return self._core.metadata
+
+    @property
+    def attachments(self) -> list[Attachment]:
+        """Files that the recording carries along (MCAP's attachments), with ``name``, ``media_type``,
+        ``log_time``, ``create_time``, a length and ``data``, which is read when it is asked for and raises
+        :class:`livebag.Damaged` where the checksum does not fit. Servers give none."""
+        return self._core.attachments()
 
     @property
     def warnings(self) -> list[str]:

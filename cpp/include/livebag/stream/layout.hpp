@@ -88,6 +88,14 @@ namespace wake_at {
 constexpr size_t magic = 0x000, instance = 0x008, wanted_latest = 0x040, wanted_begun = 0x080;
 }
 
+/// The table of readers in the wake object; an entry has two cache lines.
+namespace reader_at {
+constexpr size_t table_offset = 0x100, count = 30, stride = 128;
+constexpr size_t turn = 0x00, pid = 0x08, start_ticks = 0x10, label_bytes = 0x18, label = 0x20, taken = 0x40,
+                 lapped = 0x48, last_sequence = 0x50, taken_monotonic_nanos = 0x58;
+static_assert(table_offset + count * stride <= wake_bytes, "the table fits the page");
+}  // namespace reader_at
+
 constexpr uint64_t round_up(uint64_t value, uint64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }

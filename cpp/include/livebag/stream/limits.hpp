@@ -26,6 +26,9 @@ constexpr uint32_t pixel_encoding_bytes_max = 32;
 constexpr uint32_t point_fields_max = 32;
 constexpr uint32_t point_field_name_bytes_max = 32;
 
+/// Longest label of a reader; a longer one is cut.
+constexpr size_t reader_label_bytes_max = 32;
+
 /// A copy is published to those who copy along in pieces of this size.
 constexpr size_t piece_bytes = 64 << 10;
 /// How often a reader of the newest frame starts again after being overtaken.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "layout.hpp"
+#include "seat.hpp"
 #include "slot.hpp"
 #include "system.hpp"
 #include "wake.hpp"
@@ -222,6 +223,27 @@ class Reader {
         }
     }
 
+    /// Has this reader shown under this name instead of its program's: what it is for. More than 32 bytes
+    /// are cut.
+    Reader& labelled(const std::string& label) {
+        attendance_.label = label;
+        attendance_.seat.reset();
+        return *this;
+    }
+    /// Has this reader, and its copies, not shown among the stream's readers.
+    Reader& unlisted() {
+        attendance_.is_listed = false;
+        attendance_.seat.reset();
+        return *this;
+    }
+    /// The readers that the stream has now, this one among them once it has looked for a frame. Nothing if
+    /// the stream is for a group, whose readers cannot tell of themselves. A stream shows 30 readers; more
+    /// are served all the same.
+    std::optional<std::vector<ReaderInfo>> readers() const {
+        if (region_->header.always_wake) return std::nullopt;
+        return detail::Seat::present(region_->name, info().instance, region_->owner, region_->latest());
+    }
+
     const StreamInfo& info() const { return region_->header.info; }
     /// The newest complete frame; 0 = none yet.
     uint64_t latest_sequence() const { return region_->latest(); }
@@ -241,6 +263,7 @@ class Reader {
     /// the copy. Throws Errc::overtaken when the writer was faster several times.
     template <class Between = detail::Nothing>
     std::optional<FrameHeader> copy_latest(std::vector<uint8_t>& buffer, Between between = {}) {
+        seat();
         for (int attempt = 0; attempt < limits::read_attempts_max; ++attempt) {
             const uint64_t k = region_->latest();
             if (k == 0) return std::nullopt;
@@ -257,6 +280,7 @@ class Reader {
             if (k == 0) return std::nullopt;
             if (std::optional<FrameHeader> header = header_of(k)) {
                 cursor_ = k;
+                seat().take_newest(k);
                 return FrameRef(region_, std::move(*header));
             }
         }
@@ -275,7 +299,7 @@ class Reader {
             }
             ++found.lapped;
         }
-        lapped_ += found.lapped;
+        note(found.frame.has_value(), found.lapped);
         return found;
     }
 
@@ -292,7 +316,7 @@ class Reader {
             }
             ++found.lapped;
         }
-        lapped_ += found.lapped;
+        note(found.frame.has_value(), found.lapped);
         return found;
     }
 
@@ -302,6 +326,7 @@ class Reader {
     std::optional<FrameHeader> receive(std::vector<uint8_t>& buffer, std::chrono::nanoseconds timeout,
                                        Wait way = Wait::futex, Between between = {}) {
         const uint64_t deadline = detail::deadline_after(timeout);
+        seat();
         while (wait_on(detail::live_at::begun, detail::wake_at::wanted_begun, cursor_, deadline, way)) {
             const uint64_t k = std::max(load(detail::live_at::begun), region_->latest());
             FrameHeader frame;
@@ -320,6 +345,7 @@ class Reader {
     bool wait(std::chrono::nanoseconds timeout, Wait way = Wait::futex) { return wait_after(cursor_, timeout, way); }
     /// Waits for a frame after `sequence`.
     bool wait_after(uint64_t sequence, std::chrono::nanoseconds timeout, Wait way = Wait::futex) {
+        seat();
         return wait_on(detail::live_at::latest, detail::wake_at::wanted_latest, sequence,
                        detail::deadline_after(timeout), way);
     }
@@ -329,7 +355,8 @@ class Reader {
         Reader own = *this;
         return std::unique_ptr<Event>(new Event(region_, cursor_, [own](uint64_t after) mutable {
             if (own.replaced()) detail::nap(limits::sleep_nanos_max);
-            return own.wait_after(after, std::chrono::nanoseconds(limits::sleep_nanos_max));
+            return own.wait_on(detail::live_at::latest, detail::wake_at::wanted_latest, after,
+                               detail::deadline_after(std::chrono::nanoseconds(limits::sleep_nanos_max)), Wait::futex);
         }));
     }
 
@@ -421,7 +448,25 @@ class Reader {
     std::optional<FrameHeader> taken(FrameHeader frame, const std::vector<uint8_t>& buffer) {
         detail::require_checksum(frame, buffer.data());
         cursor_ = frame.sequence;
+        seat().take_newest(cursor_);
         return frame;
+    }
+
+    /// This reader's entry in the table of readers, taken at the first look for a frame.
+    const detail::Seat& seat() {
+        if (!attendance_.seat)
+            attendance_.seat = std::make_unique<detail::Seat>(
+                attendance_.is_listed && !region_->header.always_wake
+                    ? detail::Seat::take(region_->name, info().instance, region_->owner, attendance_.label, cursor_)
+                    : detail::Seat());
+        return *attendance_.seat;
+    }
+
+    /// What one call found in order.
+    void note(bool has_frame, uint64_t lapped) {
+        lapped_ += lapped;
+        const detail::Seat& own = seat();
+        if (has_frame || lapped > 0) own.advance(has_frame, lapped, cursor_);
     }
 
     static Error overtaken() {
@@ -434,6 +479,7 @@ class Reader {
     uint64_t wake_epoch_ = 0;
     uint64_t cursor_ = 0;  // the newest frame taken or passed over
     uint64_t lapped_ = 0;
+    detail::Attendance attendance_;
 };
 
 }  // namespace livebag

@@ -21,9 +21,9 @@ namespace detail {
 
 /// Opens the wake object that belongs to a main object; an empty mapping where there is none. One
 /// that belongs to somebody else could be truncated under us, and is as good as none.
-inline Mapping open_wake(const Name& name, uint64_t instance, uid_t owner) {
+inline Mapping open_wake(const Name& name, uint64_t instance, uid_t owner, Descriptor* opened = nullptr) {
     const std::string path = name.wake_path();
-    const Descriptor object = open_object(path, O_RDWR);
+    Descriptor object = open_object(path, O_RDWR | O_NONBLOCK);
     if (!object) return Mapping();
     const struct stat status = status_of(object, path);
     if (!S_ISREG(status.st_mode) || status.st_uid != owner || static_cast<uint64_t>(status.st_size) < wake_bytes)
@@ -31,6 +31,7 @@ inline Mapping open_wake(const Name& name, uint64_t instance, uid_t owner) {
     Mapping page(object, wake_bytes, PROT_READ | PROT_WRITE, path);
     if (load_magic(page.start()) != magic_wake || load_relaxed(page.start(), wake_at::instance) != instance)
         return Mapping();
+    if (opened != nullptr) *opened = std::move(object);
     return page;
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use livebag::convert::{self, MessageSource};
 
-use super::{File, Info};
+use super::{AttachmentReport, File, Info};
 use crate::files;
 use crate::outcome::CliError;
 use crate::report::{Lost, TopicReport};
@@ -20,6 +20,10 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
         topic.bytes += message.data.len() as u64;
         topic.start_nanos.get_or_insert(message.log_time_nanos);
         topic.end_nanos = Some(message.log_time_nanos);
+    }
+    let mut attachments = Vec::new();
+    while let Some(attachment) = source.next_attachment()? {
+        attachments.push(AttachmentReport::from(&attachment));
     }
     for topic in &mut topics {
         let range = topic.start_nanos.zip(topic.end_nanos);
@@ -44,6 +48,7 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
         lost: None::<Lost>,
+        attachments,
         warnings: source.warnings().to_vec(),
         topics,
     })

@@ -156,3 +156,45 @@ fn what_is_no_recording_is_refused_before_anything_is_made() {
     run(&["convert", text(&empty), text(&out)]).expect(1, &["empty"]);
     assert!(!out.exists());
 }
+
+#[test]
+fn attachments_are_listed_kept_and_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, bag) = (folder.path().join("file.mcap"), folder.path().join("bag"));
+    let mut writer = mcap::Writer::new(std::io::Cursor::new(Vec::new())).unwrap();
+    for (name, data) in [("notes\n.txt", "by hand"), ("map.pgm", "P5 1 1")] {
+        let attachment = mcap::Attachment {
+            log_time: 1_700_000_000_000_000_000,
+            create_time: 0,
+            name: name.into(),
+            media_type: "text/plain".into(),
+            data: data.as_bytes().into(),
+        };
+        writer.attach(&attachment).unwrap();
+    }
+    writer.finish().unwrap();
+    let mut bytes = writer.into_inner().into_inner();
+    std::fs::write(&file, &bytes).unwrap();
+    let summary = run(&["convert", text(&file), text(&bag), "--json"]).expect(0, &[]).json();
+    assert_eq!((&summary["attachments"], &summary["lost_attachments"]), (&2.into(), &0.into()));
+    for path in [&file, &bag] {
+        let info = run(&["info", text(path), "--json"]).expect(0, &[]).json();
+        assert_eq!(info["attachments"][0]["name"], "notes\n.txt");
+        assert_eq!(info["attachments"][1]["bytes"], 6);
+        let out = run(&["info", text(path)]).expect(0, &[]).out;
+        assert!(out.contains("attachments: notes\u{fffd}.txt, 7 B, text/plain"), "{out}");
+        assert!(out.contains("\n             map.pgm, 6 B"), "{out}");
+        run(&["verify", text(path)]).expect(0, &[]);
+    }
+    let old = folder.path().join("old");
+    let words = ["map.pgm was left out: sqlite3 bags have none"];
+    run(&["convert", text(&bag), text(&old), "--storage", "sqlite3"]).expect(0, &words);
+    let at = bytes.windows(7).position(|window| window == b"by hand").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    run(&["verify", text(&file)]).expect(1, &[]);
+    let again = folder.path().join("again");
+    let ended = run(&["convert", text(&file), text(&again)]);
+    let out = &ended.expect(3, &["1 attachment could not be read"]).out;
+    assert!(out.contains("0 messages, 0 B, 1 attachment in "), "{out}");
+}

@@ -232,6 +232,44 @@ fn streams_tells_rate_and_whether_the_writer_lives() {
 }
 
 #[test]
+fn streams_shows_who_reads_and_what_was_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("bag");
+    let (name, mut writer) = stream(StreamOptions::bytes(100).slots(4));
+    let readers = || {
+        let rows = run(&["streams", "--json", "--deadline", "1h"]).expect(0, &[]).json();
+        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name.as_str());
+        row.unwrap()["readers"].clone()
+    };
+    assert_eq!(readers(), serde_json::json!([]), "the command itself is none");
+    let mut slow = livebag_shm::Reader::open(&name).unwrap().labelled("slow\nviewer");
+    slow.next();
+    let recording = Recording::begin(&[&name, "-o", text(&bag)], 1);
+    for _ in 0..20 {
+        writer.publish(&FrameMeta::bytes(), b"frame").unwrap();
+    }
+    slow.next();
+    let found = |label: &str| {
+        let all = readers();
+        let found = all.as_array().unwrap().iter().find(|reader| reader["label"] == label);
+        found.cloned().unwrap_or_default()
+    };
+    let viewer = found("slow\u{fffd}viewer");
+    assert_eq!(viewer["pid"], std::process::id());
+    let counts = ["taken", "lapped", "behind", "last_sequence"].map(|key| viewer[key].as_u64());
+    assert_eq!(counts, [1, 16, 3, 17].map(Some), "{viewer}");
+    wait_until("the recorder has come to the last frame", || {
+        let recorder = found("recorder");
+        recorder["behind"] == 0 && recorder["last_sequence"] == 20
+    });
+    let human = run(&["streams"]).expect(0, &[]).out;
+    let line = human.lines().find(|line| line.contains("viewer")).unwrap();
+    assert!(line.starts_with(&name) && line.contains("  16  "), "{human}");
+    recording.interrupt();
+    assert_eq!(found("recorder"), serde_json::Value::Null, "it is gone");
+}
+
+#[test]
 fn a_damaged_stream_is_told_and_does_not_stop_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("others");

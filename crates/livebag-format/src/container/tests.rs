@@ -12,6 +12,7 @@ fn manifest(topic: &Topic) -> Manifest {
         ended_nanos: 2,
         failure: String::new(),
         metadata: Vec::new(),
+        attachments: String::new(),
         splits: Vec::new(),
         one_file: false,
         removed: Removed::default(),
@@ -53,6 +54,10 @@ fn a_file_name_that_leaves_the_directory_is_refused() {
         manifest.topics[0].bricks = vec![bad.into()];
         let text = manifest.to_yaml().unwrap();
         assert!(Manifest::parse(&text).is_err(), "{bad}");
+        if !bad.is_empty() {
+            let manifest = Manifest { attachments: bad.into(), topics: Vec::new(), ..manifest };
+            assert!(Manifest::parse(&manifest.to_yaml().unwrap()).is_err(), "{bad}");
+        }
     }
 }
 

@@ -39,6 +39,7 @@ impl ToRos2 {
         overrides: &QosOverrides,
         clock: Clock,
     ) -> Result<Self, NetworkError> {
+        let reader = reader.labelled("bridge");
         let topic = stream_topic(reader.info());
         let request = TopicRequest {
             name: topic.name.clone(),

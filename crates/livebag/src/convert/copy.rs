@@ -6,10 +6,11 @@ use std::path::Path;
 use livebag_format::Topic;
 use livebag_format::container::{CONTAINER_FILE, MetadataEntry};
 
+use super::attachments::{AttachmentsFile, Taken};
 use super::{
-    ConvertError, MessageSource, MetadataRecord, Rosbag2Options, Rosbag2Storage, Rosbag2Written,
-    SinkOptions, SinkSummary, SourceMessage, Sqlite3Options, Sqlite3Summary, open_foreign,
-    to_rosbag2,
+    Attachment, ConvertError, MessageSource, MetadataRecord, Rosbag2Options, Rosbag2Storage,
+    Rosbag2Written, SinkOptions, SinkSummary, SourceMessage, Sqlite3Options, Sqlite3Summary,
+    attachments, open_foreign, to_rosbag2,
 };
 use crate::query::{Bag, BagState, Query, Span};
 use crate::recorder::{Overflow, Recorder, RecorderOptions, Status};
@@ -39,8 +40,20 @@ pub struct Copied {
     pub messages: u64,
     /// Bytes of messages.
     pub bytes: u64,
+    /// Attachments.
+    pub attachments: u64,
+    /// Attachments that were damaged and left out.
+    pub lost_attachments: u64,
     /// What could not be read, or has no place in the target.
     pub warnings: Vec<String>,
+}
+
+impl Copied {
+    pub(super) fn note(&mut self, taken: Taken) {
+        self.attachments = taken.whole;
+        self.lost_attachments = taken.lost;
+        self.warnings.extend(taken.warnings);
+    }
 }
 
 /// Opens anything that can be converted: a container, or what [`open_foreign`] takes.
@@ -64,7 +77,10 @@ pub fn to_container(
     directory: &Path,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<Copied, ConvertError> {
+    let mut taken = Taken::default();
+    let first = taken.next(source)?;
     let options = RecorderOptions {
+        has_attachments: first.is_some(),
         overflow: Overflow::Block,
         chunk_age_max: None,
         profile: source.profile().to_owned(),
@@ -73,6 +89,14 @@ pub fn to_container(
         ..RecorderOptions::default()
     };
     let recorder = Recorder::create(directory, options)?;
+    if let Some(first) = first {
+        let mut file = AttachmentsFile::create(directory, source.profile())?;
+        file.add(&first)?;
+        while let Some(attachment) = taken.next(source)? {
+            file.add(&attachment)?;
+        }
+        file.finish()?;
+    }
     let writers = source
         .topics()
         .iter()
@@ -88,10 +112,7 @@ pub fn to_container(
     let closed = recorder.finish();
     let mut copied = copied?;
     check_count(directory, &closed?, copied.messages)?;
-    while let Some(attachment) = source.next_attachment()? {
-        let name = attachment.name;
-        copied.warnings.push(format!("the attachment {name} was left out: containers have none"));
-    }
+    copied.note(taken);
     Ok(copied)
 }
 
@@ -165,7 +186,8 @@ pub(super) fn about_bag(source: &dyn MessageSource) -> (AboutBag, Vec<MetadataRe
     records.retain(|record| {
         match record.name.as_str() {
             CUSTOM_DATA => about.custom_data = record.values.clone(),
-            name if name == ROS_DISTRO.0 => {
+            // A foreign record of that name says something else.
+            name if name == ROS_DISTRO.0 && record.values.keys().eq([ROS_DISTRO.1]) => {
                 about.ros_distro = record.values.get(ROS_DISTRO.1).cloned().unwrap_or_default();
             }
             _ => return true,
@@ -197,6 +219,8 @@ pub(super) fn copy(
         topics: source.topics().len(),
         messages: progress.messages,
         bytes: progress.bytes,
+        attachments: 0,
+        lost_attachments: 0,
         warnings: source.warnings().to_vec(),
     })
 }
@@ -225,6 +249,7 @@ struct ContainerSource {
     topics: Vec<Topic>,
     records: Vec<MetadataRecord>,
     warnings: Vec<String>,
+    attachments: std::vec::IntoIter<Attachment>,
     /// Index entries of the messages not yet given, a stretch at a time.
     stretch: std::vec::IntoIter<SourceMessage>,
     /// Where the next stretch begins: messages given so far at exactly this log time are skipped.
@@ -260,6 +285,7 @@ impl ContainerSource {
             topics: bag.topics().iter().map(|topic| topic.topic().clone()).collect(),
             records: records.collect(),
             warnings,
+            attachments: attachments(&bag)?.into_iter(),
             stretch: Vec::new().into_iter(),
             next_nanos: range.map_or(0, |(start, _)| start),
             given_at_next: 0,
@@ -336,6 +362,10 @@ impl MessageSource for ContainerSource {
 
     fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
+        Ok(self.attachments.next())
     }
 
     fn metadata_records(&self) -> &[MetadataRecord] {

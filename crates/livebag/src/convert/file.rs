@@ -67,6 +67,11 @@ impl ForeignFile {
         Reader { file: self, at: 0 }
     }
 
+    /// As many bytes of `buffer` as the file has at `offset`.
+    pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -4,6 +4,7 @@
 //! chunks. Messages come out in order of time all the same: see [`super::merge`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use livebag_format::Topic;
 use livebag_format::mcap::{MAGIC, RECORD_HEADER_BYTES, RecordHeader, opcode};
@@ -13,7 +14,7 @@ use mcap::records::{Record, Statistics};
 use mcap::sans_io::{SummaryReadEvent, SummaryReader, SummaryReaderOptions};
 
 use super::file::{ForeignFile, Window};
-use super::mcap_records::{RawRecord, attachment, message, unpack, walk};
+use super::mcap_records::{RawRecord, message, unpack, walk};
 use super::mcap_resync::next_record;
 use super::merge::{BlockPlace, Blocks, TimeMerge};
 use super::{
@@ -38,7 +39,7 @@ pub(super) struct McapFile {
 
 /// What the file is known to hold.
 struct Contents {
-    file: ForeignFile,
+    file: Arc<ForeignFile>,
     profile: String,
     topics: Vec<Topic>,
     /// Topic by MCAP's channel.
@@ -48,7 +49,8 @@ struct Contents {
     totals: Option<SourceTotals>,
     metadata_records: Vec<MetadataRecord>,
     bag_metadata: Option<BagMetadata>,
-    attachments: VecDeque<(u64, u64)>,
+    /// Where their records begin.
+    attachments: VecDeque<u64>,
     /// Messages of damaged chunks, as far as their message indexes tell.
     lost_count: u64,
     warnings: Warnings,
@@ -149,16 +151,8 @@ impl MessageSource for McapFile {
 
     fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
         let contents = &mut self.contents;
-        while let Some((offset, bytes)) = contents.attachments.pop_front() {
-            let record = contents.file.read(offset, bytes as usize)?;
-            match attachment(record.get(RECORD_HEADER_BYTES..).unwrap_or_default()) {
-                Some(attachment) => return Ok(Some(attachment)),
-                None => contents
-                    .warnings
-                    .say(format!("the attachment at offset {offset} is damaged and left out")),
-            }
-        }
-        Ok(None)
+        let next = contents.attachments.pop_front();
+        next.map(|offset| Attachment::in_file(&contents.file, offset)).transpose()
     }
 
     fn metadata_records(&self) -> &[MetadataRecord] {
@@ -173,7 +167,7 @@ impl MessageSource for McapFile {
 impl Contents {
     fn new(file: ForeignFile) -> Self {
         Contents {
-            file,
+            file: Arc::new(file),
             profile: String::new(),
             topics: Vec::new(),
             channels: HashMap::new(),
@@ -271,8 +265,7 @@ impl Contents {
             let record = self.file.read_up_to(index.offset, bytes)?;
             self.take_metadata(record.get(RECORD_HEADER_BYTES..).unwrap_or_default());
         }
-        self.attachments =
-            summary.attachment_indexes.iter().map(|index| (index.offset, index.length)).collect();
+        self.attachments = summary.attachment_indexes.iter().map(|index| index.offset).collect();
         Ok(places)
     }
 
@@ -393,7 +386,8 @@ impl Blocks for Contents {
 
 /// Whether a summary names every chunk and channel, so that no message is missed by trusting it.
 fn is_complete(summary: &Summary) -> bool {
-    let Some(statistics) = &summary.stats else { return !summary.chunk_indexes.is_empty() };
+    // Without counts a summary may name chunks and leave out attachments and metadata.
+    let Some(statistics) = &summary.stats else { return false };
     statistics.chunk_count as usize == summary.chunk_indexes.len()
         && statistics.channel_count as usize == summary.channels.len()
         && statistics.metadata_count as usize == summary.metadata_indexes.len()
@@ -505,8 +499,7 @@ impl<'a> Scan<'a> {
                     None => self.contents.warnings.say("a message record is too short, left out"),
                 }
             }
-            // MCAP's attachment.
-            0x09 => self.contents.attachments.push_back((at, total_bytes)),
+            opcode::ATTACHMENT => self.contents.attachments.push_back(at),
             opcode::HEADER | opcode::SCHEMA | opcode::CHANNEL | opcode::METADATA
                 if header.body_bytes <= RECORD_BYTES_MAX =>
             {
@@ -517,6 +510,9 @@ impl<'a> Scan<'a> {
                     opcode => self.definition(opcode, body),
                 }
             }
+            opcode::METADATA => self.contents.warnings.say(format!(
+                "the metadata record at offset {at} is left out: it is longer than 64 MiB"
+            )),
             opcode::MESSAGE_INDEX if self.after_damage => {
                 // Channel, then the length of the entries.
                 let head = window.up_to(body_at, 6)?;

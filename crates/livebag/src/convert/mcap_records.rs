@@ -9,7 +9,7 @@ use livebag_format::mcap::{
 use mcap::records::{ChunkHeader, Record};
 use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
 
-use super::{Attachment, CHUNK_BYTES_MAX};
+use super::CHUNK_BYTES_MAX;
 
 /// One record: its opcode, its body, and the whole of it.
 pub(crate) struct RawRecord<'a> {
@@ -121,29 +121,4 @@ fn unpack_compressed(
         }
     }
     Ok(())
-}
-
-/// An attachment record's body.
-pub(crate) fn attachment(body: &[u8]) -> Option<Attachment> {
-    fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
-        let (taken, left) = rest.split_at_checked(count)?;
-        *rest = left;
-        Some(taken)
-    }
-    fn u64(rest: &mut &[u8]) -> Option<u64> {
-        Some(u64::from_le_bytes(take(rest, 8)?.try_into().ok()?))
-    }
-    fn text(rest: &mut &[u8]) -> Option<String> {
-        let length = u32::from_le_bytes(take(rest, 4)?.try_into().ok()?);
-        Some(String::from_utf8_lossy(take(rest, length as usize)?).into_owned())
-    }
-    let mut rest = body;
-    let rest = &mut rest;
-    let log_time_nanos = u64(rest)?;
-    let create_time_nanos = u64(rest)?;
-    let name = text(rest)?;
-    let media_type = text(rest)?;
-    let length = usize::try_from(u64(rest)?).ok()?;
-    let data = take(rest, length)?.to_vec();
-    Some(Attachment { log_time_nanos, create_time_nanos, name, media_type, data })
 }

@@ -14,6 +14,7 @@ use livebag_format::{Message, Topic, definitions};
 use mcap::records::MessageHeader;
 use mcap::{Compression, WriteOptions, Writer};
 
+use super::attachments::refused;
 use super::bag_metadata::{topic_entries, write_bag_metadata};
 use super::file::ForeignFile;
 use super::{Attachment, ConvertError, MetadataRecord};
@@ -201,7 +202,7 @@ impl McapSink {
         Ok(())
     }
 
-    /// Adds an attachment.
+    /// Adds an attachment, which is read a piece at a time.
     pub fn attach(&mut self, attachment: Attachment) -> Result<(), ConvertError> {
         self.add_extra(Extra::Attachment(attachment))
     }
@@ -281,10 +282,7 @@ impl McapSink {
     }
 
     fn refused(&self, error: mcap::McapError) -> ConvertError {
-        match error {
-            mcap::McapError::Io(source) => ConvertError::io("write", &self.path, source),
-            error => ConvertError::Write { path: self.path.clone(), reason: error.to_string() },
-        }
+        refused(&self.path, error)
     }
 
     fn given_up(&self) -> ConvertError {
@@ -361,13 +359,7 @@ impl McapSink {
 
 fn write_extra(writer: &mut McapWriter, extra: &Extra) -> mcap::McapResult<()> {
     match extra {
-        Extra::Attachment(attachment) => writer.attach(&mcap::Attachment {
-            log_time: attachment.log_time_nanos,
-            create_time: attachment.create_time_nanos,
-            name: attachment.name.clone(),
-            media_type: attachment.media_type.clone(),
-            data: attachment.data.as_slice().into(),
-        }),
+        Extra::Attachment(attachment) => attachment.write_to(writer),
         Extra::Metadata(record) => writer.write_metadata(&mcap::records::Metadata {
             name: record.name.clone(),
             metadata: record.values.clone(),

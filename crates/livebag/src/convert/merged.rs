@@ -3,7 +3,9 @@
 use livebag_format::Topic;
 use livebag_format::rosbag2::{BagMetadata, QosProfile, QosStyle};
 
-use super::{Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings};
+use super::{
+    Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings, add_records,
+};
 
 /// Several recordings as one: messages by log time (rosbag2's receive time), those of equal time in
 /// the order of the recordings. Topics that are equal in all they say become one; custom data and
@@ -22,11 +24,7 @@ pub fn merged(inputs: Vec<Box<dyn MessageSource>>) -> Box<dyn MessageSource> {
                 topics.push(topic.clone());
             }
         }
-        for record in source.metadata_records() {
-            if !records.contains(record) {
-                records.push(record.clone());
-            }
-        }
+        add_records(&mut records, source.metadata_records());
         if let Some(bag) = source.bag_metadata() {
             let about = about.get_or_insert_with(|| bag.clone());
             for (key, value) in &bag.custom_data {

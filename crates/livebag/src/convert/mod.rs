@@ -10,6 +10,7 @@
 //! - What cannot be read of a damaged recording is said in [`MessageSource::warnings`], which is
 //!   complete once the last message was given.
 
+mod attachments;
 mod bag_metadata;
 mod compressed;
 mod copy;
@@ -34,7 +35,7 @@ mod sqlite_writer;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use livebag_format::mcap::MAGIC as MCAP_MAGIC;
@@ -42,6 +43,7 @@ use livebag_format::ros1::bag::MAGIC_ANY_VERSION as ROS1_MAGIC;
 use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Message, Topic};
 
+pub use attachments::{Attachment, AttachmentData, attachments};
 pub(crate) use bag_metadata::joined_metadata;
 pub use bag_metadata::{make_rosbag2, write_bag_metadata};
 pub(crate) use compressed::{Unpacked, is_compressed, plain_name, standing_for};
@@ -96,28 +98,32 @@ impl SourceMessage {
     }
 }
 
-/// A file that a recording carries along (MCAP attachment).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attachment {
-    /// When it was recorded, nanoseconds since the Unix epoch.
-    pub log_time_nanos: u64,
-    /// When it was made, nanoseconds since the Unix epoch; 0 if unknown.
-    pub create_time_nanos: u64,
-    /// File name.
-    pub name: String,
-    /// Media type.
-    pub media_type: String,
-    /// Contents.
-    pub data: Vec<u8>,
-}
-
 /// Named keys and values that a recording carries along (MCAP metadata).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MetadataRecord {
     /// What they are about.
     pub name: String,
     /// The keys and values.
     pub values: BTreeMap<String, String>,
+}
+
+/// Adds the records of one more file. What the files before have as often is not repeated: a recorder
+/// writes the same record into each of its files.
+fn add_records(all: &mut Vec<MetadataRecord>, of_file: &[MetadataRecord]) {
+    let before = std::mem::take(all);
+    let mut known: HashMap<&MetadataRecord, usize> = HashMap::new();
+    for record in &before {
+        *known.entry(record).or_default() += 1;
+    }
+    let mut new = Vec::new();
+    for record in of_file {
+        match known.get_mut(record) {
+            Some(times) if *times > 0 => *times -= 1,
+            _ => new.push(record.clone()),
+        }
+    }
+    *all = before;
+    all.append(&mut new);
 }
 
 /// What a recording's own tables say of its messages.
@@ -169,7 +175,8 @@ pub trait MessageSource: Send {
     }
     /// What was not as it should be, in sentences.
     fn warnings(&self) -> &[String];
-    /// The next attachment; `None` after the last.
+    /// The next attachment, damaged ones included ([`Attachment::damage`]); `None` after the last. In any
+    /// order with the messages.
     fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
         Ok(None)
     }

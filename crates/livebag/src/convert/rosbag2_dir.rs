@@ -13,7 +13,7 @@ use super::compressed::{Unpacker, plain_name, standing_for};
 use super::file::ForeignFile;
 use super::{
     Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, SourceTotals, Warnings,
-    YAML_BYTES_MAX,
+    YAML_BYTES_MAX, add_records,
 };
 
 pub(crate) const METADATA_FILE: &str = "metadata.yaml";
@@ -108,11 +108,7 @@ impl Rosbag2Dir {
             let topics: Arc<[usize]> =
                 source.topics().iter().map(|topic| self.add_topic(topic)).collect();
             self.add_totals(&*source, &topics);
-            for record in source.metadata_records() {
-                if !self.metadata_records.contains(record) {
-                    self.metadata_records.push(record.clone());
-                }
-            }
+            add_records(&mut self.metadata_records, source.metadata_records());
             if self.metadata.is_none() {
                 self.metadata = source.bag_metadata().cloned();
             }

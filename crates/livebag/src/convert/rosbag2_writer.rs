@@ -7,6 +7,7 @@ use std::time::Duration;
 use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Message, Topic};
 
+use super::attachments::Taken;
 use super::bag_metadata::joined_metadata;
 use super::compressed::{compress_file, compress_message};
 use super::copy::{Progress, about_bag, copy};
@@ -97,12 +98,14 @@ pub fn to_rosbag2(
         *ros_distro = of_bag.ros_distro;
     }
     let mut bag = Bag::begin(directory, source.topics(), storage, options)?;
+    let mut taken = Taken::default();
+    bag.add_extras(source, records, &mut taken)?;
     let mut loses_times = false;
     let mut copied = copy(source, on_progress, &mut |message| {
         loses_times |= message.publish_time_nanos != message.log_time_nanos;
         bag.write(message.topic, &message.as_message())
     })?;
-    bag.finish_extras(source, records, &mut copied.warnings)?;
+    copied.note(taken);
     if loses_times && matches!(bag.storage, Rosbag2Storage::Sqlite3(_)) {
         let warning = "publish times and sequences were left out: sqlite3 bags hold one time a \
                        message, the log time";
@@ -238,27 +241,27 @@ impl<'a> Bag<'a> {
         Ok(())
     }
 
-    /// Attachments and metadata records, into the last file.
-    fn finish_extras(
+    /// Attachments and metadata records, into the first file.
+    fn add_extras(
         &mut self,
         source: &mut dyn MessageSource,
         records: Vec<MetadataRecord>,
-        warnings: &mut Vec<String>,
+        taken: &mut Taken,
     ) -> Result<(), ConvertError> {
         let left_out = |what: &str, name: &str| {
             format!("the {what} {name} was left out: sqlite3 bags have none")
         };
-        while let Some(attachment) = source.next_attachment()? {
-            match &mut self.open {
-                BagFile::Mcap(sink) => sink.attach(attachment)?,
-                _ => warnings.push(left_out("attachment", &attachment.name)),
+        if let BagFile::Mcap(sink) = &mut self.open {
+            while let Some(attachment) = taken.next(source)? {
+                sink.attach(attachment)?;
             }
+            return records.into_iter().try_for_each(|record| sink.add_metadata(record));
+        }
+        while let Some(attachment) = source.next_attachment()? {
+            taken.say(left_out("attachment", &attachment.name));
         }
         for record in records {
-            match &mut self.open {
-                BagFile::Mcap(sink) => sink.add_metadata(record)?,
-                _ => warnings.push(left_out("metadata record", &record.name)),
-            }
+            taken.say(left_out("metadata record", &record.name));
         }
         Ok(())
     }

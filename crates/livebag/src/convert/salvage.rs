@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::attachments::Taken;
 use super::mcap_sink::McapSink;
 use super::{ConvertError, ForeignFile, MessageSource, SinkCompression, SinkOptions, mcap_file};
 
@@ -56,10 +57,11 @@ pub fn salvage(
         saved.messages += 1;
         saved.bytes += message.data.len() as u64;
     }
-    while let Some(attachment) = source.next_attachment()? {
+    let mut taken = Taken::default();
+    while let Some(attachment) = taken.next(&mut source)? {
         sink.attach(attachment)?;
-        saved.attachments += 1;
     }
+    saved.attachments = taken.whole;
     for record in source.metadata_records().to_vec() {
         sink.add_metadata(record)?;
         saved.metadata_records += 1;
@@ -67,7 +69,7 @@ pub fn salvage(
     sink.finish()?;
     let unread = promised.unwrap_or(0).saturating_sub(saved.messages);
     saved.lost_messages = unread + source.lost_count();
-    saved.damage = source.warnings().to_vec();
+    saved.damage = source.warnings().iter().chain(&taken.warnings).cloned().collect();
     Ok(saved)
 }
 

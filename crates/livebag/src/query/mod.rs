@@ -451,6 +451,13 @@ impl Bag {
         &self.manifest.metadata
     }
 
+    /// The MCAP file with the files that the recording carries along (MCAP's attachments), if it has
+    /// any; [`attachments`](crate::convert::attachments) reads it.
+    pub fn attachments_path(&self) -> Option<PathBuf> {
+        let name = Some(&self.manifest.attachments).filter(|name| !name.is_empty());
+        name.map(|name| self.path.join(name))
+    }
+
     /// Directories of the splits behind the first, which lies in the container's own.
     pub fn splits(&self) -> &[String] {
         &self.manifest.splits

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    CONTAINER_VERSION, ContainerError, Manifest, Removed, State, TopicManifest,
+    ATTACHMENTS_FILE, CONTAINER_VERSION, ContainerError, Manifest, Removed, State, TopicManifest,
 };
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
 use livebag_format::mcap::{
@@ -129,7 +129,7 @@ pub(super) fn name_newest_files(
     };
     let is_brick = |file: &&PathBuf| file.extension().is_some_and(|e| e == "mcap");
     for brick in files.iter().filter(is_brick) {
-        if is_named(manifest, brick) {
+        if is_named(manifest, brick) || name_of(brick) == manifest.attachments {
             continue;
         }
         let file = disk.open(brick)?;
@@ -176,6 +176,8 @@ struct Brick {
     profile: String,
     /// Channels with their topics, in the order in which they were announced.
     topics: Vec<(u16, Topic)>,
+    /// Whether it has an attachment, which no recorder puts into a brick.
+    has_attachments: bool,
 }
 
 /// Makes a manifest in state `recording` of the files in a directory.
@@ -183,11 +185,17 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
     let io_error = |source| BagError::Io { path: path.to_owned(), source };
     let files = disk.list(path).map_err(io_error)?;
     let mut bricks = Vec::new();
+    let mut attachments = None;
     for file in &files {
         if file.extension().is_some_and(|extension| extension == "mcap") {
             let opened = disk.open(file);
             let opened = opened.map_err(|source| BagError::Io { path: file.clone(), source })?;
-            bricks.push(read_brick(file, opened).map_err(io_error)?);
+            let brick = read_brick(file, opened).map_err(io_error)?;
+            if brick.is_attachments() {
+                attachments = Some(brick.name);
+            } else {
+                bricks.push(brick);
+            }
         }
     }
     let mut manifest = Manifest {
@@ -199,6 +207,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
         ended_nanos: 0,
         failure: "container.yaml was damaged and has been made anew".into(),
         metadata: Vec::new(),
+        attachments: attachments.unwrap_or_default(),
         splits: files
             .iter()
             .filter(|file| is_split(disk, file))
@@ -277,6 +286,11 @@ fn match_channels(
 }
 
 impl Brick {
+    /// Whether it is the file with what the recording carries along, and no brick.
+    fn is_attachments(&self) -> bool {
+        self.has_attachments && self.topics.is_empty() && self.name == ATTACHMENTS_FILE
+    }
+
     /// Whether the entry points to a message of the channel that says the same.
     fn has_message(&self, entry: &IndexEntry, channel_id: u16) -> bool {
         if entry.compressed {
@@ -300,6 +314,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Bri
         library: String::new(),
         profile: String::new(),
         topics: Vec::new(),
+        has_attachments: false,
     };
     let length = brick.file.length()?;
     let mut schemas: Vec<mcap::Schema<'static>> = Vec::new();
@@ -326,6 +341,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Bri
                 _ => {}
             }
         }
+        brick.has_attachments |= record.opcode == opcode::ATTACHMENT;
         if matches!(record.opcode, 0 | opcode::DATA_END) {
             break;
         }

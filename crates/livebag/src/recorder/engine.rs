@@ -83,6 +83,7 @@ impl Engine {
         split.profile = shared.options.profile.clone();
         split.one_file = shared.options.one_file.clone();
         split.metadata = shared.options.metadata.clone();
+        split.has_attachments = shared.options.has_attachments;
         let lock = split.take_lock();
         let keeper = Keeper::start(shared.clone())?;
         let mut this = Self {

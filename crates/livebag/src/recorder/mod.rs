@@ -581,6 +581,13 @@ impl TopicWriter {
 pub(crate) struct FileNames(BTreeMap<String, u32>);
 
 impl FileNames {
+    /// With the names taken that a container has for something else.
+    pub fn of_container() -> Self {
+        let mut names = Self::default();
+        names.give("attachments");
+        names
+    }
+
     /// A file name for `topic`, without extension: `/camera/front` becomes `camera.front`.
     pub fn give(&mut self, topic: &str) -> String {
         let mut name: String = topic

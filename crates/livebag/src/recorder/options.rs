@@ -32,6 +32,9 @@ pub struct RecorderOptions {
     pub count_gaps: bool,
     /// Names and values that the recording carries along.
     pub metadata: Vec<MetadataEntry>,
+    /// Whether the container names an `attachments.mcap`: the files that the recording carries along,
+    /// written beside the recorder by who asks for this.
+    pub has_attachments: bool,
     /// When a new split begins.
     pub split: SplitRules,
     /// Which old splits go.
@@ -72,6 +75,7 @@ impl Default for RecorderOptions {
             profile: "ros2".into(),
             count_gaps: true,
             metadata: Vec::new(),
+            has_attachments: false,
             split: SplitRules::default(),
             retention: Retention::default(),
             snapshot: None,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    CONTAINER_FILE, CONTAINER_VERSION, LOCK_FILE, Losses, Manifest, MetadataEntry, State,
-    TopicManifest,
+    ATTACHMENTS_FILE, CONTAINER_FILE, CONTAINER_VERSION, LOCK_FILE, Losses, Manifest,
+    MetadataEntry, State, TopicManifest,
 };
 
 use super::brick::{Brick, LIBRARY};
@@ -39,6 +39,8 @@ pub(super) struct Split {
     /// Name of the one brick of all topics, if there is only one.
     pub one_file: Option<String>,
     pub metadata: Vec<MetadataEntry>,
+    /// Whether the manifest names the file with attachments.
+    pub has_attachments: bool,
     written_losses: Losses,
     written_repeated: u64,
     file_names: FileNames,
@@ -87,9 +89,10 @@ impl Split {
             profile: String::new(),
             one_file: None,
             metadata: Vec::new(),
+            has_attachments: false,
             written_losses: Losses::default(),
             written_repeated: 0,
-            file_names: FileNames::default(),
+            file_names: FileNames::of_container(),
             shared_brick: None,
             gathered_bricks: 0,
             reserve: Some(reserve),
@@ -211,6 +214,10 @@ impl Split {
             ended_nanos,
             failure,
             metadata: self.metadata.clone(),
+            attachments: match self.has_attachments {
+                true => ATTACHMENTS_FILE.to_owned(),
+                false => String::new(),
+            },
             splits: Vec::new(),
             one_file: self.one_file.is_some(),
             removed: livebag_format::container::Removed::default(),

@@ -25,7 +25,8 @@ pub(crate) struct StreamSource {
 
 impl StreamSource {
     /// Follows `reader` from now on, or from the oldest frame still there.
-    pub(crate) fn new(mut reader: Reader, from_now_on: bool, clock: Clock) -> Self {
+    pub(crate) fn new(reader: Reader, from_now_on: bool, clock: Clock) -> Self {
+        let mut reader = reader.labelled("recorder");
         if from_now_on {
             let next = reader.latest_sequence() + 1;
             reader.seek(next);

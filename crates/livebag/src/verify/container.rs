@@ -124,8 +124,10 @@ impl<'c, 'd> Split<'c, 'd> {
         let bricks = self.check_topics(&manifest)?;
         if self.depth == Depth::Whole {
             self.check_bricks(&manifest, &bricks)?;
+            self.check_attachments(&manifest)?;
             let names = manifest.topics.iter().flat_map(|t| t.bricks.iter().chain([&t.index]));
             let mut named: BTreeSet<String> = names.cloned().collect();
+            named.insert(manifest.attachments.clone());
             if manifest.one_file {
                 named.extend(self.second_names(&manifest)?);
             }
@@ -276,6 +278,24 @@ impl<'c, 'd> Split<'c, 'd> {
             }
         }
         Ok(())
+    }
+
+    /// The files that the recording carries along.
+    fn check_attachments(&mut self, manifest: &Manifest) -> Result<(), VerifyError> {
+        if manifest.attachments.is_empty() {
+            return Ok(());
+        }
+        let path = self.directory.join(&manifest.attachments);
+        match self.check.disk.open(&path) {
+            Ok(file) => mcap_file::check(self.check, &path, &*file, Vec::new())
+                .map(|_| ())
+                .map_err(io_error(&path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check.damage(&path, None, "it is missing, container.yaml names it");
+                Ok(())
+            }
+            Err(error) => Err(io_error(&path)(error)),
+        }
     }
 
     /// Header, schemas and channels are those that the manifest tells of.

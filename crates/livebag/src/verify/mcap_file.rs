@@ -17,8 +17,8 @@ use crate::storage::DiskFile;
 const CHUNK_BYTES_MAX: u64 = 1 << 30;
 /// Longest other record that is read into memory.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
-/// MCAP's attachment.
-const ATTACHMENT: u8 = 0x09;
+/// What is read of an attachment at once: it may be longer than memory.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// What an MCAP file holds.
 #[derive(Default)]
@@ -252,11 +252,9 @@ impl Walk<'_, '_> {
                     self.take(&parsed, end);
                 }
             }
-            ATTACHMENT => {
+            opcode::ATTACHMENT => {
                 self.contents.attachments.push((self.position, end - self.position));
-                if self.load(end, CHUNK_BYTES_MAX)? {
-                    self.attachment();
-                }
+                self.attachment(end)?;
             }
             _ => {}
         }
@@ -433,20 +431,53 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The attachment in `buffer`: its checksum is that of everything before it.
-    fn attachment(&mut self) {
-        if !matches!(self.parse(), Some(Record::Attachment { .. })) {
-            return;
+    /// The attachment that ends at `end`: lengths that add up, and a checksum of everything before it.
+    fn attachment(&mut self, end: u64) -> io::Result<()> {
+        let body_at = self.position + RECORD_HEADER_BYTES as u64;
+        let Some(crc_at) = self.crc_of_attachment(body_at, end)? else {
+            self.damage(self.position, "an attachment's lengths contradict each other");
+            return Ok(());
+        };
+        let mut stored = [0; 4];
+        self.file.read_at(&mut stored, crc_at)?;
+        let stored = u32::from_le_bytes(stored);
+        if stored == 0 {
+            return Ok(());
         }
-        let (body, crc) = self.buffer[RECORD_HEADER_BYTES..]
-            .split_at(self.buffer.len() - RECORD_HEADER_BYTES - 4);
-        let stored = u32::from_le_bytes(crc.try_into().expect("four bytes"));
-        if stored != 0 {
-            self.check.verified.checksums += 1;
-            if crc32fast::hash(body) != stored {
-                self.damage(self.position, "an attachment's checksum does not fit");
+        self.check.verified.checksums += 1;
+        let mut crc = crc32fast::Hasher::new();
+        let mut at = body_at;
+        while at < crc_at {
+            let left = usize::try_from(crc_at - at).unwrap_or(usize::MAX);
+            self.buffer.resize(left.min(PIECE_BYTES), 0);
+            let count = self.file.read_at(&mut self.buffer, at)?;
+            if count == 0 {
+                break;
+            }
+            crc.update(&self.buffer[..count]);
+            at += count as u64;
+        }
+        if crc.finalize() != stored {
+            self.damage(self.position, "an attachment's checksum does not fit");
+        }
+        Ok(())
+    }
+
+    /// Where the checksum of an attachment lies: behind two times, two texts and the data, each text and
+    /// the data behind its length. `None` if that is not four bytes before the end.
+    fn crc_of_attachment(&mut self, body_at: u64, end: u64) -> io::Result<Option<u64>> {
+        let mut at = body_at + 16;
+        for length_bytes in [4, 4, 8] {
+            let mut length = [0; 8];
+            let count = self.file.read_at(&mut length[..length_bytes], at)?;
+            let behind = at.checked_add(length_bytes as u64);
+            let next = behind.and_then(|at| at.checked_add(u64::from_le_bytes(length)));
+            match next.filter(|next| count == length_bytes && *next <= end) {
+                Some(next) => at = next,
+                None => return Ok(None),
             }
         }
+        Ok((end - at == 4).then_some(at))
     }
 
     /// Chunks that the summary tells of, so that damage costs only what it has hit.
@@ -462,6 +493,6 @@ impl Walk<'_, '_> {
 /// Records that may stand before DataEnd. Kinds above it belong to applications, or to times to come.
 fn is_of_data(kind: u8) -> bool {
     matches!(kind, opcode::HEADER | opcode::SCHEMA..=opcode::MESSAGE_INDEX)
-        || matches!(kind, ATTACHMENT | opcode::METADATA)
+        || matches!(kind, opcode::ATTACHMENT | opcode::METADATA)
         || kind > opcode::DATA_END
 }

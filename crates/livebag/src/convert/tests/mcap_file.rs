@@ -152,9 +152,10 @@ fn attachments_and_metadata_are_given() {
         let mut source = open(&writer.into_inner().into_inner()).unwrap();
         assert_eq!(source.metadata_records(), [MetadataRecord { name: "fleet".into(), values }]);
         let given = source.next_attachment().unwrap().unwrap();
-        assert_eq!((&*given.name, &*given.data), ("calibration.yaml", &b"k: 1"[..]));
+        assert_eq!((&*given.name, contents(&given)), ("calibration.yaml", b"k: 1".to_vec()));
+        assert_eq!(given.damage().unwrap(), None);
         assert_eq!((given.log_time_nanos, given.create_time_nanos), (1, 2));
-        assert_eq!(source.next_attachment().unwrap(), None);
+        assert!(source.next_attachment().unwrap().is_none());
         assert_eq!(source.next_message().unwrap(), None);
     }
 }

@@ -1,3 +1,4 @@
+mod attachments;
 mod copy;
 mod mcap_file;
 mod mcap_sink;
@@ -68,6 +69,13 @@ fn mcap_bytes(options: mcap::WriteOptions, messages: &[(usize, u64)]) -> Vec<u8>
     }
     writer.finish().unwrap();
     writer.into_inner().into_inner()
+}
+
+/// What an attachment holds.
+fn contents(attachment: &Attachment) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut attachment.data.reader(), &mut bytes).unwrap();
+    bytes
 }
 
 fn write_file(directory: &Path, name: &str, bytes: &[u8]) -> PathBuf {

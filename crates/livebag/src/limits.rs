@@ -118,6 +118,9 @@ pub const TOPICS_MAX: usize = u16::MAX as usize - 1;
 pub const READ_WINDOW_BYTES: usize = 1 << 20;
 /// Messages from this size on are read straight to where they are wanted, without a window between.
 pub const READ_STRAIGHT_BYTES_MIN: usize = 64 << 10;
+/// A cursor that is asked for less of a topic than this gives nothing of it in place: through a mapping
+/// the kernel fetches so much at a time.
+pub const IN_PLACE_BYTES_MIN: u64 = 2 << 20;
 /// A chunk of an answer is closed at this size …
 pub const ANSWER_CHUNK_BYTES: u64 = 256 << 10;
 /// … which doubles after so many chunks, so that the summary of a long answer stays small …

@@ -2,15 +2,17 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 
+use super::brick::brick_ends;
 use super::unpack::Unpacked;
-use super::{Bag, BagError, Buffer, Segment, brick_ends};
-use crate::limits::{READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES};
-use crate::storage::DiskFile;
+use super::{Bag, BagError, Buffer, Segment};
+use crate::limits::{
+    IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
+};
+use crate::storage::{DiskFile, FilePart};
 
 /// Index entries read at once.
 const ENTRIES_AT_ONCE: usize = 512;
@@ -23,6 +25,10 @@ pub struct Cursor<'bag> {
     damaged: u64,
     /// Place in `topics` and entry of the message that was come to last.
     last: Option<(usize, IndexEntry)>,
+    /// Whether [`Cursor::next`] gives messages in place.
+    in_place: bool,
+    /// The message that [`Cursor::next`] gave last, if it is in place.
+    part: Option<FilePart>,
 }
 
 /// One topic's part of a query.
@@ -36,6 +42,9 @@ struct TopicCursor<'bag> {
     at: usize,
     window: Window,
     unpacked: Unpacked,
+    /// Whether so much is wanted that the kernel may fetch it 2 MiB at a time; known once there are
+    /// entries.
+    is_long: Option<bool>,
 }
 
 /// Bytes of a brick that have been read.
@@ -63,6 +72,8 @@ impl<'bag> Cursor<'bag> {
             remaining: 0,
             damaged: 0,
             last: None,
+            in_place: bag.in_place,
+            part: None,
         };
         for &number in chosen {
             for segment in &bag.topics[number].segments {
@@ -172,12 +183,19 @@ impl<'bag> Cursor<'bag> {
         read
     }
 
-    /// Where the message lies whose entry [`Cursor::next_entry`] gave last: the file, and the offset of
-    /// its first byte. `None` if it is compressed, damaged, or there is none.
-    pub fn place(&self) -> Option<(&Arc<dyn DiskFile>, u64)> {
-        let (at, entry) = self.last.filter(|(_, entry)| !entry.compressed)?;
-        let (_, file) = self.topics[at].segment.bricks.get(usize::from(entry.brick))?;
-        Some((file, entry.offset))
+    /// The message whose entry [`Cursor::next_entry`] gave last, in place, fetched from the device.
+    /// `None` if it must be read ([`Cursor::read_into`]): it is small or compressed, too little is asked
+    /// for, or its brick cannot be mapped.
+    ///
+    /// See [`Bag::in_place`] for what may become of who looks at it, and [`FilePart`] for who does not.
+    ///
+    /// # Errors
+    /// [`BagError::Damaged`] if the brick ends before it, which counts as damaged.
+    pub fn part(&mut self) -> Result<Option<FilePart>, BagError> {
+        let Some((at, entry)) = self.last else { return Ok(None) };
+        let part = self.topics[at].part(&entry);
+        self.damaged += u64::from(matches!(part, Err(BagError::Damaged { .. })));
+        part
     }
 
     /// The next message and its topic's place in [`Bag::topics`].
@@ -188,8 +206,8 @@ impl<'bag> Cursor<'bag> {
     pub fn next(&mut self) -> Result<Option<(usize, Message<'_>)>, BagError> {
         let (at, entry) = loop {
             let Some((at, entry)) = self.step()? else { return Ok(None) };
-            match self.topics[at].read(&entry) {
-                Ok(_) => break (at, entry),
+            match self.load(at, &entry) {
+                Ok(()) => break (at, entry),
                 // The others are none the worse for it.
                 Err(BagError::Damaged { .. }) => self.damaged += 1,
                 Err(error) => return Err(error),
@@ -197,8 +215,11 @@ impl<'bag> Cursor<'bag> {
         };
         let cursor = &mut self.topics[at];
         let number = cursor.number;
-        // It is in memory now.
-        let data = cursor.read(&entry)?;
+        let data = match &self.part {
+            Some(part) => part,
+            // It is in memory now.
+            None => cursor.read(&entry)?,
+        };
         let message = Message {
             log_time_nanos: entry.log_time_nanos,
             publish_time_nanos: entry.publish_time_nanos,
@@ -206,6 +227,16 @@ impl<'bag> Cursor<'bag> {
             data,
         };
         Ok(Some((number, message)))
+    }
+
+    /// Makes sure of a message: `part` has it, or its topic's window.
+    fn load(&mut self, at: usize, entry: &IndexEntry) -> Result<(), BagError> {
+        let cursor = &mut self.topics[at];
+        self.part = if self.in_place { cursor.part(entry)? } else { None };
+        if self.part.is_none() {
+            cursor.read(entry)?;
+        }
+        Ok(())
     }
 }
 
@@ -229,6 +260,7 @@ impl<'bag> TopicCursor<'bag> {
         Ok(Self {
             segment,
             number,
+            is_long: None,
             range,
             entries: Vec::new(),
             at: 0,
@@ -248,11 +280,25 @@ impl<'bag> TopicCursor<'bag> {
             self.range.start += looked;
             damaged += looked - self.entries.len() as u64;
         }
+        if let (None, Some(first)) = (self.is_long, self.entries.first()) {
+            let (brick, end) = self.window.end;
+            let wanted = end.saturating_sub(first.offset);
+            self.is_long = Some(brick != first.brick || wanted >= IN_PLACE_BYTES_MIN);
+        }
         Ok(damaged)
     }
 
+    /// A message in place, where that is worth it and possible.
+    fn part(&self, entry: &IndexEntry) -> Result<Option<FilePart>, BagError> {
+        let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
+        if entry.compressed || !is_large || self.is_long != Some(true) {
+            return Ok(None);
+        }
+        self.segment.brick(entry)?.part(entry)
+    }
+
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
-        let (path, file) = self.segment.brick(entry)?;
+        let brick = self.segment.brick(entry)?;
         if entry.compressed {
             return self.segment.unpack(entry, &mut self.unpacked);
         }
@@ -263,13 +309,14 @@ impl<'bag> TopicCursor<'bag> {
             && entry.offset + bytes as u64 <= window.start + window.filled as u64;
         if !inside {
             self.segment.holds(entry)?;
-            window.ask(&**file, entry.offset, end);
+            window.ask(&*brick.file, entry.offset, end);
             let wanted =
                 READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
             if window.bytes.len() < wanted {
                 window.bytes.resize(wanted, 0);
             }
-            let read = file.read_at(&mut window.bytes[..wanted], entry.offset);
+            let read = brick.file.read_at(&mut window.bytes[..wanted], entry.offset);
+            let path = &brick.path;
             window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
             window.start = entry.offset;
             if window.filled < bytes {
@@ -286,10 +333,10 @@ impl<'bag> TopicCursor<'bag> {
             room.copy_from_slice(self.read(entry)?);
             return Ok(());
         }
-        let (_, file) = self.segment.brick(entry)?;
+        let brick = self.segment.brick(entry)?;
         let end = self.window.turn_to(entry.brick);
-        self.window.ask(&**file, entry.offset, end);
-        self.segment.read_at(entry, 0, room)
+        self.window.ask(&*brick.file, entry.offset, end);
+        brick.read(entry, 0, room)
     }
 }
 

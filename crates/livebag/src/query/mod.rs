@@ -16,9 +16,10 @@ use livebag_format::container::{
     CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, MetadataEntry, Removed, State,
 };
 
-use crate::storage::{Disk, DiskFile, KernelDisk};
+use crate::storage::{Disk, KernelDisk};
 
 mod answer;
+mod brick;
 mod buffer;
 mod cursor;
 mod distrust;
@@ -37,6 +38,7 @@ pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
 pub use virtual_file::{VirtualFile, VirtualFileError};
 
+use brick::Brick;
 use index::IndexReader;
 use unpack::{UnpackError, Unpacked};
 
@@ -141,7 +143,7 @@ const LARGE_MESSAGE_BYTES: usize = 1 << 20;
 /// A topic's part of one split.
 struct Segment {
     index: IndexReader,
-    bricks: Vec<(PathBuf, Arc<dyn DiskFile>)>,
+    bricks: Vec<Brick>,
     message_bytes: u64,
 }
 
@@ -167,7 +169,7 @@ impl Segment {
     }
 
     /// Where the message of an entry is.
-    fn brick(&self, entry: &IndexEntry) -> Result<&(PathBuf, Arc<dyn DiskFile>), BagError> {
+    fn brick(&self, entry: &IndexEntry) -> Result<&Brick, BagError> {
         self.bricks.get(usize::from(entry.brick)).ok_or_else(|| BagError::Damaged {
             path: self.index.path().to_owned(),
             offset: entry.offset,
@@ -181,23 +183,12 @@ impl Segment {
         if entry.compressed || (entry.data_bytes as usize) < LARGE_MESSAGE_BYTES {
             return Ok(());
         }
-        let (path, file) = self.brick(entry)?;
-        let length = file.length();
-        let length = length.map_err(|source| BagError::Io { path: path.clone(), source })?;
-        if length < entry.offset + u64::from(entry.data_bytes) {
-            return Err(brick_ends(path, entry));
-        }
-        Ok(())
+        self.brick(entry)?.reaches(entry)
     }
 
     /// Fills `out` with a message that is not compressed, from its byte `skip` on.
     fn read_at(&self, entry: &IndexEntry, skip: u64, out: &mut [u8]) -> Result<(), BagError> {
-        let (path, file) = self.brick(entry)?;
-        match file.read_at(out, entry.offset + skip) {
-            Ok(count) if count == out.len() => Ok(()),
-            Ok(_) => Err(brick_ends(path, entry)),
-            Err(source) => Err(BagError::Io { path: path.clone(), source }),
-        }
+        self.brick(entry)?.read(entry, skip, out)
     }
 
     /// A message of a compressed chunk.
@@ -206,22 +197,14 @@ impl Segment {
         entry: &IndexEntry,
         unpacked: &'a mut Unpacked,
     ) -> Result<&'a [u8], BagError> {
-        let (path, file) = self.brick(entry)?;
-        let read = unpacked.message(&**file, entry);
+        let brick = self.brick(entry)?;
+        let read = unpacked.message(&*brick.file, entry);
         read.map(|(_, data)| data).map_err(|error| match error {
-            UnpackError::Io(source) => BagError::Io { path: path.clone(), source },
+            UnpackError::Io(source) => BagError::Io { path: brick.path.clone(), source },
             UnpackError::Damaged(what) => {
-                BagError::Damaged { path: path.clone(), offset: entry.offset, what }
+                BagError::Damaged { path: brick.path.clone(), offset: entry.offset, what }
             }
         })
-    }
-}
-
-fn brick_ends(path: &Path, entry: &IndexEntry) -> BagError {
-    BagError::Damaged {
-        path: path.to_owned(),
-        offset: entry.offset,
-        what: "the brick ends before a message that its index promises",
     }
 }
 
@@ -305,6 +288,7 @@ pub struct Bag {
     manifest: Manifest,
     topics: Vec<BagTopic>,
     recorder_pid: Option<u32>,
+    in_place: bool,
 }
 
 /// How a directory's state and manifest are found: with or without recovering it.
@@ -378,7 +362,31 @@ impl Bag {
             }
         }
         let recorder_pid = recover::read_owner(disk, path).map(|owner| owner.pid);
-        Ok(Self { path: path.to_owned(), state, manifest, topics, recorder_pid })
+        let path = path.to_owned();
+        Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false })
+    }
+
+    /// The same, whose cursors give large messages where they lie in the page cache ([`Cursor::next`])
+    /// instead of copying them, where that is possible: they are not compressed, and their brick can be
+    /// mapped.
+    ///
+    /// livebag never changes or cuts what is committed. But if something else cuts a brick while one of
+    /// its messages is looked at, the process is killed (SIGBUS), as it is with any mapped file. So this
+    /// is for programs that read their own files and may end that way, and for no recorder and no
+    /// server. A brick that is too short from the start, or whose medium fails, is an error as ever.
+    ///
+    /// ```no_run
+    /// let bag = livebag::Bag::open("run1".as_ref())?.in_place();
+    /// let mut cursor = bag.query(&livebag::Query::default())?;
+    /// while let Some((_, message)) = cursor.next()? {
+    ///     println!("{} {}", message.log_time_nanos, message.data[0]);
+    /// }
+    /// # Ok::<(), livebag::BagError>(())
+    /// ```
+    #[must_use]
+    pub fn in_place(mut self) -> Self {
+        self.in_place = true;
+        self
     }
 
     /// Whether all topics of a split lie in one MCAP file (`livebag record --storage mcap`).
@@ -395,7 +403,7 @@ impl Bag {
         for segment in self.topics.iter().flat_map(|topic| &topic.segments) {
             let Some((start_nanos, end_nanos)) = segment.time_range()? else { continue };
             // A topic's messages of one split are all in one file.
-            let Some((path, _)) = segment.bricks.first() else { continue };
+            let Some(Brick { path, .. }) = segment.bricks.first() else { continue };
             let file = files.entry(path).or_insert_with(|| BagFile {
                 path: path.strip_prefix(&self.path).unwrap_or(path).to_owned(),
                 start_nanos,
@@ -646,7 +654,11 @@ fn add_topics(
         let (path, file) = open(&described.index)?;
         known.segments.push(Arc::new(Segment {
             index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
-            bricks: described.bricks.iter().map(open).collect::<Result<_, _>>()?,
+            bricks: described
+                .bricks
+                .iter()
+                .map(|name| open(name).map(|(path, file)| Brick::new(path, file)))
+                .collect::<Result<_, _>>()?,
             message_bytes: described.message_bytes,
         }));
         let named = described.bricks.iter().map(|name| Path::new(split).join(name));

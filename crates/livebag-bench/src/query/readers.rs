@@ -52,15 +52,63 @@ fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> BenchError + '_ {
     move |error| BenchError::Child { role: what.to_owned(), problem: error.to_string() }
 }
 
-/// livebag's container.
+/// livebag's container, large messages in place.
 pub fn livebag(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    read_container(path, question, true)
+}
+
+/// The same, every message copied.
+pub fn livebag_pread(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    read_container(path, question, false)
+}
+
+fn query_of(question: &Question<'_>) -> Query {
+    let span = question.range.map_or(Span::All, |(from, to)| Span::History(from, to));
+    Query { topics: vec![question.topic.to_owned()], span }
+}
+
+/// What the device needs for as many bytes from the same place on: direct reads of 1 MiB, one after the
+/// other, and no index.
+pub fn floor(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    let bag = Bag::open(path).map_err(failed("livebag"))?;
+    let mut cursor = bag.query(&query_of(question)).map_err(failed("livebag"))?;
+    let mut answer = Answer::default();
+    let mut first = None;
+    while let Some((topic, entry)) = cursor.next_entry().map_err(failed("livebag"))? {
+        first.get_or_insert((topic, entry.offset));
+        answer.messages += 1;
+        answer.bytes += u64::from(entry.data_bytes);
+    }
+    let Some((topic, offset)) = first else { return Ok(answer) };
+    let brick = path.join(&bag.topics()[topic].bricks()[0]);
+    let file = files::open_direct(&brick)?;
+    files::drop_from_cache(&brick)?;
+    const BLOCK: usize = 4096;
+    let mut memory = vec![0u8; (1 << 20) + BLOCK];
+    let aligned = memory.as_ptr().align_offset(BLOCK);
+    let memory = &mut memory[aligned..aligned + (1 << 20)];
+    let end = offset + answer.bytes;
+    let mut at = offset / BLOCK as u64 * BLOCK as u64;
+    let start = clock::monotonic_nanos();
+    while at < end {
+        let wanted = (end - at).next_multiple_of(BLOCK as u64).min(1 << 20) as usize;
+        let count = file.read_at(&mut memory[..wanted], at).map_err(failed("direct reads"))?;
+        if count == 0 {
+            break;
+        }
+        at += count as u64;
+    }
+    answer.total_nanos = clock::monotonic_nanos() - start;
+    Ok(answer)
+}
+
+fn read_container(path: &Path, question: &Question<'_>, in_place: bool) -> Result<Answer> {
     let start = clock::monotonic_nanos();
     let mut answer = Answer::default();
     let bag = Bag::open(path).map_err(failed("livebag"))?;
+    let bag = if in_place { bag.in_place() } else { bag };
     answer.open_nanos = clock::monotonic_nanos() - start;
-    let span = question.range.map_or(Span::All, |(from, to)| Span::History(from, to));
-    let query = Query { topics: vec![question.topic.to_owned()], span };
-    let mut cursor = bag.query(&query).map_err(failed("livebag"))?;
+    let mut cursor = bag.query(&query_of(question)).map_err(failed("livebag"))?;
     while let Some((_, message)) = cursor.next().map_err(failed("livebag"))? {
         answer.see(message.data);
     }

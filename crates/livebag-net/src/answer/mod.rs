@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use livebag::{Bag, BagError, Buffer, Clock, Cursor, McapAnswer, Query};
+use livebag::storage::FilePart;
+use livebag::{Bag, BagError, Buffer, Clock, Cursor, Laid, McapAnswer, Query};
 use livebag_format::decode::{DecodeOptions, Decoder};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -35,6 +36,8 @@ pub struct Outlet {
     progress_timeout: Duration,
     /// Bytes of the largest piece so far: the next one may be like it.
     piece_bytes: usize,
+    /// Whether it takes parts of mapped files, which nobody may look at but the kernel.
+    takes_references: bool,
     bytes: u64,
     began_nanos: u64,
     waited_nanos: u64,
@@ -57,11 +60,17 @@ impl Outlet {
             clock: clock.clone(),
             progress_timeout,
             piece_bytes: 0,
+            takes_references: false,
             bytes: 0,
             began_nanos: clock.monotonic_nanos(),
             waited_nanos: 0,
         };
         (this, pieces)
+    }
+
+    /// Says that what comes out of it is handed to the kernel, and that nobody looks at it before.
+    pub fn take_references(&mut self, yes: bool) {
+        self.takes_references = yes;
     }
 
     /// Memory for the next piece.
@@ -87,6 +96,15 @@ impl Outlet {
         self.runtime.block_on(piece.settle());
         self.waited_nanos += self.clock.monotonic_nanos() - began;
         self.give(Ok(piece.into_bytes()))
+    }
+
+    /// Sends what lies in a file, by reference: it takes no memory of the answers'.
+    ///
+    /// # Errors
+    /// As [`Outlet::send`].
+    fn send_part(&mut self, part: FilePart) -> Result<(), AnswerError> {
+        self.bytes += part.len() as u64;
+        self.give(Ok(Bytes::from_owner(part)))
     }
 
     fn give(&mut self, piece: Result<Bytes, AnswerError>) -> Result<(), AnswerError> {
@@ -159,11 +177,22 @@ pub fn send_all(
 fn send_mcap(bag: &Bag, cursor: &mut Cursor<'_>, outlet: &mut Outlet) -> Result<(), AnswerError> {
     let mut piece = outlet.piece(PIECE_BYTES);
     let mut answer = McapAnswer::new(bag, piece.buffer());
-    while answer.chunk(cursor, piece.buffer())? {
-        if piece.buffer().len() >= PIECE_BYTES {
-            outlet.send(piece)?;
-            piece = outlet.piece(PIECE_BYTES);
+    loop {
+        let laid = match outlet.takes_references {
+            true => answer.chunk_in_parts(cursor, piece.buffer())?,
+            false if answer.chunk(cursor, piece.buffer())? => Laid::Whole,
+            false => Laid::Nothing,
+        };
+        match laid {
+            Laid::Nothing => break,
+            Laid::Whole if piece.buffer().len() < PIECE_BYTES => continue,
+            Laid::Whole => outlet.send(piece)?,
+            Laid::UpTo(part) => {
+                outlet.send(piece)?;
+                outlet.send_part(part)?;
+            }
         }
+        piece = outlet.piece(PIECE_BYTES);
     }
     answer.finish(piece.buffer());
     outlet.send(piece)

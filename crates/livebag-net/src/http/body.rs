@@ -1,5 +1,6 @@
 //! Bodies of responses that are still being laid out.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -9,9 +10,9 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::answer::{AnswerError, Pieces};
 
-/// Pieces, the first of which is here.
+/// Pieces, the first of which are here.
 struct PiecesBody {
-    first: Option<Bytes>,
+    first: VecDeque<Bytes>,
     rest: Pieces,
     /// Bytes that are still to come, where that is known.
     bytes: Option<u64>,
@@ -25,7 +26,7 @@ impl HttpBody for PiecesBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
-        let next = match self.first.take() {
+        let next = match self.first.pop_front() {
             Some(first) => Poll::Ready(Some(Ok(first))),
             None => self.rest.poll_recv(cx),
         };
@@ -41,11 +42,11 @@ impl HttpBody for PiecesBody {
 }
 
 /// A body of unknown length.
-pub fn stream(first: Bytes, rest: Pieces) -> Body {
-    Body::new(PiecesBody { first: Some(first), rest, bytes: None })
+pub fn stream<const N: usize>(first: [Bytes; N], rest: Pieces) -> Body {
+    Body::new(PiecesBody { first: first.into(), rest, bytes: None })
 }
 
 /// A body of `bytes`.
 pub fn stream_of(bytes: u64, first: Option<Bytes>, rest: Pieces) -> Body {
-    Body::new(PiecesBody { first, rest, bytes: Some(bytes) })
+    Body::new(PiecesBody { first: first.into_iter().collect(), rest, bytes: Some(bytes) })
 }

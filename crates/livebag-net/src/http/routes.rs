@@ -346,7 +346,9 @@ async fn answer(
     let asked_nanos = app.clock.monotonic_nanos();
     let served = app.bag(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
+    let by_reference = link.takes_references();
     let pieces = lay_out(turn, asked_nanos, move |_, outlet| {
+        outlet.take_references(by_reference);
         let bag = served.bag()?;
         let query = match which {
             Which::Latest(last) => {
@@ -405,9 +407,9 @@ async fn respond(
         Some(Ok(first)) if may_be_short && first.len() < PIECE_BYTES => match pieces.recv().await {
             None => Body::from(first),
             Some(Err(error)) => return Err(error.into()),
-            Some(Ok(_)) => return Err(HttpError::Broken),
+            Some(Ok(second)) => body::stream([first, second], pieces),
         },
-        Some(Ok(first)) => body::stream(first, pieces),
+        Some(Ok(first)) => body::stream([first], pieces),
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();

@@ -48,6 +48,9 @@ pub struct ServerOptions {
     pub clock: Clock,
     /// How much and how long.
     pub limits: ServerLimits,
+    /// Copies every message into memory of the server's, as answers over TLS do, instead of handing
+    /// large ones to the network where the page cache has them.
+    pub copies: bool,
 }
 
 /// Why there is no server.
@@ -135,7 +138,9 @@ impl Server {
             .map_err(ServeError::Threads)?;
         let app = Arc::new(App::new(catalog, options.secrets, options.clock, options.limits));
         let service = router(app.clone());
-        let gate = Arc::new(ConnectionGate { app: app.clone(), by_address: Mutex::default() });
+        let copies = options.copies;
+        let gate = ConnectionGate { app: app.clone(), by_address: Mutex::default(), copies };
+        let gate = Arc::new(gate);
         let mut addresses = Vec::new();
         for address in options.listen {
             let failed = |source| ServeError::Listen { address, source };
@@ -222,6 +227,8 @@ fn tls_acceptor(files: &TlsFiles) -> Result<TlsAcceptor, ServeError> {
 struct ConnectionGate {
     app: Arc<App>,
     by_address: Mutex<HashMap<IpAddr, usize>>,
+    /// See [`ServerOptions::copies`].
+    copies: bool,
 }
 
 /// A counted connection.
@@ -292,7 +299,9 @@ async fn converse(
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let limits = &admitted.gate.app.limits;
-    let link = Arc::new(Link::new(&stream, admitted.peer)?);
+    let by_reference = acceptor.is_none() && !admitted.gate.copies;
+    let link = Link::new(&stream, admitted.peer)?.sent_by_reference(by_reference);
+    let link = Arc::new(link);
     let metered = MeteredStream::new(stream, link.clone(), limits.progress_timeout);
     match acceptor {
         None => serve(metered, service, link, limits).await,

@@ -30,7 +30,7 @@ mod recover;
 pub(crate) mod unpack;
 mod virtual_file;
 
-pub use answer::{McapAnswer, Messages, Verdict};
+pub use answer::{Laid, McapAnswer, Messages, Verdict};
 pub use buffer::Buffer;
 pub use cursor::Cursor;
 pub(crate) use distrust::says_the_same;

@@ -69,6 +69,9 @@ pub const SPACE_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 pub const POLL_MAX: Duration = Duration::from_millis(5);
 /// See [`POLL_MAX`].
 pub const POLL_MIN: Duration = Duration::from_micros(500);
+/// The same while somebody reads what is being recorded: a message that a program writes waits so long
+/// before it is on its way.
+pub const POLL_MAX_READ: Duration = Duration::from_millis(1);
 /// How fast writers of this process may fill the queues at most: 2 GB/s.
 pub const FILL_BYTES_PER_NANO: u64 = 2;
 /// Pause between two looks for streams that have appeared.
@@ -163,5 +166,6 @@ pub const PLAY_PERIOD_ALONE: Duration = Duration::from_nanos(33_333_333);
 const _: () = assert!(PLAY_LEAD_IN.as_nanos() > 2 * DISCOVERY_INTERVAL.as_nanos());
 const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(OWN_CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
+const _: () = assert!(POLL_MIN.as_nanos() <= POLL_MAX_READ.as_nanos());
 const _: () = assert!(BLOCK_BYTES.is_power_of_two());
 const _: () = assert!(CHUNK_BYTES_MAX < u32::MAX as usize);

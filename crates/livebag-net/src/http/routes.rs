@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use livebag::{Clock, Query, Span};
+use livebag::{BagState, Clock, Query, Span};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body;
@@ -34,6 +34,7 @@ use crate::moment::Moment;
 use crate::picture;
 use crate::pool::Pool;
 use crate::tell::{BagInfo, BagRow, ServerStatus};
+use crate::warm::Warm;
 
 /// The API, described (OpenAPI 3.1).
 pub const OPENAPI: &str = include_str!("openapi.json");
@@ -50,6 +51,7 @@ pub struct App {
     pub limits: ServerLimits,
     pub pool: Pool,
     pub links: KnownLinks,
+    pub warm: Arc<Warm>,
     turns: Arc<Semaphore>,
     /// Answers being laid out, by who asked.
     by_address: Mutex<HashMap<IpAddr, usize>>,
@@ -75,6 +77,7 @@ impl App {
             limits,
             pool: Pool::new(limits.answer_bytes_max),
             links: KnownLinks::default(),
+            warm: Arc::default(),
             turns: Arc::new(Semaphore::new(limits.answers_max)),
             by_address: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -347,12 +350,16 @@ async fn answer(
     let served = app.bag(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
     let by_reference = link.takes_references();
-    let pieces = lay_out(turn, asked_nanos, move |_, outlet| {
+    let pieces = lay_out(turn, asked_nanos, move |app, outlet| {
         outlet.take_references(by_reference);
         let bag = served.bag()?;
         let query = match which {
             Which::Latest(last) => {
-                Query { topics: full_names(&bag, &topics), span: Span::Latest(last) }
+                let topics = full_names(&bag, &topics);
+                if bag.state() == BagState::Live && !topics.is_empty() {
+                    app.warm.asked(&served, &topics, asked_nanos);
+                }
+                Query { topics, span: Span::Latest(last) }
             }
             Which::Between(from, to) => between(&bag, &topics, from, to)?,
         };

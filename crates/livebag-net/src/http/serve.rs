@@ -25,6 +25,7 @@ use crate::catalog::Catalog;
 use crate::limits::{CONNECTIONS_PER_ADDRESS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, ServerLimits};
 use crate::link::{Link, MeteredStream};
 use crate::tell::ServerStatus;
+use crate::warm::keep_warm;
 
 /// Certificate chain and private key, in PEM files.
 #[derive(Clone, Debug)]
@@ -138,6 +139,8 @@ impl Server {
             .map_err(ServeError::Threads)?;
         let app = Arc::new(App::new(catalog, options.secrets, options.clock, options.limits));
         let service = router(app.clone());
+        let clock = app.clock.clone();
+        runtime.spawn(keep_warm(app.warm.clone(), move || clock.monotonic_nanos()));
         let copies = options.copies;
         let gate = ConnectionGate { app: app.clone(), by_address: Mutex::default(), copies };
         let gate = Arc::new(gate);

@@ -25,10 +25,6 @@ pub struct Cursor<'bag> {
     damaged: u64,
     /// Place in `topics` and entry of the message that was come to last.
     last: Option<(usize, IndexEntry)>,
-    /// Whether [`Cursor::next`] gives messages in place.
-    in_place: bool,
-    /// The message that [`Cursor::next`] gave last, if it is in place.
-    part: Option<FilePart>,
 }
 
 /// One topic's part of a query.
@@ -47,8 +43,12 @@ struct TopicCursor<'bag> {
     is_long: Option<bool>,
 }
 
-/// Bytes of a brick that have been read.
+/// Bytes of a brick that have been read, or are in place.
 struct Window {
+    /// Whether they are to be in place, where that is possible.
+    in_place: bool,
+    /// In place they are these.
+    part: Option<FilePart>,
     bytes: Vec<u8>,
     start: u64,
     filled: usize,
@@ -72,12 +72,10 @@ impl<'bag> Cursor<'bag> {
             remaining: 0,
             damaged: 0,
             last: None,
-            in_place: bag.in_place,
-            part: None,
         };
         for &number in chosen {
             for segment in &bag.topics[number].segments {
-                this.plan_segment(segment, number, from, to)?;
+                this.plan_segment(segment, (number, bag.in_place), from, to)?;
             }
         }
         Ok(this)
@@ -86,7 +84,7 @@ impl<'bag> Cursor<'bag> {
     fn plan_segment(
         &mut self,
         segment: &'bag Segment,
-        number: usize,
+        (number, in_place): (usize, bool),
         from: u64,
         to: u64,
     ) -> Result<(), BagError> {
@@ -94,6 +92,7 @@ impl<'bag> Cursor<'bag> {
         if !range.is_empty() {
             self.remaining += range.end - range.start;
             let mut cursor = TopicCursor::new(segment, number, range)?;
+            cursor.window.in_place = in_place;
             self.skip(cursor.feed()?);
             if let Some(first) = cursor.entries.first() {
                 self.heap.push(Reverse((first.log_time_nanos, self.topics.len())));
@@ -206,8 +205,8 @@ impl<'bag> Cursor<'bag> {
     pub fn next(&mut self) -> Result<Option<(usize, Message<'_>)>, BagError> {
         let (at, entry) = loop {
             let Some((at, entry)) = self.step()? else { return Ok(None) };
-            match self.load(at, &entry) {
-                Ok(()) => break (at, entry),
+            match self.topics[at].read(&entry) {
+                Ok(_) => break (at, entry),
                 // The others are none the worse for it.
                 Err(BagError::Damaged { .. }) => self.damaged += 1,
                 Err(error) => return Err(error),
@@ -215,11 +214,8 @@ impl<'bag> Cursor<'bag> {
         };
         let cursor = &mut self.topics[at];
         let number = cursor.number;
-        let data = match &self.part {
-            Some(part) => part,
-            // It is in memory now.
-            None => cursor.read(&entry)?,
-        };
+        // It is in memory now.
+        let data = cursor.read(&entry)?;
         let message = Message {
             log_time_nanos: entry.log_time_nanos,
             publish_time_nanos: entry.publish_time_nanos,
@@ -227,16 +223,6 @@ impl<'bag> Cursor<'bag> {
             data,
         };
         Ok(Some((number, message)))
-    }
-
-    /// Makes sure of a message: `part` has it, or its topic's window.
-    fn load(&mut self, at: usize, entry: &IndexEntry) -> Result<(), BagError> {
-        let cursor = &mut self.topics[at];
-        self.part = if self.in_place { cursor.part(entry)? } else { None };
-        if self.part.is_none() {
-            cursor.read(entry)?;
-        }
-        Ok(())
     }
 }
 
@@ -250,6 +236,8 @@ impl<'bag> TopicCursor<'bag> {
         let last = segment.index.last_whole(range.clone())?;
         let last = last.map(|(_, entry)| entry).unwrap_or_default();
         let window = Window {
+            in_place: false,
+            part: None,
             bytes: Vec::new(),
             start: 0,
             filled: 0,
@@ -294,37 +282,55 @@ impl<'bag> TopicCursor<'bag> {
         if entry.compressed || !is_large || self.is_long != Some(true) {
             return Ok(None);
         }
-        self.segment.brick(entry)?.part(entry)
+        self.segment.brick(entry)?.part(entry, entry.data_bytes as usize)
     }
 
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
-        let brick = self.segment.brick(entry)?;
         if entry.compressed {
+            self.segment.brick(entry)?;
             return self.segment.unpack(entry, &mut self.unpacked);
         }
+        self.fill(entry)?;
+        let start = (entry.offset - self.window.start) as usize;
+        let held = self.window.part.as_deref().unwrap_or(&self.window.bytes);
+        Ok(&held[start..start + entry.data_bytes as usize])
+    }
+
+    /// Makes sure that the window has a message, and some behind it.
+    fn fill(&mut self, entry: &IndexEntry) -> Result<(), BagError> {
+        let brick = self.segment.brick(entry)?;
         let bytes = entry.data_bytes as usize;
         let window = &mut self.window;
         let end = window.turn_to(entry.brick);
         let inside = entry.offset >= window.start
             && entry.offset + bytes as u64 <= window.start + window.filled as u64;
-        if !inside {
-            self.segment.holds(entry)?;
-            window.ask(&*brick.file, entry.offset, end);
-            let wanted =
-                READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
-            if window.bytes.len() < wanted {
-                window.bytes.resize(wanted, 0);
-            }
-            let read = brick.file.read_at(&mut window.bytes[..wanted], entry.offset);
-            let path = &brick.path;
-            window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
-            window.start = entry.offset;
-            if window.filled < bytes {
-                return Err(brick_ends(path, entry));
-            }
+        if inside {
+            return Ok(());
         }
-        let start = (entry.offset - self.window.start) as usize;
-        Ok(&self.window.bytes[start..start + bytes])
+        // Whatever happens below, it holds nothing of before.
+        (window.part, window.filled) = (None, 0);
+        let wanted = READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
+        if window.in_place
+            && self.is_long == Some(true)
+            && let Some(part) = brick.part(entry, wanted)?
+        {
+            (window.start, window.filled) = (entry.offset, part.len());
+            window.part = Some(part);
+            return Ok(());
+        }
+        self.segment.holds(entry)?;
+        window.ask(&*brick.file, entry.offset, end);
+        if window.bytes.len() < wanted {
+            window.bytes.resize(wanted, 0);
+        }
+        let read = brick.file.read_at(&mut window.bytes[..wanted], entry.offset);
+        let path = &brick.path;
+        window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
+        window.start = entry.offset;
+        if window.filled < bytes {
+            return Err(brick_ends(path, entry));
+        }
+        Ok(())
     }
 
     /// Reads a large message straight to where it is wanted.
@@ -346,6 +352,7 @@ impl Window {
     fn turn_to(&mut self, brick: u16) -> u64 {
         if brick != self.brick {
             (self.brick, self.start, self.filled, self.asked) = (brick, 0, 0, 0);
+            self.part = None;
         }
         if brick == self.end.0 { self.end.1 } else { u64::MAX }
     }

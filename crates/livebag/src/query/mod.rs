@@ -14,6 +14,7 @@ use std::time::Duration;
 use livebag_format::Topic;
 use livebag_format::container::{
     CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, MetadataEntry, Removed, State,
+    TopicManifest,
 };
 
 use crate::storage::{Disk, KernelDisk};
@@ -537,6 +538,26 @@ impl Bag {
         NewestFirst::plan(self, &chosen, from, to)
     }
 
+    /// Has the kernel begin to fetch the large messages of a query from the device, the newest
+    /// `bytes_max` bytes of them, and does not wait for it. Gives the newest log time of the query's
+    /// messages; `None` if there are none.
+    ///
+    /// # Errors
+    /// If a topic is not there, or an index cannot be read.
+    pub fn will_need(&self, query: &Query, bytes_max: u64) -> Result<Option<u64>, BagError> {
+        let mut messages = self.newest_first(query)?;
+        let (mut newest, mut left) = (None, bytes_max);
+        while let Some((_, entry)) = messages.next_entry()? {
+            newest.get_or_insert(entry.log_time_nanos);
+            match left.checked_sub(entry.data_bytes.into()) {
+                Some(less) => left = less,
+                None => break,
+            }
+            messages.will_need(&entry);
+        }
+        Ok(newest)
+    }
+
     /// Topics, first and last log time.
     fn resolve(&self, query: &Query) -> Result<(Vec<usize>, u64, u64), BagError> {
         let chosen = self.choose(&query.topics)?;
@@ -608,6 +629,12 @@ fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagErr
     Ok((state, manifest))
 }
 
+/// Whether a topic's files are there: the container may have been opened before the recorder had made
+/// them, and then its messages are seen by opening again.
+fn has_files(described: &TopicManifest) -> bool {
+    !described.index.is_empty() && !described.bricks.is_empty()
+}
+
 /// Adds what one split has, `directory`, called `split` in the container.
 fn add_topics(
     disk: &dyn Disk,
@@ -624,6 +651,14 @@ fn add_topics(
             Err(source) => Err(BagError::Io { path, source }),
         }
     };
+    // Heads of indexes that the page cache does not have come from the device together.
+    let mut indexes = Vec::new();
+    for described in manifest.topics.iter().filter(|topic| has_files(topic)) {
+        let (path, file) = open(&described.index)?;
+        IndexReader::head_will_be_read(&*file);
+        indexes.push((path, file));
+    }
+    let mut indexes = indexes.into_iter();
     // Two topics may have one name: their order among those tells which is which.
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for described in &manifest.topics {
@@ -647,11 +682,10 @@ fn add_topics(
         let known = &mut topics[at];
         known.lost.add(&described.lost);
         known.skipped += described.skipped;
-        // Opened before the recorder had made the files: its messages are seen by opening again.
-        if described.index.is_empty() || described.bricks.is_empty() {
+        if !has_files(described) {
             continue;
         }
-        let (path, file) = open(&described.index)?;
+        let Some((path, file)) = indexes.next() else { continue };
         known.segments.push(Arc::new(Segment {
             index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
             bricks: described

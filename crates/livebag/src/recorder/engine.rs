@@ -22,7 +22,7 @@ use super::topic::{Cause, SplitTopic, TopicState};
 use super::{Command, Counters, Machine, RecordError, Shared};
 use crate::limits::{
     CHUNK_AGE_MAX_READ, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX, MANIFEST_INTERVAL,
-    OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN,
+    OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MAX_READ, POLL_MIN,
 };
 use crate::queue::{Queued, TopicQueue};
 use crate::source::StreamSource;
@@ -148,8 +148,15 @@ impl Engine {
         let laps = self.topics.iter().filter_map(|topic| Some(topic.stream.as_ref()?.lap_nanos()));
         let lap = laps.min().unwrap_or(u64::MAX);
         let fill = self.shared.options.cache_bytes_max / 16 / FILL_BYTES_PER_NANO;
-        let pause = Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, POLL_MAX);
-        self.gate.pause(self.shared.options.clock.monotonic_nanos(), pause)
+        let now = self.shared.options.clock.monotonic_nanos();
+        let most = if self.is_read(now) { POLL_MAX_READ } else { POLL_MAX };
+        let pause = Duration::from_nanos((lap / 16).min(fill)).clamp(POLL_MIN, most);
+        self.gate.pause(now, pause)
+    }
+
+    /// Whether somebody reads what is being recorded.
+    fn is_read(&self, now_nanos: u64) -> bool {
+        now_nanos < self.shared.read_until_nanos.load(Ordering::Relaxed)
     }
 
     /// The split that takes what comes.
@@ -318,7 +325,7 @@ impl Engine {
             Take::UpTo(bytes) => bytes,
             Take::Due | Take::All => u64::MAX,
         };
-        let is_read = now < self.shared.read_until_nanos.load(Ordering::Relaxed);
+        let is_read = self.is_read(now);
         let age_max = self.shared.options.chunk_age_max;
         let age_max = age_max.map(|age| if is_read { age.min(CHUNK_AGE_MAX_READ) } else { age });
         let before_nanos = match (take, age_max) {

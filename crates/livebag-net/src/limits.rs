@@ -32,6 +32,10 @@ pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 pub const PIECES_WAITING_MAX: usize = 2;
 /// Bytes of a piece from which it is sent.
 pub const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of files from which they are handed to the network, which is given many at once …
+pub const PARCEL_BYTES: usize = 1 << 20;
+/// … and what lies between them, if it is no more than this, in memory of its own.
+pub const BETWEEN_BYTES_MAX: usize = 1 << 10;
 /// Pieces whose memory is kept for the next ones …
 pub const SPARE_PIECES_MAX: usize = 32;
 /// … unless they are larger than this.

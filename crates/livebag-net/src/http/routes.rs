@@ -21,7 +21,7 @@ use super::guard::{Secrets, guard};
 use super::range::{self, Wanted};
 use super::serve::AnswerTiming;
 use crate::answer::{
-    AnswerError, Auto, Decimation, Outlet, Pieces, decode_one, one_message, send_all,
+    AnswerError, Auto, Decimation, Outlet, Pieces, bytes_of, decode_one, one_message, send_all,
 };
 use crate::ask::{AskError, Form, MessageForm, Parameters, between, full_names};
 use crate::catalog::{Catalog, ServedBag, ServedFile};
@@ -411,12 +411,17 @@ async fn respond(
     let body = match pieces.recv().await {
         None => Body::empty(),
         Some(Err(error)) => return Err(error.into()),
-        Some(Ok(first)) if may_be_short && first.len() < PIECE_BYTES => match pieces.recv().await {
-            None => Body::from(first),
-            Some(Err(error)) => return Err(error.into()),
-            Some(Ok(second)) => body::stream([first, second], pieces),
-        },
-        Some(Ok(first)) => body::stream([first], pieces),
+        Some(Ok(mut first)) if may_be_short && bytes_of(&first) < PIECE_BYTES => {
+            match pieces.recv().await {
+                None => body::stream_of(bytes_of(&first) as u64, first, pieces),
+                Some(Err(error)) => return Err(error.into()),
+                Some(Ok(second)) => {
+                    first.extend(second);
+                    body::stream(first, pieces)
+                }
+            }
+        }
+        Some(Ok(first)) => body::stream(first, pieces),
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -573,7 +578,7 @@ async fn file(
             });
             let first_piece = match pieces.recv().await {
                 Some(Err(error)) => return Err(error.into()),
-                Some(Ok(piece)) => Some(piece),
+                Some(Ok(piece)) => piece,
                 None => return Err(HttpError::Broken),
             };
             Response::new(body::stream_of(count, first_piece, pieces))

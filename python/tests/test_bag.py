@@ -1,6 +1,7 @@
 """Recordings of every kind, compared with what the official readers say."""
 
 import datetime
+import itertools
 import pickle
 import shutil
 import subprocess
@@ -115,17 +116,19 @@ def test_auto_gives_the_newest_first_and_stops_in_time(sample):
 
 
 def test_images_and_points_are_views_of_the_message(sample, exported):
-    for path, mapped in ((sample, False), (sample, True), (exported, False), (exported, True)):
+    for path, mapped in itertools.product((sample, exported), (False, True, None)):
         bag = livebag.open(path, mapped=mapped)
         for topic, _, shape, dtype in IMAGES:
             for k, message in enumerate(bag.read_messages(topic)):
                 image = message.image
                 assert image.dtype == dtype and np.array_equal(image, pixels(k, shape, dtype))
-                assert shares_memory(image, message.data) and not image.flags.writeable
+                assert mapped is None or shares_memory(image, message.data)
+                assert not image.flags.writeable and not image.flags.owndata
         for k, message in enumerate(bag.read_messages("/lidar")):
             points = message.points
             expected = cloud(k, 500 + k)
-            assert points.dtype == expected.dtype and shares_memory(points, message.data)
+            assert points.dtype == expected.dtype and not points.flags.owndata
+            assert mapped is None or shares_memory(points, message.data)
             assert all(np.array_equal(points[name], expected[name]) for name in expected.dtype.names)
 
 
@@ -134,7 +137,7 @@ def shares_memory(array, data):
 
 
 def test_mapped_messages_are_the_same_and_outlive_the_bag(sample):
-    with livebag.open(sample) as bag, livebag.open(sample, mapped=True) as mapped:
+    with livebag.open(sample, mapped=False) as bag, livebag.open(sample, mapped=True) as mapped:
         pairs = list(zip(bag, mapped))
     assert len(pairs) == 30 * (len(IMAGES) + 3)
     kinds = set()
@@ -148,6 +151,27 @@ def test_mapped_messages_are_the_same_and_outlive_the_bag(sample):
     assert kinds == {bytes, memoryview}
     image = [other for _, other in pairs if other.topic == "/camera/large"][29].image
     del pairs, own, other, bag, mapped
+    assert np.array_equal(image, pixels(29, IMAGES[3][2], np.uint8))
+
+
+def test_finished_containers_are_read_in_place_unless_told_not_to(sample):
+    def frames(mapped):
+        return [m for m in livebag.open(sample, mapped=mapped).read_messages("/camera/large")]
+
+    for message, own in zip(frames(None), frames(False)):
+        assert type(message.data) is bytes and message.data == own.data and message.data is message.data
+        assert np.array_equal(message.image, own.image)
+        # A view of the file, not of the copy that `data` is.
+        assert not shares_memory(message.image, message.data) and shares_memory(own.image, own.data)
+        first, again = message.image, message.image
+        assert np.shares_memory(first, again)
+
+
+def test_a_view_of_a_removed_recording_stays(sample, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(sample, copy)
+    image = [message.image for message in livebag.open(copy).read_messages("/camera/large")][29]
+    shutil.rmtree(copy)
     assert np.array_equal(image, pixels(29, IMAGES[3][2], np.uint8))
 
 

@@ -24,6 +24,15 @@ pub fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(|e| BenchError::io(format!("opening {}", path.display()), e))
 }
 
+/// Opens a file for reads past the page cache.
+#[expect(clippy::disallowed_methods, reason = "what the device gives is measured beside livebag")]
+pub fn open_direct(path: &Path) -> Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+    file.map_err(|e| BenchError::io(format!("opening {}", path.display()), e))
+}
+
 /// Maps a finished recording of a peer's.
 pub fn map(path: &Path) -> Result<memmap2::Mmap> {
     let file = open(path)?;

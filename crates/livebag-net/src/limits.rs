@@ -32,6 +32,10 @@ pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 pub const PIECES_WAITING_MAX: usize = 2;
 /// Bytes of a piece from which it is sent.
 pub const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of files from which they are handed to the network, which is given many at once …
+pub const PARCEL_BYTES: usize = 1 << 20;
+/// … and what lies between them, if it is no more than this, in memory of its own.
+pub const BETWEEN_BYTES_MAX: usize = 1 << 10;
 /// Pieces whose memory is kept for the next ones …
 pub const SPARE_PIECES_MAX: usize = 32;
 /// … unless they are larger than this.
@@ -58,6 +62,16 @@ pub const CATALOG_BAGS_MAX: usize = 10_000;
 pub const OPEN_BAGS_MAX: usize = 64;
 /// A live recording is opened anew so often, to see whether its recorder has died.
 pub const LIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// While the last seconds of topics of a live recording are asked for, what is new of them is fetched from
+/// the device: for so long after a question …
+pub const WARM_INTEREST: Duration = Duration::from_secs(5);
+/// … so often …
+pub const WARM_INTERVAL: Duration = Duration::from_millis(40);
+/// … and so much at once, for each kind of question: 200 MB/s, one FullHD camera …
+pub const WARM_BYTES_MAX: u64 = 8 << 20;
+/// … of so many kinds.
+pub const WARM_TOPICS_MAX: usize = 4;
 
 /// Topics that one request may name.
 pub const TOPICS_MAX: usize = 1000;

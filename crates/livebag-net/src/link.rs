@@ -25,6 +25,7 @@ pub struct Link {
     peer: IpAddr,
     /// Bytes given to the kernel.
     written: AtomicU64,
+    by_reference: bool,
 }
 
 /// What the kernel says of a connection (`struct tcp_info` of `linux/tcp.h`, Linux 4.6).
@@ -45,7 +46,20 @@ impl Link {
     /// If there are no more file descriptors.
     pub fn new(stream: &TcpStream, peer: IpAddr) -> io::Result<Self> {
         let socket = stream.as_fd().try_clone_to_owned()?;
-        Ok(Self { socket, peer, written: AtomicU64::new(0) })
+        Ok(Self { socket, peer, written: AtomicU64::new(0), by_reference: false })
+    }
+
+    /// Says whether what is sent over it goes from where it lies straight to the kernel, and this process
+    /// never looks at it: over TLS it does, to encrypt it.
+    pub fn sent_by_reference(mut self, yes: bool) -> Self {
+        self.by_reference = yes;
+        self
+    }
+
+    /// Whether parts of mapped files may be sent over it: of a file that was cut the kernel gives
+    /// `EFAULT`, where a look of this process' own would end it.
+    pub fn takes_references(&self) -> bool {
+        self.by_reference
     }
 
     /// Who is at the other end.

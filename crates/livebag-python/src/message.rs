@@ -1,10 +1,12 @@
 //! One message, as Python sees it.
 
+use livebag::storage::FilePart;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::channel::{self, Channel, ImagePlace, PointsPlace};
-use crate::mapping::{Mapped, View};
+use crate::mapping::Mapped;
 
 /// A message of a recording.
 #[pyclass(frozen, module = "livebag")]
@@ -21,14 +23,47 @@ pub enum Data {
     /// Of its own.
     Own(Py<PyBytes>),
     /// In a mapped file.
-    Mapped(View),
+    Mapped(InPlace),
+}
+
+/// A message in a mapped file.
+pub struct InPlace {
+    part: FilePart,
+    /// Whether Python is given its memory, or a copy, as of every other message.
+    is_shown: bool,
+    copy: PyOnceLock<Py<PyBytes>>,
+}
+
+impl InPlace {
+    pub fn new(part: FilePart, is_shown: bool) -> Self {
+        Self { part, is_shown, copy: PyOnceLock::new() }
+    }
+
+    /// As memory.
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mapped = Py::new(py, Mapped(self.part.clone()))?;
+        py.import("livebag._views")?.call_method1("memory_of", (mapped,))
+    }
+
+    fn copy<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let copy = self.copy.get_or_init(py, || PyBytes::new(py, &self.part).unbind());
+        copy.bind(py).clone()
+    }
 }
 
 impl Data {
     fn as_bytes<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
         match self {
             Self::Own(bytes) => bytes.as_bytes(py),
-            Self::Mapped(view) => view.as_slice(),
+            Self::Mapped(mapped) => &mapped.part,
+        }
+    }
+
+    /// What views lie in.
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Self::Own(bytes) => Ok(bytes.bind(py).clone().into_any()),
+            Self::Mapped(mapped) => mapped.memory(py),
         }
     }
 
@@ -36,7 +71,7 @@ impl Data {
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         match self {
             Self::Own(bytes) => bytes.bind(py).clone(),
-            Self::Mapped(view) => PyBytes::new(py, view.as_slice()),
+            Self::Mapped(mapped) => mapped.copy(py),
         }
     }
 }
@@ -79,28 +114,27 @@ impl Message {
         self.sequence
     }
 
-    /// The encoded message: `bytes`, or, of a mapped file, a read-only `memoryview`.
+    /// The encoded message: `bytes`, or, with `mapped=True`, a read-only `memoryview`.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.data {
-            Data::Own(bytes) => Ok(bytes.bind(py).clone().into_any()),
-            Data::Mapped(view) => {
-                let mapped = Py::new(py, Mapped(view.clone()))?;
-                py.import("livebag._views")?.call_method1("memory_of", (mapped,))
-            }
+            Data::Mapped(mapped) if mapped.is_shown => mapped.memory(py),
+            data => Ok(data.to_bytes(py).into_any()),
         }
     }
 
     /// The pixels of an Image: a read-only view, `(height, width)` or `(height, width, channels)`.
     #[getter]
     fn image<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("livebag._views")?.call_method1("image_of", (slf,))
+        let memory = slf.get().data.memory(slf.py())?;
+        slf.py().import("livebag._views")?.call_method1("image_of", (slf, memory))
     }
 
     /// The points of a PointCloud2: a read-only view, a structured array with the cloud's fields.
     #[getter]
     fn points<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("livebag._views")?.call_method1("points_of", (slf,))
+        let memory = slf.get().data.memory(slf.py())?;
+        slf.py().import("livebag._views")?.call_method1("points_of", (slf, memory))
     }
 
     /// The message as an object with the definition's fields.

@@ -12,7 +12,7 @@ use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
 use crate::errors::{self, python};
-use crate::walk::{Foreign, Messages, Step, walk};
+use crate::walk::{Foreign, Large, Messages, Step, walk};
 
 /// What the messages of a topic are, together.
 #[derive(Clone, Copy, Default)]
@@ -44,8 +44,8 @@ enum Way {
 pub struct Recording {
     path: PathBuf,
     way: Way,
-    /// Whether large messages of finished containers are mapped instead of read.
-    is_mapped: bool,
+    /// What becomes of large messages of a finished container.
+    large: Large,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -181,7 +181,13 @@ fn count_on(foreign: &mut Foreign, sums: &mut [Sum]) -> Result<bool, ConvertErro
 impl Recording {
     /// Opens what is at `path`, told by its contents.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf, is_mapped: bool) -> PyResult<Self> {
+    #[pyo3(signature = (path, is_mapped))]
+    fn open(py: Python<'_>, path: PathBuf, is_mapped: Option<bool>) -> PyResult<Self> {
+        let large = match is_mapped {
+            None => Large::InPlace,
+            Some(true) => Large::Shown,
+            Some(false) => Large::Read,
+        };
         if !path.exists() {
             return Err(errors::bag(livebag::BagError::NotFound(path)));
         }
@@ -193,7 +199,7 @@ impl Recording {
             let bag = Arc::new(py.detach(|| Bag::open(&path)).map_err(errors::bag)?);
             let channels = channels_of(py, &bag, &[])?;
             let way = Way::Container(Mutex::new((bag, channels)));
-            return Ok(Self { path, way, is_mapped });
+            return Ok(Self { path, way, large });
         }
         let source = py.detach(|| open_foreign(&path)).map_err(errors::convert)?;
         let channels = source.topics().iter().map(|topic| Channel::new(py, topic.clone()));
@@ -203,7 +209,7 @@ impl Recording {
             warnings: Mutex::new(source.warnings().to_vec()),
             sums: Mutex::default(),
         };
-        Ok(Self { path, way, is_mapped })
+        Ok(Self { path, way, large })
     }
 
     /// Where it is.
@@ -316,9 +322,11 @@ impl Recording {
         end: u64,
     ) -> PyResult<Messages> {
         let (feed, channels) = self.feed(py, topics, (start, end))?;
-        // What is being written stays unmapped: its files still change their lengths.
-        let is_mapped = self.is_mapped && self.state(py)? != BagState::Live.to_string();
-        Ok(Messages::new(channels, feed, is_mapped))
+        // What is being written is read: whoever looks at it in place shares the fate of its files, and
+        // a robot's disk is not a finished recording's.
+        let is_live = self.large != Large::Read && self.state(py)? == BagState::Live.to_string();
+        let large = if is_live { Large::Read } else { self.large };
+        Ok(Messages::new(channels, feed, large))
     }
 
     /// The same of one topic, as columns.

@@ -16,7 +16,7 @@ use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
 use crate::errors::python;
-use crate::walk::{Foreign, Messages};
+use crate::walk::{Foreign, Large, Messages};
 
 type Channels = Arc<Vec<Py<Channel>>>;
 /// Channel, messages, bytes, first and last log time, messages lost.
@@ -234,7 +234,7 @@ impl RemoteRecording {
         end: u64,
     ) -> PyResult<Messages> {
         let (feed, channels) = self.ask(py, &between(start, end), topics)?;
-        Ok(Messages::new(channels, feed, false))
+        Ok(Messages::new(channels, feed, Large::Read))
     }
 
     /// As many of the newest messages as arrive within so many seconds, newest first; of some topics at
@@ -249,7 +249,7 @@ impl RemoteRecording {
     ) -> PyResult<Messages> {
         let question = Question::auto(&format!("{within:.9}"), None, &decimate);
         let (feed, channels) = self.ask(py, &question, topics)?;
-        Ok(Messages::new(channels, feed, false))
+        Ok(Messages::new(channels, feed, Large::Read))
     }
 
     /// The messages of one topic, as columns.

@@ -12,8 +12,7 @@ use pyo3::types::PyBytes;
 use crate::channel::Channel;
 use crate::columns::Feed;
 use crate::errors;
-use crate::mapping::Maps;
-use crate::message::{Data, Message};
+use crate::message::{Data, InPlace, Message};
 
 /// Messages from this size on are read straight into the memory that Python gets.
 const LARGE_BYTES_MIN: u32 = 64 << 10;
@@ -107,14 +106,23 @@ pub struct Messages {
     channels: Arc<Vec<Py<Channel>>>,
     feed: Mutex<Feed>,
     batch: Batch,
-    /// If large messages are to be mapped.
-    maps: Option<Maps>,
+    large: Large,
+}
+
+/// What becomes of large messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Large {
+    /// They are read into memory of their own.
+    Read,
+    /// They stay where they are, where that is possible; their `data` is a copy.
+    InPlace,
+    /// The same, and their `data` is that memory.
+    Shown,
 }
 
 impl Messages {
-    pub fn new(channels: Arc<Vec<Py<Channel>>>, feed: Feed, is_mapped: bool) -> Self {
-        let maps = is_mapped.then(Maps::default);
-        Self { channels, feed: Mutex::new(feed), batch: Batch::default(), maps }
+    pub fn new(channels: Arc<Vec<Py<Channel>>>, feed: Feed, large: Large) -> Self {
+        Self { channels, feed: Mutex::new(feed), batch: Batch::default(), large }
     }
 
     fn feed(&mut self) -> &mut Feed {
@@ -132,7 +140,7 @@ impl Messages {
         let channels = self.channels.clone();
         match self.feed.get_mut().unwrap_or_else(PoisonError::into_inner) {
             Feed::Container(walk) => {
-                next_of_container(py, walk, &mut self.batch, self.maps.as_mut(), &channels)
+                next_of_container(py, walk, &mut self.batch, self.large, &channels)
             }
             Feed::Foreign(foreign) => next_of_foreign(py, foreign, &channels),
             Feed::Nothing => Ok(None),
@@ -163,7 +171,7 @@ fn next_of_container(
     py: Python<'_>,
     walk: &mut Walk,
     batch: &mut Batch,
-    mut maps: Option<&mut Maps>,
+    large: Large,
     channels: &[Py<Channel>],
 ) -> PyResult<Option<Message>> {
     loop {
@@ -172,12 +180,17 @@ fn next_of_container(
             return Ok(Some(message(py, &channels[topic], &entry, Data::Own(data.unbind()))));
         }
         if let Some((topic, entry)) = batch.large.take() {
-            let view = maps.as_mut().and_then(|maps| {
-                let (file, offset) = walk.borrow_dependent().place()?;
-                maps.view(file, offset, entry.data_bytes)
-            });
-            if let Some(view) = view {
-                return Ok(Some(message(py, &channels[topic], &entry, Data::Mapped(view))));
+            if large != Large::Read {
+                let part = || walk.with_dependent_mut(|_, cursor| cursor.part());
+                match py.detach(part) {
+                    Ok(None) => {}
+                    Ok(Some(part)) => {
+                        let data = Data::Mapped(InPlace::new(part, large == Large::Shown));
+                        return Ok(Some(message(py, &channels[topic], &entry, data)));
+                    }
+                    Err(BagError::Damaged { .. }) => continue,
+                    Err(error) => return Err(errors::bag(error)),
+                }
             }
             let mut is_damaged = false;
             let data = PyBytes::new_with(py, entry.data_bytes as usize, |room| {

@@ -25,8 +25,8 @@ pub use play::{
     PlayedTopic, Player, Stamp, StreamOutput, TopicOutput, TopicSurvey, survey,
 };
 pub use query::{
-    Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, IndexEntry, McapAnswer, Messages,
-    NewestFirst, Query, Span, Verdict, VirtualFile, VirtualFileError,
+    Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, IndexEntry, Laid, McapAnswer,
+    Messages, NewestFirst, Query, Span, Verdict, VirtualFile, VirtualFileError,
 };
 pub use recorder::{
     ChunkCompression, LowSpace, Overflow, Priority, ReaderNotice, RecordError, Recorder,

@@ -69,6 +69,9 @@ pub const SPACE_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 pub const POLL_MAX: Duration = Duration::from_millis(5);
 /// See [`POLL_MAX`].
 pub const POLL_MIN: Duration = Duration::from_micros(500);
+/// The same while somebody reads what is being recorded: a message that a program writes waits so long
+/// before it is on its way.
+pub const POLL_MAX_READ: Duration = Duration::from_millis(1);
 /// Longest and shortest pause between two looks of the thread that stands in for a recorder that the
 /// disk holds up: within them an eighth of the shortest lap.
 pub const WATCH_MAX: Duration = Duration::from_millis(50);
@@ -123,6 +126,9 @@ pub const TOPICS_MAX: usize = u16::MAX as usize - 1;
 pub const READ_WINDOW_BYTES: usize = 1 << 20;
 /// Messages from this size on are read straight to where they are wanted, without a window between.
 pub const READ_STRAIGHT_BYTES_MIN: usize = 64 << 10;
+/// A cursor that is asked for less of a topic than this gives nothing of it in place: through a mapping
+/// the kernel fetches so much at a time.
+pub const IN_PLACE_BYTES_MIN: u64 = 2 << 20;
 /// A chunk of an answer is closed at this size …
 pub const ANSWER_CHUNK_BYTES: u64 = 256 << 10;
 /// … which doubles after so many chunks, so that the summary of a long answer stays small …
@@ -165,5 +171,6 @@ pub const PLAY_PERIOD_ALONE: Duration = Duration::from_nanos(33_333_333);
 const _: () = assert!(PLAY_LEAD_IN.as_nanos() > 2 * DISCOVERY_INTERVAL.as_nanos());
 const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(OWN_CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
+const _: () = assert!(POLL_MIN.as_nanos() <= POLL_MAX_READ.as_nanos());
 const _: () = assert!(BLOCK_BYTES.is_power_of_two());
 const _: () = assert!(CHUNK_BYTES_MAX < u32::MAX as usize);

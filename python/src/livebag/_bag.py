@@ -36,7 +36,7 @@ _AUTO_BYTES = 8 << 20
 def open(
     path: str | os.PathLike[str],
     *,
-    mapped: bool = False,
+    mapped: bool | None = None,
     token: str | None = None,
     ca_certificates: str | os.PathLike[str] | None = None,
 ) -> Bag:
@@ -46,10 +46,12 @@ def open(
     directory or database, or a ROS 1 bag; its contents tell which. Or it is the address of a recording
     on a server (``livebag serve``, ``livebag record --serve``): ``http://HOST:PORT/NAME``.
 
-    ``mapped``: messages of 64 KiB and more of a finished, uncompressed container are not read into
-    memory of their own but mapped, so that a view of an image costs no copy at all. A program that looks
-    at a mapped file which somebody else cuts or overwrites meanwhile is killed (SIGBUS), as with
-    ``numpy.memmap``; hence it must be asked for.
+    ``mapped``: unless it is False, messages of 64 KiB and more of a finished, uncompressed container on
+    this machine (of which 2 MiB or more are asked for) are not read into memory of their own but mapped,
+    so that a view of an image or a cloud costs no copy at all; views hold the file mapped. ``data`` is a
+    copy, made when asked for, or with ``mapped=True`` a ``memoryview`` of the file. livebag never changes
+    a finished container. A program that looks at a view whose file somebody else cuts or overwrites
+    meanwhile is killed (SIGBUS), as with ``numpy.memmap``: where that can happen, give ``mapped=False``.
 
     ``token``, ``ca_certificates``: what a server asks for (else the environment's ``LIVEBAG_TOKEN``), and
     a PEM file of certificates to trust instead of the machine's.
@@ -68,7 +70,7 @@ def open(
     return Bag(_livebag.Recording.open(path, mapped), mapped)
 
 
-def _open_again(path: Any, mapped: bool) -> Bag:
+def _open_again(path: Any, mapped: bool | None) -> Bag:
     return open(path, mapped=mapped)
 
 
@@ -200,7 +202,7 @@ class Bag:
     [0.0, 0.5, 1.0]
     """
 
-    def __init__(self, core: Core, mapped: bool = False) -> None:
+    def __init__(self, core: Core, mapped: bool | None = None) -> None:
         self._opened: Core | None = core
         self._mapped = mapped
         self._counted: list[Row] | None = None

@@ -73,8 +73,9 @@ def memory_of(mapped: Any) -> memoryview:
     return np.asarray(mapped).data
 
 
-def image_of(source: Message | Frame) -> Array:
-    """The pixels of a message or a frame: `(height, width)`, or `(height, width, channels)`."""
+def image_of(source: Message | Frame, memory: Any = None) -> Array:
+    """The pixels of a message or a frame: `(height, width)`, or `(height, width, channels)`; in `memory`, if
+    they do not lie in its `data`."""
     height, width, encoding, is_bigendian, step, offset, count = source._image_place()
     channels, dtype = pixel_format(encoding, is_bigendian)
     row = width * channels * dtype.itemsize
@@ -86,7 +87,8 @@ def image_of(source: Message | Frame) -> Array:
     strides = (step, channels * dtype.itemsize, dtype.itemsize)
     shape = (height, width, channels)
     dimensions = 2 if channels == 1 else 3
-    view: Array = np.ndarray(shape[:dimensions], dtype, source.data, offset, strides[:dimensions])
+    data = source.data if memory is None else memory
+    view: Array = np.ndarray(shape[:dimensions], dtype, data, offset, strides[:dimensions])
     return view
 
 
@@ -109,9 +111,9 @@ def _point_dtype(fields: tuple[Field, ...], is_bigendian: bool, point_step: int)
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": point_step})
 
 
-def points_of(source: Message | Frame) -> Array:
+def points_of(source: Message | Frame, memory: Any = None) -> Array:
     """The points of a message or a frame: a structured array, `(width,)`, or `(height, width)` of an
-    ordered cloud."""
+    ordered cloud; in `memory`, if they do not lie in its `data`."""
     height, width, fields, is_bigendian, point_step, row_step, offset, count = source._points_place()
     dtype = _point_dtype(tuple(fields), is_bigendian, point_step)
     # Some drivers leave the row step at 0 where there is one row.
@@ -123,7 +125,8 @@ def points_of(source: Message | Frame) -> Array:
         )
     first = 1 if height == 1 else 0
     shape, strides = (height, width)[first:], (row_step, point_step)[first:]
-    view: Array = np.ndarray(shape, dtype, source.data, offset, strides)
+    data = source.data if memory is None else memory
+    view: Array = np.ndarray(shape, dtype, data, offset, strides)
     return view
 
 

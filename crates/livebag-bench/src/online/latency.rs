@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use livebag_net::remote::Question;
+use livebag_net::Server;
+use livebag_net::remote::{Question, RemoteBag};
 use serde::Serialize;
 use serde_json::json;
 
@@ -68,12 +69,14 @@ pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Re
     for round in 0..args.requests(100, 12) {
         for (topic, names) in TARGETS {
             let seconds = 1 + u64::from(round) % 2;
-            runs.extend(latest(&world, topic, names, seconds)?);
+            // The first to ask for something has it read from the device.
+            let in_place_first = round % 2 == 0;
+            runs.extend(latest(&world, (topic, names), seconds, in_place_first)?);
             let seconds = 1 + random.below(8);
             let span = seconds * 1_000_000_000;
             let room = world.newest(names).saturating_sub(world.oldest() + span);
             let from = world.oldest() + random.below(room);
-            runs.extend(history(&world, topic, names, (from, from + span))?);
+            runs.extend(history(&world, (topic, names), (from, from + span), in_place_first)?);
         }
     }
     world.end()?;
@@ -82,11 +85,15 @@ pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Re
 }
 
 /// Bytes that arrive, and what is in them.
-fn ask(world: &World, question: &Question, names: &[&str]) -> Result<(f64, f64, usize, u64)> {
+fn ask(
+    (server, bag): (&Server, &RemoteBag),
+    question: &Question,
+    names: &[&str],
+) -> Result<(f64, f64, usize, u64)> {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-    world.server.take_timings();
+    server.take_timings();
     let began = clock::monotonic_nanos();
-    let mut messages = world.bag.messages(question, &names).map_err(failed("asking"))?;
+    let mut messages = bag.messages(question, &names).map_err(failed("asking"))?;
     let (mut count, mut newest) = (0, 0);
     while let Some(message) = messages.next_message().map_err(failed("reading an answer"))? {
         count += 1;
@@ -95,7 +102,7 @@ fn ask(world: &World, question: &Question, names: &[&str]) -> Result<(f64, f64, 
     let client_ms = (clock::monotonic_nanos() - began) as f64 / 1e6;
     // The thread that laid it out tells its time after the last byte.
     let timing = loop {
-        if let Some(timing) = world.server.take_timings().pop() {
+        if let Some(timing) = server.take_timings().pop() {
             break timing;
         }
         clock::sleep(100_000);
@@ -103,7 +110,22 @@ fn ask(world: &World, question: &Question, names: &[&str]) -> Result<(f64, f64, 
     Ok((timing.busy_nanos as f64 / 1e6, client_ms, count, newest))
 }
 
-fn latest(world: &World, topic: &'static str, names: &[&str], seconds: u64) -> Result<Vec<Run>> {
+/// The servers of livebag's recording, in the order in which they are asked.
+fn servers(world: &World, in_place_first: bool) -> [(&'static str, (&Server, &RemoteBag)); 2] {
+    let in_place = ("livebag", (&world.server, &world.bag));
+    let copying = ("livebag-copied", (&world.copying.0, &world.copying.1));
+    if in_place_first { [in_place, copying] } else { [copying, in_place] }
+}
+
+/// The ways to read the splits.
+const SPLIT_WAYS: [(&str, bool); 2] = [("-in-place", true), ("", false)];
+
+fn latest(
+    world: &World,
+    (topic, names): (&'static str, &[&str]),
+    seconds: u64,
+    in_place_first: bool,
+) -> Result<Vec<Run>> {
     let span = seconds * 1_000_000_000;
     let mut runs = Vec::new();
     let run = |system: &str, asked: u64, server_ms, client_ms, messages, newest: u64| Run {
@@ -122,26 +144,28 @@ fn latest(world: &World, topic: &'static str, names: &[&str], seconds: u64) -> R
         messages,
         missing: world.published(names, (newest + 1).max(asked.saturating_sub(span)), asked),
     };
-    let asked = clock::realtime_nanos();
     let question = Question::latest(&format!("{seconds}s"));
-    let (server_ms, client_ms, count, newest) = ask(world, &question, names)?;
-    runs.push(run("livebag", asked, server_ms, Some(client_ms), count, newest));
-    for split in &world.splits {
+    for (system, server) in servers(world, in_place_first) {
+        let asked = clock::realtime_nanos();
+        let (server_ms, client_ms, count, newest) = ask(server, &question, names)?;
+        runs.push(run(system, asked, server_ms, Some(client_ms), count, newest));
+    }
+    for (split, (way, in_place)) in world.splits.iter().flat_map(|s| SPLIT_WAYS.map(|w| (s, w))) {
         let asked = clock::realtime_nanos();
         // The last so much of what is there.
         let end = split.newest_closed();
-        let answer = split.read(names, end.saturating_sub(span), end)?;
-        let server_ms = answer.nanos as f64 / 1e6;
-        runs.push(run(split.name(), asked, server_ms, None, answer.messages, answer.newest_nanos));
+        let answer = split.read(names, (end.saturating_sub(span), end), in_place)?;
+        let (server_ms, system) = (answer.nanos as f64 / 1e6, format!("{}{way}", split.name()));
+        runs.push(run(&system, asked, server_ms, None, answer.messages, answer.newest_nanos));
     }
     Ok(runs)
 }
 
 fn history(
     world: &World,
-    topic: &'static str,
-    names: &[&str],
+    (topic, names): (&'static str, &[&str]),
     (from, to): (u64, u64),
+    in_place_first: bool,
 ) -> Result<Vec<Run>> {
     let published = world.published(names, from, to);
     let run = |system: &str, server_ms, client_ms, messages: usize| Run {
@@ -158,11 +182,14 @@ fn history(
     };
     let mut runs = Vec::new();
     let question = Question::history(Some(&from.to_string()), Some(&to.to_string()));
-    let (server_ms, client_ms, count, _) = ask(world, &question, names)?;
-    runs.push(run("livebag", server_ms, Some(client_ms), count));
-    for split in &world.splits {
-        let answer = split.read(names, from, to)?;
-        runs.push(run(split.name(), answer.nanos as f64 / 1e6, None, answer.messages));
+    for (system, server) in servers(world, in_place_first) {
+        let (server_ms, client_ms, count, _) = ask(server, &question, names)?;
+        runs.push(run(system, server_ms, Some(client_ms), count));
+    }
+    for (split, (way, in_place)) in world.splits.iter().flat_map(|s| SPLIT_WAYS.map(|w| (s, w))) {
+        let answer = split.read(names, (from, to), in_place)?;
+        let system = format!("{}{way}", split.name());
+        runs.push(run(&system, answer.nanos as f64 / 1e6, None, answer.messages));
     }
     Ok(runs)
 }
@@ -196,8 +223,11 @@ fn summarise(runs: &[Run], outcome: &mut Outcome) {
         found.insert("newest_age_p99_ms".into(), at(&age, 99.0));
         found.insert("behind_ms".into(), at(&behind, 50.0));
         found.insert("behind_p99_ms".into(), at(&behind, 99.0));
-        if *system != "livebag"
-            && let Some(ours) = groups.get(&(*query, *topic, "livebag"))
+        // Like with like: who copies with who copies.
+        let is_split_copied = system.starts_with("mcap") && !system.ends_with("in-place");
+        let against = if is_split_copied { "livebag-copied" } else { "livebag" };
+        if *system != against
+            && let Some(ours) = groups.get(&(*query, *topic, against))
         {
             // The same question, asked in turn.
             let times = |runs: &[&Run]| runs.iter().map(|run| run.server_ms).collect::<Vec<_>>();

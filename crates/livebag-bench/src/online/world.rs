@@ -58,6 +58,8 @@ pub struct World {
     pub server: Server,
     /// The recording on it.
     pub bag: RemoteBag,
+    /// A second server of the same recording, which copies what it sends, and the recording on it.
+    pub copying: (Server, RemoteBag),
     /// rosbag2's way.
     pub splits: Vec<Arc<SplitWriter>>,
     recorder: Option<Recorder>,
@@ -75,12 +77,12 @@ impl KeepFresh for Beside {
 }
 
 /// A server for what a recorder writes, and an asker of it.
-fn serve(recorder: &Recorder, container: &Path) -> Result<(Server, RemoteBag)> {
+fn serve(recorder: &Recorder, container: &Path, copies: bool) -> Result<(Server, RemoteBag)> {
     let fresh: Arc<dyn KeepFresh> = Arc::new(Beside(recorder.reader_notice()));
     let catalog = Catalog::new(&[container.to_owned()], Clock::system(), Some(fresh));
     let catalog = Arc::new(catalog.map_err(failed("serving"))?);
     let listen = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0))];
-    let options = ServerOptions { listen, ..ServerOptions::default() };
+    let options = ServerOptions { listen, copies, ..ServerOptions::default() };
     let server = Server::start(catalog, options).map_err(failed("serving"))?;
     let name = container.file_name().unwrap_or_default().to_string_lossy();
     let url = format!("{}/{name}", server.urls()[0]);
@@ -124,12 +126,14 @@ impl World {
                 .spawn(move || feed(&topics, &writers, &splits, &ledger, &stop))
                 .map_err(failed("starting a thread"))?
         };
-        let (server, bag) = serve(&recorder, &container)?;
+        let (server, bag) = serve(&recorder, &container, false)?;
+        let copying = serve(&recorder, &container, true)?;
         Ok(Self {
             topics,
             ledger,
             server,
             bag,
+            copying,
             splits,
             recorder: Some(recorder),
             stop,

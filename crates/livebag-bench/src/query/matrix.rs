@@ -26,6 +26,9 @@ pub struct QueryArgs {
     /// How often all is repeated; figures are medians
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub repeats: u32,
+    /// Only these topics
+    #[arg(long, value_name = "TOPIC")]
+    pub topic: Vec<String>,
     /// Where the recordings are made, and removed afterwards
     #[arg(long, value_name = "DIR", default_value = "bench-runs/tmp")]
     pub dir: PathBuf,
@@ -55,13 +58,18 @@ pub struct Outcome {
     pub runs: Vec<Row>,
 }
 
-fn systems(recordings: &Recordings) -> [(&'static str, &Path, Reader); 4] {
-    [
+fn systems(recordings: &Recordings, cold: bool) -> Vec<(&'static str, &Path, Reader)> {
+    let mut systems: Vec<(_, &Path, Reader)> = vec![
         ("livebag", &recordings.container, readers::livebag),
+        ("livebag-pread", &recordings.container, readers::livebag_pread),
         ("mcap-chunked", &recordings.mcap, readers::mcap_mapped),
         ("mcap-chunked-pread", &recordings.mcap, readers::mcap_pread),
         ("rosbag1", &recordings.bag, readers::rosbag1),
-    ]
+    ];
+    if cold {
+        systems.push(("floor", &recordings.container, readers::floor));
+    }
+    systems
 }
 
 /// Writes the recordings, asks every question of every system in turn, and removes them.
@@ -77,7 +85,8 @@ pub fn measure(args: &QueryArgs) -> Result<Outcome> {
     eprintln!("query: writing {:.1} GB three times", total_bytes(args.scale) as f64 / 1e9);
     let recordings = write_all(folder.path(), args.scale)?;
     let mut outcome = Outcome { rows: Vec::new(), runs: Vec::new() };
-    for source in &SOURCES {
+    let is_wanted = |name: &str| args.topic.is_empty() || args.topic.iter().any(|t| t == name);
+    for source in SOURCES.iter().filter(|source| is_wanted(source.name)) {
         for range_s in [None].into_iter().chain(RANGES.map(Some)) {
             // From a third of the recording on, so that ranges lie inside it.
             let from = START_NANOS + (15e9 * args.scale) as u64;
@@ -100,7 +109,7 @@ fn ask(
     (range_s, cold): (Option<u64>, bool),
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let systems = systems(recordings);
+    let systems = systems(recordings, cold);
     let mut totals: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut opens: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut counts = BTreeMap::new();

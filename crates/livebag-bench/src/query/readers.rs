@@ -36,11 +36,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Takes note of a message and looks at one byte in each of its pages.
+    /// Takes note of a message and loads one byte of each of its pages, so that a reader that hands
+    /// out a mapped file's memory has its page faults here.
     fn see(&mut self, data: &[u8]) {
         self.messages += 1;
         self.bytes += data.len() as u64;
-        for byte in data.iter().step_by(4096) {
+        for &byte in data.iter().step_by(4096) {
+            // By value: of a reference, nothing but the address would be made sure of.
             black_box(byte);
         }
     }
@@ -50,15 +52,82 @@ fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> BenchError + '_ {
     move |error| BenchError::Child { role: what.to_owned(), problem: error.to_string() }
 }
 
-/// livebag's container.
+/// livebag's container, large messages in place.
 pub fn livebag(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    read_container(path, question, true)
+}
+
+/// The same, every message copied.
+pub fn livebag_pread(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    read_container(path, question, false)
+}
+
+fn query_of(question: &Question<'_>) -> Query {
+    let span = question.range.map_or(Span::All, |(from, to)| Span::History(from, to));
+    Query { topics: vec![question.topic.to_owned()], span }
+}
+
+/// What the device needs for as many bytes from the same place on: direct reads of 1 MiB, two at a time,
+/// and no index.
+pub fn floor(path: &Path, question: &Question<'_>) -> Result<Answer> {
+    let bag = Bag::open(path).map_err(failed("livebag"))?;
+    let mut cursor = bag.query(&query_of(question)).map_err(failed("livebag"))?;
+    let mut answer = Answer::default();
+    let mut first = None;
+    while let Some((topic, entry)) = cursor.next_entry().map_err(failed("livebag"))? {
+        first.get_or_insert((topic, entry.offset));
+        answer.messages += 1;
+        answer.bytes += u64::from(entry.data_bytes);
+    }
+    let Some((topic, offset)) = first else { return Ok(answer) };
+    let brick = path.join(&bag.topics()[topic].bricks()[0]);
+    let file = files::open_direct(&brick)?;
+    files::drop_from_cache(&brick)?;
+    let (begin, end) = (offset / BLOCK as u64 * BLOCK as u64, offset + answer.bytes);
+    let start = clock::monotonic_nanos();
+    let read: Vec<Result<()>> = std::thread::scope(|scope| {
+        let reader = |first: u64| {
+            let file = &file;
+            let read = move || read_every_second(file, begin + (first << 20), end);
+            std::thread::Builder::new().name("bench-direct".into()).spawn_scoped(scope, read)
+        };
+        let readers: Vec<_> = (0..2).map(reader).collect();
+        readers
+            .into_iter()
+            .map(|reader| match reader.map_err(failed("starting a thread"))?.join() {
+                Ok(read) => read,
+                Err(_) => Err(failed("direct reads")("the thread has panicked")),
+            })
+            .collect()
+    });
+    answer.total_nanos = clock::monotonic_nanos() - start;
+    read.into_iter().collect::<Result<()>>()?;
+    Ok(answer)
+}
+
+/// Blocks that direct reads are aligned to.
+const BLOCK: usize = 4096;
+
+/// Reads the first MiB of every two from `at` on.
+fn read_every_second(file: &File, mut at: u64, end: u64) -> Result<()> {
+    let mut memory = vec![0u8; (1 << 20) + BLOCK];
+    let aligned = memory.as_ptr().align_offset(BLOCK);
+    let memory = &mut memory[aligned..aligned + (1 << 20)];
+    while at < end {
+        let wanted = (end - at).next_multiple_of(BLOCK as u64).min(1 << 20) as usize;
+        file.read_at(&mut memory[..wanted], at).map_err(failed("direct reads"))?;
+        at += 2 << 20;
+    }
+    Ok(())
+}
+
+fn read_container(path: &Path, question: &Question<'_>, in_place: bool) -> Result<Answer> {
     let start = clock::monotonic_nanos();
     let mut answer = Answer::default();
     let bag = Bag::open(path).map_err(failed("livebag"))?;
+    let bag = if in_place { bag.in_place() } else { bag };
     answer.open_nanos = clock::monotonic_nanos() - start;
-    let span = question.range.map_or(Span::All, |(from, to)| Span::History(from, to));
-    let query = Query { topics: vec![question.topic.to_owned()], span };
-    let mut cursor = bag.query(&query).map_err(failed("livebag"))?;
+    let mut cursor = bag.query(&query_of(question)).map_err(failed("livebag"))?;
     while let Some((_, message)) = cursor.next().map_err(failed("livebag"))? {
         answer.see(message.data);
     }

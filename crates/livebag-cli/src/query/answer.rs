@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader};
 
-use livebag::{Bag, Buffer, Cursor, NewestFirst, Topic};
+use livebag::storage::FilePart;
+use livebag::{Bag, BagError, BagState, Buffer, Cursor, NewestFirst, Topic};
 use livebag_net::remote::{McapMessages, RemoteAnswer, RemoteMessage};
 use livebag_net::tell::MessageLine;
 
@@ -58,12 +59,14 @@ pub struct Local<'bag> {
     /// What is left of the query.
     pub cursor: Cursor<'bag>,
     buffer: Buffer,
+    /// The message, if it is in place.
+    part: Option<FilePart>,
 }
 
 impl<'bag> Local<'bag> {
     /// All of a query.
     pub fn new(bag: &'bag Bag, cursor: Cursor<'bag>) -> Self {
-        Self { bag, cursor, buffer: Buffer::default() }
+        Self { bag, cursor, buffer: Buffer::default(), part: None }
     }
 }
 
@@ -83,6 +86,18 @@ impl Answer for Local<'_> {
     }
 
     fn data(&mut self) -> Result<Option<&[u8]>, CliError> {
+        self.part = None;
+        // Who looks at a live one in place would share the fate of its files.
+        if self.bag.state() != BagState::Live {
+            self.part = match self.cursor.part() {
+                Ok(part) => part,
+                Err(BagError::Damaged { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+        }
+        if let Some(part) = &self.part {
+            return Ok(Some(part));
+        }
         self.buffer.clear();
         Ok(self.cursor.append_to(&mut self.buffer)?.then_some(&*self.buffer))
     }

@@ -4,16 +4,18 @@
 //! has laid out waits in a channel of [`PIECES_WAITING_MAX`] pieces. Nobody else waits for it, and the
 //! memory of all answers has one bound ([`Pool`]).
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use livebag::{Bag, BagError, Buffer, Clock, Cursor, McapAnswer, Query};
+use livebag::storage::FilePart;
+use livebag::{Bag, BagError, Buffer, Clock, Cursor, Laid, McapAnswer, Query};
 use livebag_format::decode::{DecodeOptions, Decoder};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::ask::Form;
-use crate::limits::{PIECE_BYTES, PIECES_WAITING_MAX};
+use crate::limits::{BETWEEN_BYTES_MAX, PARCEL_BYTES, PIECE_BYTES, PIECES_WAITING_MAX};
 use crate::pool::{Piece, Pool};
 use crate::tell::MessageLine;
 
@@ -24,17 +26,29 @@ pub use auto::{Auto, Decimation};
 pub use error::AnswerError;
 
 /// The receiving end of an answer.
-pub type Pieces = mpsc::Receiver<Result<Bytes, AnswerError>>;
+pub type Pieces = mpsc::Receiver<Result<Parcel, AnswerError>>;
+
+/// What is handed over at once: a piece, or many parts of files and what lies between them. In order.
+pub type Parcel = VecDeque<Bytes>;
+
+/// Bytes of a parcel.
+pub fn bytes_of(parcel: &Parcel) -> usize {
+    parcel.iter().map(Bytes::len).sum()
+}
 
 /// Where an answer goes.
 pub struct Outlet {
-    sender: mpsc::Sender<Result<Bytes, AnswerError>>,
+    sender: mpsc::Sender<Result<Parcel, AnswerError>>,
     pool: Pool,
     runtime: Handle,
     clock: Clock,
     progress_timeout: Duration,
     /// Bytes of the largest piece so far: the next one may be like it.
     piece_bytes: usize,
+    /// Whether it takes parts of mapped files, which nobody may look at but the kernel.
+    takes_references: bool,
+    /// What has been laid out and not been handed over: nothing that holds memory of the pool.
+    parcel: Parcel,
     bytes: u64,
     began_nanos: u64,
     waited_nanos: u64,
@@ -57,11 +71,18 @@ impl Outlet {
             clock: clock.clone(),
             progress_timeout,
             piece_bytes: 0,
+            takes_references: false,
+            parcel: Parcel::new(),
             bytes: 0,
             began_nanos: clock.monotonic_nanos(),
             waited_nanos: 0,
         };
         (this, pieces)
+    }
+
+    /// Says that what comes out of it is handed to the kernel, and that nobody looks at it before.
+    pub fn take_references(&mut self, yes: bool) {
+        self.takes_references = yes;
     }
 
     /// Memory for the next piece.
@@ -78,7 +99,7 @@ impl Outlet {
     /// If the asker has gone, or takes nothing.
     pub fn send(&mut self, mut piece: Piece) -> Result<(), AnswerError> {
         if piece.buffer().is_empty() {
-            return Ok(());
+            return self.hand_over();
         }
         let bytes = piece.buffer().len();
         self.bytes += bytes as u64;
@@ -86,10 +107,41 @@ impl Outlet {
         let began = self.clock.monotonic_nanos();
         self.runtime.block_on(piece.settle());
         self.waited_nanos += self.clock.monotonic_nanos() - began;
-        self.give(Ok(piece.into_bytes()))
+        self.parcel.push_back(piece.into_bytes());
+        self.hand_over()
     }
 
-    fn give(&mut self, piece: Result<Bytes, AnswerError>) -> Result<(), AnswerError> {
+    /// Sends a piece and what follows it in a file, by reference; gives the next piece. Parts are handed
+    /// over together: who takes them need not be woken for each.
+    ///
+    /// # Errors
+    /// As [`Outlet::send`].
+    fn send_with(&mut self, mut piece: Piece, part: FilePart) -> Result<Piece, AnswerError> {
+        if piece.buffer().len() <= BETWEEN_BYTES_MAX {
+            self.bytes += piece.buffer().len() as u64;
+            self.parcel.push_back(Bytes::copy_from_slice(piece.buffer()));
+            piece.buffer().clear();
+        } else {
+            self.send(piece)?;
+            piece = self.piece(PIECE_BYTES);
+        }
+        self.bytes += part.len() as u64;
+        self.parcel.push_back(Bytes::from_owner(part));
+        if bytes_of(&self.parcel) >= PARCEL_BYTES {
+            self.hand_over()?;
+        }
+        Ok(piece)
+    }
+
+    fn hand_over(&mut self) -> Result<(), AnswerError> {
+        if self.parcel.is_empty() {
+            return Ok(());
+        }
+        let parcel = std::mem::take(&mut self.parcel);
+        self.give(Ok(parcel))
+    }
+
+    fn give(&mut self, piece: Result<Parcel, AnswerError>) -> Result<(), AnswerError> {
         let began = self.clock.monotonic_nanos();
         let sending = self.sender.send(piece);
         let patience = self.progress_timeout;
@@ -159,10 +211,20 @@ pub fn send_all(
 fn send_mcap(bag: &Bag, cursor: &mut Cursor<'_>, outlet: &mut Outlet) -> Result<(), AnswerError> {
     let mut piece = outlet.piece(PIECE_BYTES);
     let mut answer = McapAnswer::new(bag, piece.buffer());
-    while answer.chunk(cursor, piece.buffer())? {
-        if piece.buffer().len() >= PIECE_BYTES {
-            outlet.send(piece)?;
-            piece = outlet.piece(PIECE_BYTES);
+    loop {
+        let laid = match outlet.takes_references {
+            true => answer.chunk_in_parts(cursor, piece.buffer())?,
+            false if answer.chunk(cursor, piece.buffer())? => Laid::Whole,
+            false => Laid::Nothing,
+        };
+        match laid {
+            Laid::Nothing => break,
+            Laid::Whole if piece.buffer().len() < PIECE_BYTES => continue,
+            Laid::Whole => {
+                outlet.send(piece)?;
+                piece = outlet.piece(PIECE_BYTES);
+            }
+            Laid::UpTo(part) => piece = outlet.send_with(piece, part)?,
         }
     }
     answer.finish(piece.buffer());

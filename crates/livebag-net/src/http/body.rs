@@ -7,11 +7,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::answer::{AnswerError, Pieces};
+use crate::answer::{AnswerError, Parcel, Pieces};
 
-/// Pieces, the first of which is here.
+/// Pieces, some of which are here.
 struct PiecesBody {
-    first: Option<Bytes>,
+    here: Parcel,
     rest: Pieces,
     /// Bytes that are still to come, where that is known.
     bytes: Option<u64>,
@@ -25,9 +25,16 @@ impl HttpBody for PiecesBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
-        let next = match self.first.take() {
-            Some(first) => Poll::Ready(Some(Ok(first))),
-            None => self.rest.poll_recv(cx),
+        let next = loop {
+            if let Some(here) = self.here.pop_front() {
+                break Poll::Ready(Some(Ok(here)));
+            }
+            match self.rest.poll_recv(cx) {
+                Poll::Ready(Some(Ok(parcel))) => self.here = parcel,
+                Poll::Ready(Some(Err(error))) => break Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => break Poll::Ready(None),
+                Poll::Pending => break Poll::Pending,
+            }
         };
         if let (Poll::Ready(Some(Ok(piece))), Some(bytes)) = (&next, &mut self.bytes) {
             *bytes = bytes.saturating_sub(piece.len() as u64);
@@ -41,11 +48,11 @@ impl HttpBody for PiecesBody {
 }
 
 /// A body of unknown length.
-pub fn stream(first: Bytes, rest: Pieces) -> Body {
-    Body::new(PiecesBody { first: Some(first), rest, bytes: None })
+pub fn stream(first: Parcel, rest: Pieces) -> Body {
+    Body::new(PiecesBody { here: first, rest, bytes: None })
 }
 
 /// A body of `bytes`.
-pub fn stream_of(bytes: u64, first: Option<Bytes>, rest: Pieces) -> Body {
-    Body::new(PiecesBody { first, rest, bytes: Some(bytes) })
+pub fn stream_of(bytes: u64, first: Parcel, rest: Pieces) -> Body {
+    Body::new(PiecesBody { here: first, rest, bytes: Some(bytes) })
 }

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use livebag::{Clock, Query, Span};
+use livebag::{BagState, Clock, Query, Span};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body;
@@ -21,7 +21,7 @@ use super::guard::{Secrets, guard};
 use super::range::{self, Wanted};
 use super::serve::AnswerTiming;
 use crate::answer::{
-    AnswerError, Auto, Decimation, Outlet, Pieces, decode_one, one_message, send_all,
+    AnswerError, Auto, Decimation, Outlet, Pieces, bytes_of, decode_one, one_message, send_all,
 };
 use crate::ask::{AskError, Form, MessageForm, Parameters, between, full_names};
 use crate::catalog::{Catalog, ServedBag, ServedFile};
@@ -34,6 +34,7 @@ use crate::moment::Moment;
 use crate::picture;
 use crate::pool::Pool;
 use crate::tell::{BagInfo, BagRow, ServerStatus};
+use crate::warm::Warm;
 
 /// The API, described (OpenAPI 3.1).
 pub const OPENAPI: &str = include_str!("openapi.json");
@@ -50,6 +51,7 @@ pub struct App {
     pub limits: ServerLimits,
     pub pool: Pool,
     pub links: KnownLinks,
+    pub warm: Arc<Warm>,
     turns: Arc<Semaphore>,
     /// Answers being laid out, by who asked.
     by_address: Mutex<HashMap<IpAddr, usize>>,
@@ -75,6 +77,7 @@ impl App {
             limits,
             pool: Pool::new(limits.answer_bytes_max),
             links: KnownLinks::default(),
+            warm: Arc::default(),
             turns: Arc::new(Semaphore::new(limits.answers_max)),
             by_address: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -346,11 +349,17 @@ async fn answer(
     let asked_nanos = app.clock.monotonic_nanos();
     let served = app.bag(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
-    let pieces = lay_out(turn, asked_nanos, move |_, outlet| {
+    let by_reference = link.takes_references();
+    let pieces = lay_out(turn, asked_nanos, move |app, outlet| {
+        outlet.take_references(by_reference);
         let bag = served.bag()?;
         let query = match which {
             Which::Latest(last) => {
-                Query { topics: full_names(&bag, &topics), span: Span::Latest(last) }
+                let topics = full_names(&bag, &topics);
+                if bag.state() == BagState::Live && !topics.is_empty() {
+                    app.warm.asked(&served, &topics, asked_nanos);
+                }
+                Query { topics, span: Span::Latest(last) }
             }
             Which::Between(from, to) => between(&bag, &topics, from, to)?,
         };
@@ -402,11 +411,16 @@ async fn respond(
     let body = match pieces.recv().await {
         None => Body::empty(),
         Some(Err(error)) => return Err(error.into()),
-        Some(Ok(first)) if may_be_short && first.len() < PIECE_BYTES => match pieces.recv().await {
-            None => Body::from(first),
-            Some(Err(error)) => return Err(error.into()),
-            Some(Ok(_)) => return Err(HttpError::Broken),
-        },
+        Some(Ok(mut first)) if may_be_short && bytes_of(&first) < PIECE_BYTES => {
+            match pieces.recv().await {
+                None => body::stream_of(bytes_of(&first) as u64, first, pieces),
+                Some(Err(error)) => return Err(error.into()),
+                Some(Ok(second)) => {
+                    first.extend(second);
+                    body::stream(first, pieces)
+                }
+            }
+        }
         Some(Ok(first)) => body::stream(first, pieces),
     };
     let mut response = Response::new(body);
@@ -564,7 +578,7 @@ async fn file(
             });
             let first_piece = match pieces.recv().await {
                 Some(Err(error)) => return Err(error.into()),
-                Some(Ok(piece)) => Some(piece),
+                Some(Ok(piece)) => piece,
                 None => return Err(HttpError::Broken),
             };
             Response::new(body::stream_of(count, first_piece, pieces))

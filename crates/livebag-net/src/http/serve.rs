@@ -25,6 +25,7 @@ use crate::catalog::Catalog;
 use crate::limits::{CONNECTIONS_PER_ADDRESS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, ServerLimits};
 use crate::link::{Link, MeteredStream};
 use crate::tell::ServerStatus;
+use crate::warm::keep_warm;
 
 /// Certificate chain and private key, in PEM files.
 #[derive(Clone, Debug)]
@@ -48,6 +49,9 @@ pub struct ServerOptions {
     pub clock: Clock,
     /// How much and how long.
     pub limits: ServerLimits,
+    /// Copies every message into memory of the server's, as answers over TLS do, instead of handing
+    /// large ones to the network where the page cache has them.
+    pub copies: bool,
 }
 
 /// Why there is no server.
@@ -135,7 +139,11 @@ impl Server {
             .map_err(ServeError::Threads)?;
         let app = Arc::new(App::new(catalog, options.secrets, options.clock, options.limits));
         let service = router(app.clone());
-        let gate = Arc::new(ConnectionGate { app: app.clone(), by_address: Mutex::default() });
+        let clock = app.clock.clone();
+        runtime.spawn(keep_warm(app.warm.clone(), move || clock.monotonic_nanos()));
+        let copies = options.copies;
+        let gate = ConnectionGate { app: app.clone(), by_address: Mutex::default(), copies };
+        let gate = Arc::new(gate);
         let mut addresses = Vec::new();
         for address in options.listen {
             let failed = |source| ServeError::Listen { address, source };
@@ -222,6 +230,8 @@ fn tls_acceptor(files: &TlsFiles) -> Result<TlsAcceptor, ServeError> {
 struct ConnectionGate {
     app: Arc<App>,
     by_address: Mutex<HashMap<IpAddr, usize>>,
+    /// See [`ServerOptions::copies`].
+    copies: bool,
 }
 
 /// A counted connection.
@@ -292,7 +302,9 @@ async fn converse(
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let limits = &admitted.gate.app.limits;
-    let link = Arc::new(Link::new(&stream, admitted.peer)?);
+    let by_reference = acceptor.is_none() && !admitted.gate.copies;
+    let link = Link::new(&stream, admitted.peer)?.sent_by_reference(by_reference);
+    let link = Arc::new(link);
     let metered = MeteredStream::new(stream, link.clone(), limits.progress_timeout);
     match acceptor {
         None => serve(metered, service, link, limits).await,

@@ -11,6 +11,7 @@ mod fixture;
 mod formats;
 mod fuzz;
 mod idle;
+mod in_place;
 mod process;
 mod routes;
 mod traversal;

@@ -11,6 +11,7 @@ use super::{Bag, BagError, Buffer, Cursor, NewestFirst};
 use crate::limits::{
     ANSWER_CHUNK_BYTES, ANSWER_CHUNK_BYTES_MAX, ANSWER_CHUNKS_BEFORE_DOUBLING, OWN_CHUNK_BYTES_MIN,
 };
+use crate::storage::FilePart;
 
 /// What an answer's file says of who wrote it.
 pub(super) const LIBRARY: &str = concat!("livebag ", env!("CARGO_PKG_VERSION"));
@@ -26,6 +27,18 @@ pub enum Verdict {
     End,
 }
 
+/// A chunk that has been laid out.
+#[derive(Clone, Debug)]
+pub enum Laid {
+    /// There are no more messages.
+    Nothing,
+    /// It is in the buffer.
+    Whole,
+    /// It is in the buffer up to its last message, which is this. Its end comes first in the next
+    /// buffer.
+    UpTo(FilePart),
+}
+
 /// The messages of a query, in one order or the other.
 pub trait Messages {
     /// The next message's topic (its place in [`Bag::topics`]) and index entry.
@@ -38,6 +51,13 @@ pub trait Messages {
     /// # Errors
     /// If the brick cannot be read.
     fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError>;
+    /// The message of that entry in place, where that is possible. One that is damaged is counted.
+    ///
+    /// # Errors
+    /// [`BagError::Damaged`] if it cannot be had.
+    fn part(&mut self) -> Result<Option<FilePart>, BagError> {
+        Ok(None)
+    }
     /// Messages left out so far because the medium has damaged them, or their index entries.
     fn damaged(&self) -> u64;
 }
@@ -48,6 +68,9 @@ impl Messages for Cursor<'_> {
     }
     fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
         Cursor::append_to(self, out)
+    }
+    fn part(&mut self) -> Result<Option<FilePart>, BagError> {
+        Cursor::part(self)
     }
     fn damaged(&self) -> u64 {
         Cursor::damaged(self)
@@ -94,6 +117,8 @@ pub struct McapAnswer<'bag> {
     is_announced: Vec<bool>,
     /// Log time, offset in the chunk and channel of each message of the chunk being laid out.
     laid_out: Vec<(u64, u64, u16)>,
+    /// The end of a chunk whose last message was given in place.
+    end: Vec<u8>,
     messages: u64,
     message_bytes: u64,
 }
@@ -111,6 +136,7 @@ impl<'bag> McapAnswer<'bag> {
             announced: Vec::new(),
             is_announced: vec![false; bag.topics().len()],
             laid_out: Vec::new(),
+            end: Vec::new(),
             messages: 0,
             message_bytes: 0,
         }
@@ -132,10 +158,29 @@ impl<'bag> McapAnswer<'bag> {
     /// # Errors
     /// If index or brick cannot be read.
     pub fn chunk(&mut self, cursor: &mut Cursor<'_>, out: &mut Buffer) -> Result<bool, BagError> {
+        let wanted = self.wanted_bytes();
+        let laid = self.chunk_of(cursor, out, (wanted, false), &mut |_, _| Verdict::Take)?;
+        Ok(!matches!(laid, Laid::Nothing))
+    }
+
+    /// The same, but a message that can be had in place ends its chunk and is not copied into `out`: it
+    /// follows what `out` has then.
+    ///
+    /// # Errors
+    /// If index or brick cannot be read.
+    pub fn chunk_in_parts(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        out: &mut Buffer,
+    ) -> Result<Laid, BagError> {
+        let wanted = self.wanted_bytes();
+        self.chunk_of(cursor, out, (wanted, true), &mut |_, _| Verdict::Take)
+    }
+
+    fn wanted_bytes(&self) -> u64 {
         let doublings = self.chunks.len() / ANSWER_CHUNKS_BEFORE_DOUBLING;
         let wanted = ANSWER_CHUNK_BYTES.checked_shl(doublings as u32);
-        let wanted = wanted.unwrap_or(u64::MAX).min(ANSWER_CHUNK_BYTES_MAX);
-        self.chunk_of(cursor, out, wanted, &mut |_, _| Verdict::Take)
+        wanted.unwrap_or(u64::MAX).min(ANSWER_CHUNK_BYTES_MAX)
     }
 
     /// The same from the newest message on, in chunks of `chunk_bytes`. `judge` is asked of each message
@@ -150,16 +195,18 @@ impl<'bag> McapAnswer<'bag> {
         chunk_bytes: u64,
         judge: &mut dyn FnMut(usize, &IndexEntry) -> Verdict,
     ) -> Result<bool, BagError> {
-        self.chunk_of(messages, out, chunk_bytes, judge)
+        let laid = self.chunk_of(messages, out, (chunk_bytes, false), judge)?;
+        Ok(!matches!(laid, Laid::Nothing))
     }
 
     fn chunk_of(
         &mut self,
         messages: &mut dyn Messages,
         out: &mut Buffer,
-        wanted_bytes: u64,
+        (wanted_bytes, in_parts): (u64, bool),
         judge: &mut dyn FnMut(usize, &IndexEntry) -> Verdict,
-    ) -> Result<bool, BagError> {
+    ) -> Result<Laid, BagError> {
+        out.put(&std::mem::take(&mut self.end));
         let begin = out.len();
         // Channels come in front of the chunk, and which it needs is known at its end.
         let mut channels = Vec::new();
@@ -168,6 +215,7 @@ impl<'bag> McapAnswer<'bag> {
         let records = out.len();
         let (mut start_nanos, mut end_nanos) = (u64::MAX, 0);
         self.laid_out.clear();
+        let mut last = None;
         while let Some((topic, entry)) = messages.next_entry()? {
             match judge(topic, &entry) {
                 Verdict::Take => {}
@@ -183,7 +231,16 @@ impl<'bag> McapAnswer<'bag> {
                 entry.publish_time_nanos,
                 u64::from(entry.data_bytes),
             ));
-            if !messages.append_to(out)? {
+            let is_there = match if in_parts { messages.part() } else { Ok(None) } {
+                Ok(None) => messages.append_to(out)?,
+                Ok(part) => {
+                    last = part;
+                    true
+                }
+                Err(BagError::Damaged { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            if !is_there {
                 out.truncate(records + inner);
                 continue;
             }
@@ -195,15 +252,17 @@ impl<'bag> McapAnswer<'bag> {
             end_nanos = end_nanos.max(entry.log_time_nanos);
             let bytes = out.len() - records;
             let is_large = entry.data_bytes as usize >= OWN_CHUNK_BYTES_MIN;
-            if bytes as u64 >= wanted_bytes || is_large && wanted_bytes <= ANSWER_CHUNK_BYTES {
+            let is_enough = is_large && wanted_bytes <= ANSWER_CHUNK_BYTES;
+            if last.is_some() || bytes as u64 >= wanted_bytes || is_enough {
                 break;
             }
         }
         if self.laid_out.is_empty() {
             out.truncate(begin);
-            return Ok(false);
+            return Ok(Laid::Nothing);
         }
-        let records_bytes = (out.len() - records) as u64;
+        let last_bytes = last.as_ref().map_or(0, |part| part.len()) as u64;
+        let records_bytes = (out.len() - records) as u64 + last_bytes;
         let header = chunk_header(start_nanos, end_nanos, records_bytes, 0);
         out[head..records].copy_from_slice(&header);
         let mut extent = ChunkExtent {
@@ -214,11 +273,20 @@ impl<'bag> McapAnswer<'bag> {
             end_nanos,
             counts: Vec::new(),
         };
-        self.put_indexes(&mut extent, out);
+        let end = self.indexes(&mut extent);
         self.chunks.push(extent);
         insert_before(out, begin, &channels);
-        self.offset += (out.len() - begin) as u64;
-        Ok(true)
+        self.offset += (out.len() - begin + end.len()) as u64 + last_bytes;
+        Ok(match last {
+            None => {
+                out.put(&end);
+                Laid::Whole
+            }
+            Some(part) => {
+                self.end = end;
+                Laid::UpTo(part)
+            }
+        })
     }
 
     /// Puts schema and channel of a topic into `channels`, the first time.
@@ -230,7 +298,8 @@ impl<'bag> McapAnswer<'bag> {
         put_topic(channels, topic as u16 + 1, self.bag.topics()[topic].topic());
     }
 
-    fn put_indexes(&mut self, extent: &mut ChunkExtent, out: &mut Buffer) {
+    /// What comes behind a chunk.
+    fn indexes(&mut self, extent: &mut ChunkExtent) -> Vec<u8> {
         // Few topics are in one chunk; their messages stay in the order of the chunk.
         self.laid_out.sort_by_key(|(_, inner, channel)| (*channel, *inner));
         let mut index = Vec::new();
@@ -239,7 +308,7 @@ impl<'bag> McapAnswer<'bag> {
             put_message_index(&mut index, same[0].2, entries);
             extent.counts.push((same[0].2, same.len() as u64));
         }
-        out.put(&index);
+        index
     }
 
     /// Appends the summary and the end of the file.
@@ -248,6 +317,7 @@ impl<'bag> McapAnswer<'bag> {
         let topics = topics.map(|&at| (at as u16 + 1, self.bag.topics()[at].topic()));
         let mut summary = SummaryBuilder::new(self.offset, topics);
         self.chunks.iter().for_each(|chunk| summary.chunk(chunk));
+        out.put(&self.end);
         out.put(&summary.finish(&[]).1);
     }
 }

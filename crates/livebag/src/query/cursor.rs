@@ -2,15 +2,17 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 
+use super::brick::brick_ends;
 use super::unpack::Unpacked;
-use super::{Bag, BagError, Buffer, Segment, brick_ends};
-use crate::limits::{READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES};
-use crate::storage::DiskFile;
+use super::{Bag, BagError, Buffer, Segment};
+use crate::limits::{
+    IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
+};
+use crate::storage::{DiskFile, FilePart};
 
 /// Index entries read at once.
 const ENTRIES_AT_ONCE: usize = 512;
@@ -36,10 +38,17 @@ struct TopicCursor<'bag> {
     at: usize,
     window: Window,
     unpacked: Unpacked,
+    /// Whether so much is wanted that the kernel may fetch it 2 MiB at a time; known once there are
+    /// entries.
+    is_long: Option<bool>,
 }
 
-/// Bytes of a brick that have been read.
+/// Bytes of a brick that have been read, or are in place.
 struct Window {
+    /// Whether they are to be in place, where that is possible.
+    in_place: bool,
+    /// In place they are these.
+    part: Option<FilePart>,
     bytes: Vec<u8>,
     start: u64,
     filled: usize,
@@ -66,7 +75,7 @@ impl<'bag> Cursor<'bag> {
         };
         for &number in chosen {
             for segment in &bag.topics[number].segments {
-                this.plan_segment(segment, number, from, to)?;
+                this.plan_segment(segment, (number, bag.in_place), from, to)?;
             }
         }
         Ok(this)
@@ -75,7 +84,7 @@ impl<'bag> Cursor<'bag> {
     fn plan_segment(
         &mut self,
         segment: &'bag Segment,
-        number: usize,
+        (number, in_place): (usize, bool),
         from: u64,
         to: u64,
     ) -> Result<(), BagError> {
@@ -83,6 +92,7 @@ impl<'bag> Cursor<'bag> {
         if !range.is_empty() {
             self.remaining += range.end - range.start;
             let mut cursor = TopicCursor::new(segment, number, range)?;
+            cursor.window.in_place = in_place;
             self.skip(cursor.feed()?);
             if let Some(first) = cursor.entries.first() {
                 self.heap.push(Reverse((first.log_time_nanos, self.topics.len())));
@@ -172,12 +182,19 @@ impl<'bag> Cursor<'bag> {
         read
     }
 
-    /// Where the message lies whose entry [`Cursor::next_entry`] gave last: the file, and the offset of
-    /// its first byte. `None` if it is compressed, damaged, or there is none.
-    pub fn place(&self) -> Option<(&Arc<dyn DiskFile>, u64)> {
-        let (at, entry) = self.last.filter(|(_, entry)| !entry.compressed)?;
-        let (_, file) = self.topics[at].segment.bricks.get(usize::from(entry.brick))?;
-        Some((file, entry.offset))
+    /// The message whose entry [`Cursor::next_entry`] gave last, in place, fetched from the device.
+    /// `None` if it must be read ([`Cursor::read_into`]): it is small or compressed, too little is asked
+    /// for, or its brick cannot be mapped.
+    ///
+    /// See [`Bag::in_place`] for what may become of who looks at it, and [`FilePart`] for who does not.
+    ///
+    /// # Errors
+    /// [`BagError::Damaged`] if the brick ends before it, which counts as damaged.
+    pub fn part(&mut self) -> Result<Option<FilePart>, BagError> {
+        let Some((at, entry)) = self.last else { return Ok(None) };
+        let part = self.topics[at].part(&entry);
+        self.damaged += u64::from(matches!(part, Err(BagError::Damaged { .. })));
+        part
     }
 
     /// The next message and its topic's place in [`Bag::topics`].
@@ -219,6 +236,8 @@ impl<'bag> TopicCursor<'bag> {
         let last = segment.index.last_whole(range.clone())?;
         let last = last.map(|(_, entry)| entry).unwrap_or_default();
         let window = Window {
+            in_place: false,
+            part: None,
             bytes: Vec::new(),
             start: 0,
             filled: 0,
@@ -229,6 +248,7 @@ impl<'bag> TopicCursor<'bag> {
         Ok(Self {
             segment,
             number,
+            is_long: None,
             range,
             entries: Vec::new(),
             at: 0,
@@ -248,36 +268,69 @@ impl<'bag> TopicCursor<'bag> {
             self.range.start += looked;
             damaged += looked - self.entries.len() as u64;
         }
+        if let (None, Some(first)) = (self.is_long, self.entries.first()) {
+            let (brick, end) = self.window.end;
+            let wanted = end.saturating_sub(first.offset);
+            self.is_long = Some(brick != first.brick || wanted >= IN_PLACE_BYTES_MIN);
+        }
         Ok(damaged)
     }
 
+    /// A message in place, where that is worth it and possible.
+    fn part(&self, entry: &IndexEntry) -> Result<Option<FilePart>, BagError> {
+        let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
+        if entry.compressed || !is_large || self.is_long != Some(true) {
+            return Ok(None);
+        }
+        self.segment.brick(entry)?.part(entry, entry.data_bytes as usize)
+    }
+
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
-        let (path, file) = self.segment.brick(entry)?;
         if entry.compressed {
+            self.segment.brick(entry)?;
             return self.segment.unpack(entry, &mut self.unpacked);
         }
+        self.fill(entry)?;
+        let start = (entry.offset - self.window.start) as usize;
+        let held = self.window.part.as_deref().unwrap_or(&self.window.bytes);
+        Ok(&held[start..start + entry.data_bytes as usize])
+    }
+
+    /// Makes sure that the window has a message, and some behind it.
+    fn fill(&mut self, entry: &IndexEntry) -> Result<(), BagError> {
+        let brick = self.segment.brick(entry)?;
         let bytes = entry.data_bytes as usize;
         let window = &mut self.window;
         let end = window.turn_to(entry.brick);
         let inside = entry.offset >= window.start
             && entry.offset + bytes as u64 <= window.start + window.filled as u64;
-        if !inside {
-            self.segment.holds(entry)?;
-            window.ask(&**file, entry.offset, end);
-            let wanted =
-                READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
-            if window.bytes.len() < wanted {
-                window.bytes.resize(wanted, 0);
-            }
-            let read = file.read_at(&mut window.bytes[..wanted], entry.offset);
-            window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
-            window.start = entry.offset;
-            if window.filled < bytes {
-                return Err(brick_ends(path, entry));
-            }
+        if inside {
+            return Ok(());
         }
-        let start = (entry.offset - self.window.start) as usize;
-        Ok(&self.window.bytes[start..start + bytes])
+        // Whatever happens below, it holds nothing of before.
+        (window.part, window.filled) = (None, 0);
+        let wanted = READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
+        if window.in_place
+            && self.is_long == Some(true)
+            && let Some(part) = brick.part(entry, wanted)?
+        {
+            (window.start, window.filled) = (entry.offset, part.len());
+            window.part = Some(part);
+            return Ok(());
+        }
+        self.segment.holds(entry)?;
+        window.ask(&*brick.file, entry.offset, end);
+        if window.bytes.len() < wanted {
+            window.bytes.resize(wanted, 0);
+        }
+        let read = brick.file.read_at(&mut window.bytes[..wanted], entry.offset);
+        let path = &brick.path;
+        window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
+        window.start = entry.offset;
+        if window.filled < bytes {
+            return Err(brick_ends(path, entry));
+        }
+        Ok(())
     }
 
     /// Reads a large message straight to where it is wanted.
@@ -286,10 +339,10 @@ impl<'bag> TopicCursor<'bag> {
             room.copy_from_slice(self.read(entry)?);
             return Ok(());
         }
-        let (_, file) = self.segment.brick(entry)?;
+        let brick = self.segment.brick(entry)?;
         let end = self.window.turn_to(entry.brick);
-        self.window.ask(&**file, entry.offset, end);
-        self.segment.read_at(entry, 0, room)
+        self.window.ask(&*brick.file, entry.offset, end);
+        brick.read(entry, 0, room)
     }
 }
 
@@ -299,6 +352,7 @@ impl Window {
     fn turn_to(&mut self, brick: u16) -> u64 {
         if brick != self.brick {
             (self.brick, self.start, self.filled, self.asked) = (brick, 0, 0, 0);
+            self.part = None;
         }
         if brick == self.end.0 { self.end.1 } else { u64::MAX }
     }

@@ -11,6 +11,8 @@ use crate::storage::DiskFile;
 
 /// Less than this the kernel reads ahead by itself.
 const AHEAD_BYTES_MIN: u64 = 128 << 10;
+/// Entries within about a page of the file.
+const NEAR_ENTRIES: u64 = 64;
 
 /// A topic's time index. Read with `pread` and not mapped: a file that is cut while it is mapped
 /// kills its reader, and a binary search costs some thirty calls at most.
@@ -82,6 +84,11 @@ impl IndexReader {
             .ok_or_else(|| self.damaged(offset, "the entry's checksum does not fit"))
     }
 
+    /// Hints that its head will be read soon.
+    pub fn head_will_be_read(file: &dyn DiskFile) {
+        file.will_need(0, ENTRY_BYTES as u64);
+    }
+
     /// Hints that `range` will be read soon.
     pub fn will_need(&self, range: &std::ops::Range<u64>) {
         let bytes = (range.end - range.start) * ENTRY_BYTES as u64;
@@ -133,14 +140,86 @@ impl IndexReader {
 
     /// The first of `count` entries whose log time is not before `nanos`.
     pub fn lower_bound(&self, count: u64, nanos: u64) -> Result<u64, BagError> {
-        let (mut low, mut high) = (0, count);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.first_whole(middle..high)? {
-                Some((number, entry)) if entry.log_time_nanos < nanos => low = number + 1,
-                _ => high = middle,
+        if nanos == 0 {
+            return Ok(0);
+        }
+        let Some((first, earliest)) = self.first_whole(0..count)? else { return Ok(0) };
+        let Some((_, latest)) = self.last_whole(first..count)? else { return Ok(0) };
+        if latest.log_time_nanos < nanos {
+            return Ok(count);
+        }
+        let (low_nanos, high_nanos) = (earliest.log_time_nanos, latest.log_time_nanos);
+        let mut range = Range { low: 0, low_nanos, high: count, high_nanos };
+        while range.entries() > NEAR_ENTRIES {
+            // Messages come evenly: a guess by time leads to the right page of the file, and its
+            // neighbour closes the range. Halving alone reads a page of the device at each step.
+            let before = range.entries();
+            let guess = range.guess(nanos);
+            let beside = match self.narrow(&mut range, guess, nanos)? {
+                true => (guess + NEAR_ENTRIES).min(range.high - 1),
+                false => guess.saturating_sub(NEAR_ENTRIES).max(range.low),
+            };
+            if !range.is_empty() {
+                self.narrow(&mut range, beside, nanos)?;
+            }
+            if range.entries() > before / 2 {
+                let middle = range.middle();
+                self.narrow(&mut range, middle, nanos)?;
             }
         }
-        Ok(low)
+        while !range.is_empty() {
+            let middle = range.middle();
+            self.narrow(&mut range, middle, nanos)?;
+        }
+        Ok(range.low)
+    }
+
+    /// Looks at an entry within the range; whether it is before `nanos`.
+    fn narrow(&self, range: &mut Range, at: u64, nanos: u64) -> Result<bool, BagError> {
+        match self.first_whole(at..range.high)? {
+            Some((number, entry)) if entry.log_time_nanos < nanos => {
+                (range.low, range.low_nanos) = (number + 1, entry.log_time_nanos);
+                Ok(true)
+            }
+            found => {
+                range.high = at;
+                range.high_nanos = found.map_or(range.high_nanos, |(_, e)| e.log_time_nanos);
+                Ok(false)
+            }
+        }
     }
 }
+
+/// What is left of a search: entries before `low` are too early, from `high` on they are not. The times are
+/// those of entries near the ends.
+struct Range {
+    low: u64,
+    low_nanos: u64,
+    high: u64,
+    high_nanos: u64,
+}
+
+impl Range {
+    fn entries(&self) -> u64 {
+        self.high - self.low
+    }
+
+    fn is_empty(&self) -> bool {
+        self.low == self.high
+    }
+
+    fn middle(&self) -> u64 {
+        self.low + self.entries() / 2
+    }
+
+    /// Where a time would be if messages came evenly; within the range, which is not empty.
+    fn guess(&self, nanos: u64) -> u64 {
+        let span = self.high_nanos.saturating_sub(self.low_nanos);
+        let since = nanos.saturating_sub(self.low_nanos);
+        let part = u128::from(self.entries()) * u128::from(since) / u128::from(span.max(1));
+        self.low + part.min(u128::from(self.entries() - 1)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,11 +14,13 @@ use std::time::Duration;
 use livebag_format::Topic;
 use livebag_format::container::{
     CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, MetadataEntry, Removed, State,
+    TopicManifest,
 };
 
-use crate::storage::{Disk, DiskFile, KernelDisk};
+use crate::storage::{Disk, KernelDisk};
 
 mod answer;
+mod brick;
 mod buffer;
 mod cursor;
 mod distrust;
@@ -29,7 +31,7 @@ mod recover;
 pub(crate) mod unpack;
 mod virtual_file;
 
-pub use answer::{McapAnswer, Messages, Verdict};
+pub use answer::{Laid, McapAnswer, Messages, Verdict};
 pub use buffer::Buffer;
 pub use cursor::Cursor;
 pub(crate) use distrust::says_the_same;
@@ -37,6 +39,7 @@ pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
 pub use virtual_file::{VirtualFile, VirtualFileError};
 
+use brick::Brick;
 use index::IndexReader;
 use unpack::{UnpackError, Unpacked};
 
@@ -141,7 +144,7 @@ const LARGE_MESSAGE_BYTES: usize = 1 << 20;
 /// A topic's part of one split.
 struct Segment {
     index: IndexReader,
-    bricks: Vec<(PathBuf, Arc<dyn DiskFile>)>,
+    bricks: Vec<Brick>,
     message_bytes: u64,
 }
 
@@ -167,7 +170,7 @@ impl Segment {
     }
 
     /// Where the message of an entry is.
-    fn brick(&self, entry: &IndexEntry) -> Result<&(PathBuf, Arc<dyn DiskFile>), BagError> {
+    fn brick(&self, entry: &IndexEntry) -> Result<&Brick, BagError> {
         self.bricks.get(usize::from(entry.brick)).ok_or_else(|| BagError::Damaged {
             path: self.index.path().to_owned(),
             offset: entry.offset,
@@ -181,23 +184,12 @@ impl Segment {
         if entry.compressed || (entry.data_bytes as usize) < LARGE_MESSAGE_BYTES {
             return Ok(());
         }
-        let (path, file) = self.brick(entry)?;
-        let length = file.length();
-        let length = length.map_err(|source| BagError::Io { path: path.clone(), source })?;
-        if length < entry.offset + u64::from(entry.data_bytes) {
-            return Err(brick_ends(path, entry));
-        }
-        Ok(())
+        self.brick(entry)?.reaches(entry)
     }
 
     /// Fills `out` with a message that is not compressed, from its byte `skip` on.
     fn read_at(&self, entry: &IndexEntry, skip: u64, out: &mut [u8]) -> Result<(), BagError> {
-        let (path, file) = self.brick(entry)?;
-        match file.read_at(out, entry.offset + skip) {
-            Ok(count) if count == out.len() => Ok(()),
-            Ok(_) => Err(brick_ends(path, entry)),
-            Err(source) => Err(BagError::Io { path: path.clone(), source }),
-        }
+        self.brick(entry)?.read(entry, skip, out)
     }
 
     /// A message of a compressed chunk.
@@ -206,22 +198,14 @@ impl Segment {
         entry: &IndexEntry,
         unpacked: &'a mut Unpacked,
     ) -> Result<&'a [u8], BagError> {
-        let (path, file) = self.brick(entry)?;
-        let read = unpacked.message(&**file, entry);
+        let brick = self.brick(entry)?;
+        let read = unpacked.message(&*brick.file, entry);
         read.map(|(_, data)| data).map_err(|error| match error {
-            UnpackError::Io(source) => BagError::Io { path: path.clone(), source },
+            UnpackError::Io(source) => BagError::Io { path: brick.path.clone(), source },
             UnpackError::Damaged(what) => {
-                BagError::Damaged { path: path.clone(), offset: entry.offset, what }
+                BagError::Damaged { path: brick.path.clone(), offset: entry.offset, what }
             }
         })
-    }
-}
-
-fn brick_ends(path: &Path, entry: &IndexEntry) -> BagError {
-    BagError::Damaged {
-        path: path.to_owned(),
-        offset: entry.offset,
-        what: "the brick ends before a message that its index promises",
     }
 }
 
@@ -305,6 +289,7 @@ pub struct Bag {
     manifest: Manifest,
     topics: Vec<BagTopic>,
     recorder_pid: Option<u32>,
+    in_place: bool,
 }
 
 /// How a directory's state and manifest are found: with or without recovering it.
@@ -378,7 +363,31 @@ impl Bag {
             }
         }
         let recorder_pid = recover::read_owner(disk, path).map(|owner| owner.pid);
-        Ok(Self { path: path.to_owned(), state, manifest, topics, recorder_pid })
+        let path = path.to_owned();
+        Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false })
+    }
+
+    /// The same, whose cursors give large messages where they lie in the page cache ([`Cursor::next`])
+    /// instead of copying them, where that is possible: they are not compressed, and their brick can be
+    /// mapped.
+    ///
+    /// livebag never changes or cuts what is committed. But if something else cuts a brick while one of
+    /// its messages is looked at, the process is killed (SIGBUS), as it is with any mapped file. So this
+    /// is for programs that read their own files and may end that way, and for no recorder and no
+    /// server. A brick that is too short from the start, or whose medium fails, is an error as ever.
+    ///
+    /// ```no_run
+    /// let bag = livebag::Bag::open("run1".as_ref())?.in_place();
+    /// let mut cursor = bag.query(&livebag::Query::default())?;
+    /// while let Some((_, message)) = cursor.next()? {
+    ///     println!("{} {}", message.log_time_nanos, message.data[0]);
+    /// }
+    /// # Ok::<(), livebag::BagError>(())
+    /// ```
+    #[must_use]
+    pub fn in_place(mut self) -> Self {
+        self.in_place = true;
+        self
     }
 
     /// Whether all topics of a split lie in one MCAP file (`livebag record --storage mcap`).
@@ -395,7 +404,7 @@ impl Bag {
         for segment in self.topics.iter().flat_map(|topic| &topic.segments) {
             let Some((start_nanos, end_nanos)) = segment.time_range()? else { continue };
             // A topic's messages of one split are all in one file.
-            let Some((path, _)) = segment.bricks.first() else { continue };
+            let Some(Brick { path, .. }) = segment.bricks.first() else { continue };
             let file = files.entry(path).or_insert_with(|| BagFile {
                 path: path.strip_prefix(&self.path).unwrap_or(path).to_owned(),
                 start_nanos,
@@ -536,6 +545,26 @@ impl Bag {
         NewestFirst::plan(self, &chosen, from, to)
     }
 
+    /// Has the kernel begin to fetch the large messages of a query from the device, the newest
+    /// `bytes_max` bytes of them, and does not wait for it. Gives the newest log time of the query's
+    /// messages; `None` if there are none.
+    ///
+    /// # Errors
+    /// If a topic is not there, or an index cannot be read.
+    pub fn will_need(&self, query: &Query, bytes_max: u64) -> Result<Option<u64>, BagError> {
+        let mut messages = self.newest_first(query)?;
+        let (mut newest, mut left) = (None, bytes_max);
+        while let Some((_, entry)) = messages.next_entry()? {
+            newest.get_or_insert(entry.log_time_nanos);
+            match left.checked_sub(entry.data_bytes.into()) {
+                Some(less) => left = less,
+                None => break,
+            }
+            messages.will_need(&entry);
+        }
+        Ok(newest)
+    }
+
     /// Topics, first and last log time.
     fn resolve(&self, query: &Query) -> Result<(Vec<usize>, u64, u64), BagError> {
         let chosen = self.choose(&query.topics)?;
@@ -607,6 +636,12 @@ fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagErr
     Ok((state, manifest))
 }
 
+/// Whether a topic's files are there: the container may have been opened before the recorder had made
+/// them, and then its messages are seen by opening again.
+fn has_files(described: &TopicManifest) -> bool {
+    !described.index.is_empty() && !described.bricks.is_empty()
+}
+
 /// Adds what one split has, `directory`, called `split` in the container.
 fn add_topics(
     disk: &dyn Disk,
@@ -623,6 +658,14 @@ fn add_topics(
             Err(source) => Err(BagError::Io { path, source }),
         }
     };
+    // Heads of indexes that the page cache does not have come from the device together.
+    let mut indexes = Vec::new();
+    for described in manifest.topics.iter().filter(|topic| has_files(topic)) {
+        let (path, file) = open(&described.index)?;
+        IndexReader::head_will_be_read(&*file);
+        indexes.push((path, file));
+    }
+    let mut indexes = indexes.into_iter();
     // Two topics may have one name: their order among those tells which is which.
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for described in &manifest.topics {
@@ -646,14 +689,17 @@ fn add_topics(
         let known = &mut topics[at];
         known.lost.add(&described.lost);
         known.skipped += described.skipped;
-        // Opened before the recorder had made the files: its messages are seen by opening again.
-        if described.index.is_empty() || described.bricks.is_empty() {
+        if !has_files(described) {
             continue;
         }
-        let (path, file) = open(&described.index)?;
+        let Some((path, file)) = indexes.next() else { continue };
         known.segments.push(Arc::new(Segment {
             index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
-            bricks: described.bricks.iter().map(open).collect::<Result<_, _>>()?,
+            bricks: described
+                .bricks
+                .iter()
+                .map(|name| open(name).map(|(path, file)| Brick::new(path, file)))
+                .collect::<Result<_, _>>()?,
             message_bytes: described.message_bytes,
         }));
         let named = described.bricks.iter().map(|name| Path::new(split).join(name));

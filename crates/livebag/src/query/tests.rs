@@ -1,9 +1,12 @@
 use std::path::Path;
 
+use livebag_format::index::{ENTRY_BYTES, entry_offset};
 use livebag_format::{Message, Topic};
 
+use crate::limits::READ_STRAIGHT_BYTES_MIN;
 use crate::{
-    Bag, ChunkCompression, Compression, Cursor, Overflow, Query, Recorder, RecorderOptions,
+    Bag, BagState, ChunkCompression, Compression, Cursor, IndexEntry, Overflow, Query, Recorder,
+    RecorderOptions, TopicWriter,
 };
 
 /// Messages of two topics, from a byte to more than a read window; message `k` has bytes `k`.
@@ -50,13 +53,11 @@ fn messages_read_into_the_callers_memory_are_the_same() {
             }
             let mut room = vec![0xff; entry.data_bytes as usize];
             cursor.read_into(&mut room).unwrap();
+            let part = cursor.part().unwrap();
             // A chunk that does not become smaller is not compressed.
-            assert!(cursor.place().is_some() || compression != Compression::None);
-            if let Some((file, offset)) = cursor.place() {
-                let mut same = vec![0; room.len()];
-                assert_eq!(file.read_at(&mut same, offset).unwrap(), room.len());
-                assert!(same == room);
-            }
+            let is_large = room.len() >= READ_STRAIGHT_BYTES_MIN;
+            assert!(part.is_some() == is_large || compression != Compression::None);
+            assert!(part.is_none_or(|part| *part == *room));
             all.push((topic, entry.log_time_nanos, room));
         }
         let mut expected = every(bag.query(&Query::default()).unwrap());
@@ -89,4 +90,187 @@ fn a_brick_that_is_cut_costs_the_messages_behind_the_cut() {
     assert_eq!(whole + cut, 60);
     assert!(whole > 0 && cut > 0);
     assert_eq!(cursor.damaged(), cut);
+}
+
+/// Both ways give the same, and the first in place what can be.
+fn assert_same_in_place(path: &Path, expected: usize) {
+    let copied = every(Bag::open(path).unwrap().query(&Query::default()).unwrap());
+    let bag = Bag::open(path).unwrap().in_place();
+    assert!(every(bag.query(&Query::default()).unwrap()) == copied);
+    assert_eq!(copied.len(), expected);
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut parts = Vec::new();
+    for (topic, nanos, data) in &copied {
+        let (at, entry) = cursor.next_entry().unwrap().unwrap();
+        assert_eq!((at, entry.log_time_nanos), (*topic, *nanos));
+        let part = cursor.part().unwrap();
+        let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
+        assert_eq!(part.is_some(), is_large && !entry.compressed);
+        parts.extend(part.map(|part| (part, data)));
+    }
+    drop(cursor);
+    drop(bag);
+    // They hold what they lie in.
+    assert!(parts.iter().all(|(part, data)| **part == ***data));
+}
+
+#[test]
+fn messages_in_place_are_the_same() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bag");
+        record(&path, compression);
+        assert_same_in_place(&path, 60);
+    }
+}
+
+/// A frame of `bytes` bytes that says its number everywhere.
+fn write_frame(writer: &TopicWriter, k: u64, bytes: usize) {
+    let data = vec![k as u8; bytes];
+    let message =
+        Message { log_time_nanos: 1_000 + k, publish_time_nanos: k, sequence: k + 1, data: &data };
+    writer.write_message(&message).unwrap();
+}
+
+fn wait_for(bag: &Bag, count: u64) {
+    while bag.topics()[0].message_count().unwrap() < count {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_brick_is_mapped_again_when_it_has_grown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
+    let recorder = Recorder::create(&path, options).unwrap();
+    let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
+    (0..8).for_each(|k| write_frame(&writer, k, 300_001));
+    let bag = loop {
+        let bag = Bag::open(&path).unwrap().in_place();
+        if bag.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
+            break bag;
+        }
+    };
+    assert_eq!(bag.state(), BagState::Live);
+    wait_for(&bag, 8);
+    let first = every(bag.query(&Query::default()).unwrap());
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    cursor.next_entry().unwrap().unwrap();
+    let part = cursor.part().unwrap().expect("a mapped brick");
+    (8..40).for_each(|k| write_frame(&writer, k, 300_001));
+    wait_for(&bag, 40);
+    let all = every(bag.query(&Query::default()).unwrap());
+    assert!(all[..8] == first[..]);
+    for (k, (_, nanos, data)) in all.iter().enumerate() {
+        assert_eq!((*nanos, data.len()), (1_000 + k as u64, 300_001));
+        assert!(data.iter().all(|&byte| byte == k as u8), "frame {k}");
+    }
+    assert_eq!(all.len(), 40);
+    recorder.finish().unwrap();
+    assert!(part.iter().all(|&byte| byte == 0), "what was given stays");
+    assert_same_in_place(&path, 40);
+}
+
+#[test]
+fn a_recovered_container_is_read_in_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
+    let recorder = Recorder::create(&path, options).unwrap();
+    let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
+    (0..20).for_each(|k| write_frame(&writer, k, 200_000));
+    let live = loop {
+        let bag = Bag::open(&path).unwrap();
+        if bag.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
+            break bag;
+        }
+    };
+    wait_for(&live, 20);
+    // As it was at this moment, and nobody writes it.
+    let copy = folder.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for file in std::fs::read_dir(&path).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+    }
+    recorder.finish().unwrap();
+    assert_same_in_place(&copy, 20);
+    assert_eq!(Bag::open(&copy).unwrap().state(), BagState::Recovered);
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test damages a file")]
+fn open_to_damage(path: &Path) -> std::fs::File {
+    std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+#[test]
+fn a_brick_that_is_cut_before_or_after_it_was_mapped_is_an_error() {
+    for is_mapped_before in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bag");
+        record(&path, Compression::None);
+        let bag = Bag::open(&path).unwrap().in_place();
+        if is_mapped_before {
+            assert_eq!(every(bag.query(&Query::default()).unwrap()).len(), 60);
+        }
+        for brick in bag.topics()[0].bricks() {
+            open_to_damage(&path.join(brick)).set_len(6_000_000).unwrap();
+        }
+        let mut cursor = bag.query(&Query::default()).unwrap();
+        let mut given = 0;
+        while let Some((_, message)) = cursor.next().unwrap() {
+            given += 1;
+            let number = (message.log_time_nanos - 1_000) as u8;
+            assert!(message.data.iter().all(|&byte| byte == number));
+        }
+        assert!(given > 0 && given < 60, "{given}");
+        assert_eq!(cursor.damaged(), 60 - given);
+        let mut cursor = bag.query(&Query::default()).unwrap();
+        while cursor.next_entry().unwrap().is_some() {
+            // Cut off, it is not given; looking at what is given does no harm.
+            if let Ok(Some(part)) = cursor.part() {
+                std::hint::black_box(part[part.len() - 1]);
+            }
+        }
+    }
+}
+
+#[test]
+fn entries_that_lie_of_place_and_length_are_not_followed_out_of_the_brick() {
+    use std::os::unix::fs::FileExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    record(&path, Compression::None);
+    let honest = every(Bag::open(&path).unwrap().query(&Query::default()).unwrap());
+    let mut names = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
+    let index = names.find(|path| path.extension().is_some_and(|e| e == "idx")).unwrap();
+    let file = open_to_damage(&index);
+    let lies: [fn(&mut IndexEntry); 4] = [
+        |entry| entry.offset = 1 << 40,
+        |entry| entry.offset = u64::MAX >> 2,
+        |entry| entry.data_bytes = u32::MAX,
+        |entry| entry.brick = 7,
+    ];
+    for (number, lie) in lies.iter().enumerate() {
+        let mut bytes = [0; ENTRY_BYTES];
+        // One of 2 MB: large ones are what is given in place.
+        let at = entry_offset(number as u64);
+        file.read_exact_at(&mut bytes, at).unwrap();
+        let mut entry = IndexEntry::decode(&bytes).unwrap();
+        entry.data_bytes = 2_000_000;
+        lie(&mut entry);
+        file.write_all_at(&entry.encode(), at).unwrap();
+    }
+    let bag = Bag::open(&path).unwrap().in_place();
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut count = 0;
+    while let Some((topic, message)) = cursor.next().unwrap() {
+        count += 1;
+        let same = |(at, nanos, data): &(usize, u64, Vec<u8>)| {
+            (*at, *nanos, &**data) == (topic, message.log_time_nanos, message.data)
+        };
+        assert!(honest.iter().any(same));
+    }
+    assert_eq!((count, cursor.damaged()), (56, 4));
 }

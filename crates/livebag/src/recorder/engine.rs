@@ -23,7 +23,7 @@ use super::topic::{Cause, SplitTopic, TopicState};
 use super::{Command, Counters, Machine, RecordError, Shared};
 use crate::limits::{
     CHUNK_AGE_MAX_READ, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX, MANIFEST_INTERVAL, POLL_MAX,
-    POLL_MIN,
+    POLL_MAX_READ, POLL_MIN,
 };
 use crate::queue::{Queued, TopicQueue};
 use crate::source::StreamSource;
@@ -148,9 +148,16 @@ impl Engine {
     /// fill a sixteenth of them.
     fn pause(&self, lap_nanos: Option<u64>) -> Duration {
         let fill = self.shared.options.cache_bytes_max / 16 / FILL_BYTES_PER_NANO;
-        let fill = Duration::from_nanos(fill).clamp(POLL_MIN, POLL_MAX);
+        let now = self.shared.options.clock.monotonic_nanos();
+        let most = if self.is_read(now) { POLL_MAX_READ } else { POLL_MAX };
+        let fill = Duration::from_nanos(fill).clamp(POLL_MIN, most);
         let pause = lap_nanos.map_or(fill, |lap| look_interval(lap).min(fill));
-        self.gate.pause(self.shared.options.clock.monotonic_nanos(), pause)
+        self.gate.pause(now, pause)
+    }
+
+    /// Whether somebody reads what is being recorded.
+    fn is_read(&self, now_nanos: u64) -> bool {
+        now_nanos < self.shared.read_until_nanos.load(Ordering::Relaxed)
     }
 
     /// The split that takes what comes.
@@ -242,7 +249,7 @@ impl Engine {
             Take::UpTo(bytes) => bytes,
             Take::Due | Take::All => u64::MAX,
         };
-        let is_read = now < self.shared.read_until_nanos.load(Ordering::Relaxed);
+        let is_read = self.is_read(now);
         let age_max = self.shared.options.chunk_age_max;
         let age_max = age_max.map(|age| if is_read { age.min(CHUNK_AGE_MAX_READ) } else { age });
         let before_nanos = match (take, age_max) {

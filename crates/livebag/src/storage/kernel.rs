@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::io_uring::IoUringQueue;
 use super::pwrite::PwriteQueue;
-use super::{Access, Disk, DiskFile, Lock, WriteQueue};
+use super::{Access, Disk, DiskFile, Lock, Mapping, WriteQueue};
 
 /// How writes reach the kernel, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -419,6 +419,10 @@ impl DiskFile for KernelFile {
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn map(&self, bytes: u64) -> io::Result<Option<Mapping>> {
+        Mapping::new(self.file.as_fd(), bytes).map(Some)
     }
 
     fn will_need(&self, offset: u64, bytes: u64) {

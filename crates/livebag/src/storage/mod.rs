@@ -22,6 +22,7 @@ use livebag_shm::FrameRef;
 mod block;
 mod io_uring;
 mod kernel;
+mod mapping;
 mod owner;
 mod priority;
 mod pwrite;
@@ -29,6 +30,7 @@ mod simulated;
 
 pub use block::Block;
 pub use kernel::{KernelDisk, Method, MethodChoice};
+pub use mapping::{FilePart, Mapping};
 pub use owner::Owner;
 pub use priority::lower_priority;
 pub use simulated::{Fault, SimulatedDisk};
@@ -120,6 +122,10 @@ pub trait DiskFile: Send + Sync {
     /// tell have none.
     fn has_hole(&self, _offset: u64, _bytes: u64) -> io::Result<bool> {
         Ok(false)
+    }
+    /// Maps its first `bytes`, which it must have. `None` where files are not memory.
+    fn map(&self, _bytes: u64) -> io::Result<Option<Mapping>> {
+        Ok(None)
     }
     /// Hints that a range will be read soon.
     fn will_need(&self, _offset: u64, _bytes: u64) {}

@@ -8,6 +8,7 @@ use livebag_format::mcap::{chunk_header, message_header, padding_header, put_mes
 use super::{Chunk, ENTRIES_AT_ONCE, Kind, Segment, Source, VirtualFile, VirtualFileError};
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
 use crate::query::answer::record_bytes;
+use crate::query::brick::brick_ends;
 use crate::query::unpack::Unpacked;
 use crate::query::{BagError, Buffer};
 
@@ -170,14 +171,15 @@ impl Window {
             && entry.offset >= self.start
             && entry.offset + bytes as u64 <= self.start + self.bytes.len() as u64;
         if !is_inside {
-            let (path, file) = segment.brick(entry)?;
+            let brick = segment.brick(entry)?;
             self.bytes.resize(READ_STRAIGHT_BYTES_MIN, 0);
-            let read = file.read_at(&mut self.bytes, entry.offset);
+            let read = brick.file.read_at(&mut self.bytes, entry.offset);
+            let path = &brick.path;
             let read = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
             self.bytes.truncate(read);
             (self.brick, self.start) = (Some(entry.brick), entry.offset);
             if read < bytes {
-                return Err(super::super::brick_ends(path, entry));
+                return Err(brick_ends(path, entry));
             }
         }
         Ok(&self.bytes[(entry.offset - self.start) as usize..][..bytes])

@@ -1,0 +1,106 @@
+//! A brick, open for reading.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use livebag_format::index::IndexEntry;
+
+use super::BagError;
+use crate::storage::{DiskFile, FilePart, Mapping};
+
+/// One of a topic's files of messages.
+pub(super) struct Brick {
+    pub path: PathBuf,
+    pub file: Arc<dyn DiskFile>,
+    mapped: Mutex<Mapped>,
+}
+
+/// A brick as memory.
+#[derive(Default)]
+enum Mapped {
+    /// Nobody has asked.
+    #[default]
+    NotYet,
+    /// As long as the brick was then; it may have grown.
+    Until(Arc<Mapping>),
+    /// It cannot be.
+    Never,
+}
+
+impl Brick {
+    pub fn new(path: PathBuf, file: Arc<dyn DiskFile>) -> Self {
+        Self { path, file, mapped: Mutex::default() }
+    }
+
+    fn io(&self) -> impl Fn(std::io::Error) -> BagError + '_ {
+        |source| BagError::Io { path: self.path.clone(), source }
+    }
+
+    /// Whether it is long enough for the message of an entry that is not compressed.
+    ///
+    /// # Errors
+    /// If it is not, or does not tell.
+    pub fn reaches(&self, entry: &IndexEntry) -> Result<(), BagError> {
+        match self.file.length().map_err(self.io())? {
+            length if length < end_of(entry) => Err(brick_ends(&self.path, entry)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fills `out` with a message that is not compressed, from its byte `skip` on.
+    ///
+    /// # Errors
+    /// If the brick ends before, or cannot be read.
+    pub fn read(&self, entry: &IndexEntry, skip: u64, out: &mut [u8]) -> Result<(), BagError> {
+        match self.file.read_at(out, entry.offset + skip).map_err(self.io())? {
+            count if count == out.len() => Ok(()),
+            _ => Err(brick_ends(&self.path, entry)),
+        }
+    }
+
+    /// A message that is not compressed, in place, and up to `wanted` bytes from its first on. `None` if
+    /// it must be read.
+    ///
+    /// # Errors
+    /// If the brick ends before.
+    pub fn part(&self, entry: &IndexEntry, wanted: usize) -> Result<Option<FilePart>, BagError> {
+        let Some(mapping) = self.mapping(entry)? else { return Ok(None) };
+        let there = mapping.bytes() - entry.offset;
+        let wanted = there.min(wanted as u64) as usize;
+        // What cannot be fetched is read: that tells what is the matter.
+        Ok(mapping.part(entry.offset, wanted).unwrap_or_default())
+    }
+
+    /// A mapping that has the message.
+    fn mapping(&self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, BagError> {
+        let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*mapped {
+            Mapped::Until(known) if known.bytes() >= end_of(entry) => {
+                return Ok(Some(known.clone()));
+            }
+            Mapped::Never => return Ok(None),
+            Mapped::Until(_) | Mapped::NotYet => {}
+        }
+        // Before it is mapped: behind the file's end there is nothing to look at.
+        let length = self.file.length().map_err(self.io())?;
+        if length < end_of(entry) {
+            return Err(brick_ends(&self.path, entry));
+        }
+        let mapping = self.file.map(length).ok().flatten().map(Arc::new);
+        *mapped = mapping.clone().map_or(Mapped::Never, Mapped::Until);
+        Ok(mapping)
+    }
+}
+
+/// File offset behind a message that is not compressed.
+fn end_of(entry: &IndexEntry) -> u64 {
+    entry.offset.saturating_add(u64::from(entry.data_bytes))
+}
+
+pub(super) fn brick_ends(path: &Path, entry: &IndexEntry) -> BagError {
+    BagError::Damaged {
+        path: path.to_owned(),
+        offset: entry.offset,
+        what: "the brick ends before a message that its index promises",
+    }
+}

@@ -32,7 +32,8 @@ mod summary;
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
     livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count\n  \
     livebag query http://robot:7447/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
-    livebag query 'zenoh/*/*' latest --last 1s --json")]
+    livebag query 'zenoh/*/*' latest --last 1s --json\n  \
+    livebag query 'zenoh/r2/*' auto --within 1s --decimate /camera_front:5 -o now.mcap")]
 pub struct Args {
     /// The recording: a container, finished or still being written; its address on a server
     /// (http://HOST:PORT/NAME, https://…); or on Zenoh (zenoh/ROBOT/NAME, with * for any).
@@ -203,7 +204,7 @@ fn auto(
     clock: &Clock,
 ) -> Result<Outcome, CliError> {
     if !decimate.is_empty() {
-        return Err(CliError::usage("--decimate is for recordings on a server"));
+        return Err(CliError::usage("--decimate is for recordings on a server or a robot"));
     }
     let end_nanos = within.as_nanos() as u64;
     let mut is_first = true;

@@ -103,6 +103,8 @@ pub const ZENOH_PAGE_MESSAGES: usize = 4096;
 pub const ZENOH_LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 /// … and how long after the last one no further is expected.
 pub const ZENOH_QUIET: Duration = Duration::from_millis(700);
+/// How long a page may give nothing although Zenoh has not ended it.
+pub const ZENOH_SILENCE: Duration = Duration::from_secs(15);
 /// Announced recordings that an asker lists.
 pub const FOUND_MAX: usize = 65_536;
 

@@ -15,10 +15,9 @@ pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     let plan = match &args.question {
         Question::Latest { last, .. } => Plan::Latest(*last),
         Question::History { from, to, .. } => Plan::History(from.map(written), to.map(written)),
-        Question::Auto { decimate, .. } if !decimate.is_empty() => {
-            return Err(CliError::usage("--decimate is for recordings on a server (http://…)"));
+        Question::Auto { within, last, decimate, .. } => {
+            Plan::Auto { within: *within, last: *last, decimate: decimate.clone() }
         }
-        Question::Auto { within, last, .. } => Plan::Auto(*within, *last),
     };
     let wanted = args.question.wanted();
     let asker = ZenohAsker::open(&args.zenoh.options(), Clock::system())?;
@@ -31,10 +30,7 @@ pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
         eprintln!("livebag: {damaged} messages left out that are damaged");
     }
     for loss in answer.messages.lost() {
-        eprintln!(
-            "livebag: the answer of zenoh/{}/{} ended early: {}; what came before is in the answer",
-            loss.found.robot, loss.found.bag, loss.why
-        );
+        eprintln!("livebag: {loss}");
     }
     let is_whole = damaged == 0 && answer.messages.lost().is_empty();
     Ok(if is_whole { Outcome::Done } else { Outcome::Loss })

@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::Subcommand;
 use livebag::{Bag, Clock, Query, Span};
 use livebag_net::ask::full_names;
-use livebag_net::remote::{Address, RemoteOptions};
-use livebag_net::zenoh::ZenohAddress;
+use livebag_net::remote::RemoteOptions;
 
 use crate::outcome::{CliError, Outcome};
 use crate::parse::{self, Moment};
+use crate::place::Place;
 use crate::serve::{self, ZenohArgs};
 use crate::text;
 use answer::Answer;
@@ -155,14 +155,10 @@ impl Question {
 /// Answers.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
-    if Address::is_one(&args.bag) {
-        return remote::run(args, &clock);
-    }
-    // A folder of that name is meant where there is one.
-    let is_here = std::path::Path::new(&args.bag).exists();
-    match ZenohAddress::is_one(&args.bag) && !is_here {
-        true => robots::run(args, &clock),
-        false => local(args, &clock),
+    match Place::of(args.bag.as_ref())? {
+        Place::Server(_) => remote::run(args, &clock),
+        Place::Robots(address) => robots::run(args, &address, &clock),
+        Place::Here(_) => local(args, &clock),
     }
 }
 

@@ -39,8 +39,8 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
         failure: None,
         library: String::new(),
         profile: source.profile().to_owned(),
-        size_bytes: files.iter().map(|file| file.bytes).sum(),
-        files,
+        size_bytes: Some(files.iter().map(|file| file.bytes).sum()),
+        files: Some(files),
         started_nanos: start_nanos.unwrap_or(0),
         start_nanos,
         end_nanos,
@@ -64,9 +64,9 @@ fn blank(topic: &livebag::Topic) -> TopicReport {
         rate_hz: None,
         start_nanos: None,
         end_nanos: None,
-        repeated: 0,
+        repeated: Some(0),
         lost: None,
-        files: Vec::new(),
+        files: Some(Vec::new()),
     }
 }
 

@@ -10,8 +10,7 @@ use super::{Args, Question, give};
 use crate::outcome::{CliError, Outcome};
 
 /// Asks, gives the answer, and says whose ended early.
-pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
-    let address = ZenohAddress::parse(&args.bag)?;
+pub fn run(args: &Args, address: &ZenohAddress, clock: &Clock) -> Result<Outcome, CliError> {
     let plan = match &args.question {
         Question::Latest { last, .. } => Plan::Latest(*last),
         Question::History { from, to, .. } => Plan::History(from.map(written), to.map(written)),
@@ -21,7 +20,7 @@ pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     };
     let wanted = args.question.wanted();
     let asker = ZenohAsker::open(&args.zenoh.options(), Clock::system())?;
-    let messages = asker.messages(&address, &wanted.topics, &plan)?;
+    let messages = asker.messages(address, &wanted.topics, &plan)?;
     let planned_nanos = clock.monotonic_nanos();
     let mut answer = Robots { messages, current: None };
     give(&mut answer, wanted, clock, planned_nanos, 0)?;

@@ -23,6 +23,8 @@ mod picture;
 mod pool;
 pub mod remote;
 pub mod tell;
+#[cfg(feature = "server")]
+mod wireless;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 

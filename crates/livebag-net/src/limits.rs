@@ -45,6 +45,10 @@ pub const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
 pub const VIRTUAL_FILES_MAX: usize = 64;
 /// Memory of those.
 pub const VIRTUAL_FILES_BYTES_MAX: usize = 512 << 20;
+/// A live one that was used since then is not forgotten: its reader could not go on.
+pub const VIRTUAL_FILE_PATIENCE: Duration = Duration::from_secs(60);
+/// Forgotten ones that are remembered as such; once there are more, every file may have been there before.
+pub const VIRTUAL_FILES_FORGOTTEN_MAX: usize = 1024;
 /// A virtual file goes on at most so often.
 pub const VIRTUAL_FILE_GROWTH: Duration = Duration::from_secs(1);
 
@@ -90,6 +94,9 @@ pub const GOODPUT_INTERVAL: Duration = Duration::from_millis(2);
 pub const GOODPUT_MEMORY: Duration = Duration::from_secs(30);
 /// … and of how many addresses.
 pub const GOODPUT_ADDRESSES_MAX: usize = 1024;
+
+/// Of a routing table, read to find the wireless link to an asker, so much is looked at.
+pub const ROUTES_BYTES_MAX: u64 = 64 << 10;
 
 /// Threads that answer questions that come by Zenoh.
 pub const ZENOH_THREADS: usize = 4;

@@ -43,7 +43,10 @@ impl HttpError {
                 )
                 | AnswerError::File(VirtualFileError::Bag(BagError::NoTopic { .. }))
                 | AnswerError::NoMessage => StatusCode::NOT_FOUND,
-                AnswerError::File(VirtualFileError::Gone) => StatusCode::GONE,
+                AnswerError::File(VirtualFileError::Gone) | AnswerError::LaidOutAnew => {
+                    StatusCode::GONE
+                }
+                AnswerError::FilesInUse => StatusCode::SERVICE_UNAVAILABLE,
                 AnswerError::File(VirtualFileError::TooLong | VirtualFileError::Latest)
                 | AnswerError::Picture(_)
                 | AnswerError::Decode { .. } => StatusCode::UNPROCESSABLE_ENTITY,

@@ -506,3 +506,42 @@ impl ServedFile {
         self.look(|file| file.read(offset, count, out))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use livebag::{Recorder, RecorderOptions};
+
+    use super::*;
+
+    #[test]
+    fn who_has_not_opened_a_file_that_was_laid_out_anew_may_mean_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run1");
+        let recorder = Recorder::create(&path, RecorderOptions::default()).unwrap();
+        let catalog = Catalog::new(&[path], Clock::simulated(1), None).unwrap();
+        let served = catalog.bag("run1").unwrap();
+        let (query, old, new) = (Query::default(), [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let goes_on = Reading::GoesOn { knows_state: false };
+        let file = |reading, peer: IpAddr| served.file(&query, reading, peer).map(drop);
+        let is_refused = |result| matches!(result, Err(AnswerError::LaidOutAnew));
+        assert!(is_refused(file(goes_on, old)), "nobody has opened it");
+        file(Reading::Opens, old).unwrap();
+        file(goes_on, new).unwrap();
+        lock(&served.files).clear();
+        assert!(is_refused(file(goes_on, old)));
+        file(Reading::Opens, new).unwrap();
+        file(goes_on, new).unwrap();
+        assert!(is_refused(file(goes_on, old)), "it read the one before");
+        file(Reading::End, old).unwrap();
+        file(goes_on, old).unwrap();
+        // Finished meanwhile, it is still not what it was while live.
+        recorder.finish().unwrap();
+        lock(&served.files).clear();
+        assert!(is_refused(file(goes_on, old)));
+        lock(&served.files).forgotten.clear();
+        file(goes_on, old).unwrap();
+        // Of more than can be remembered, each may have been there.
+        let files = Files { has_more: true, ..Files::default() };
+        assert!(files.was_there(&query) && !Files::default().was_there(&query));
+    }
+}

@@ -1,7 +1,7 @@
 //! Asking a recorder over HTTP, and a server of finished recordings.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use livebag_shm::{FrameMeta, StreamOptions};
 use serde_json::Value;
@@ -61,19 +61,19 @@ fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
 
     recording.interrupt().expect(0, &[]);
     run(&["query", &url, "latest"]).expect(1, &["livebag serve"]);
-    let mut server = livebag(&["serve", text(folder.path()), "--listen", "127.0.0.1:0", "--json"])
+    let server = livebag(&["serve", text(folder.path()), "--listen", "127.0.0.1:0", "--json"])
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .spawn();
+    let mut server = Killed(server.unwrap());
     let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let said: serde_json::Value = serde_json::from_str(&line).unwrap();
     let base = said["urls"][0].as_str().unwrap();
     let url = format!("{base}/run1");
     assert_eq!(count(&url), 100);
     same_as_here(&run(&["info", text(&bag), "--json"]).json(), run(&["info", &url, "--json"]));
     let listed = |address: &str| run(&["ls", address, "--json"]).expect(0, &[]).json();
-    let (here, there) = (listed(text(folder.path())), listed(base));
+    let (here, there) = (listed(text(&bag)), listed(base));
     assert_eq!(there, listed(&url));
     assert_eq!(there.as_array().unwrap().len(), 1);
     for name in ["kind", "state", "problem", "start_nanos", "duration_nanos", "message_count"] {
@@ -86,8 +86,17 @@ fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
     run(&["info", base]).expect(2, &["livebag ls"]);
     run(&["info", &format!("{base}/none")]).expect(1, &["no recording none"]);
     run(&["ls", &format!("{base}/none")]).expect(1, &["no recording none"]);
-    server.kill().unwrap();
-    server.wait().unwrap();
+}
+
+/// A process that ends with its test, however that ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It has usually not ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Everything that is told of a recording elsewhere is what `here` says, and nothing is named otherwise.

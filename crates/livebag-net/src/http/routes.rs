@@ -527,13 +527,12 @@ async fn file(
     let turn = app.turn(link.peer()).await?;
     let range = text_header(&headers, header::RANGE);
     let if_range = text_header(&headers, header::IF_RANGE);
-    let reading = match range.as_deref().map(str::trim) {
+    let is_end = range.as_deref().is_some_and(|range| range.trim().starts_with("bytes=-"));
+    let reading = match range::wanted(range.as_deref(), u64::MAX) {
         // Who asks for its beginning or for all of it opens it; others go on reading.
-        Some(range) if !range.starts_with("bytes=0-") => match range.starts_with("bytes=-") {
-            true => Reading::End,
-            false => Reading::GoesOn { knows_state: if_range.is_some() },
-        },
-        _ => Reading::Opens,
+        Wanted::All | Wanted::Part(0, _) => Reading::Opens,
+        _ if is_end => Reading::End,
+        _ => Reading::GoesOn { knows_state: if_range.is_some() },
     };
     let peer = link.peer();
     let (file, turn) = blocking(move || {

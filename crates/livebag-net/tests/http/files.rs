@@ -234,6 +234,7 @@ fn a_live_file_that_was_forgotten_is_not_taken_for_the_one_laid_out_anew() {
     }
     let refused = range(site.address(), FILE, &middle).must(410);
     assert!(refused.error().contains("open it again"), "{}", refused.text());
+    site.clock.advance(2 * VIRTUAL_FILE_PATIENCE);
     // Who says which state is meant gets the whole file instead, as ever.
     let headers = [("Range", &*middle), ("If-Range", &*tag)];
     let whole = ask(site.address(), "GET", FILE, &headers).must(200);

@@ -65,7 +65,8 @@ struct Info {
     /// Null where the format does not count losses.
     lost: Option<Lost>,
     /// Files that the recording carries along (MCAP's attachments).
-    attachments: Vec<AttachmentReport>,
+    /// Null where a server does not tell.
+    attachments: Option<Vec<AttachmentReport>>,
     /// What could not be read.
     warnings: Vec<String>,
     topics: Vec<TopicReport>,
@@ -172,7 +173,7 @@ fn container(path: &Path) -> Result<Info, CliError> {
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
         lost: Some(bag.lost().into()),
-        attachments: convert::attachments(&bag)?.iter().map(AttachmentReport::from).collect(),
+        attachments: Some(convert::attachments(&bag)?.iter().map(AttachmentReport::from).collect()),
         warnings,
         topics,
     })
@@ -233,7 +234,7 @@ fn render(info: &Info) -> String {
         ("messages", messages),
         ("lost", info.lost.map_or("not counted in this format".into(), |lost| lost.cell())),
     ]);
-    for (number, attachment) in info.attachments.iter().enumerate() {
+    for (number, attachment) in info.attachments.iter().flatten().enumerate() {
         let name = if number == 0 { "attachments" } else { "" };
         lines.push((name, attachment_line(attachment)));
     }

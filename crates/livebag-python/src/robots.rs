@@ -13,6 +13,7 @@ use livebag_net::zenoh::{
 use pyo3::prelude::*;
 
 use crate::arriving::{Arriving, no_topic};
+use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
 use crate::errors::zenoh as error;
@@ -177,6 +178,11 @@ impl RobotsRecording {
     #[getter]
     fn metadata(&self) -> BTreeMap<String, BTreeMap<String, String>> {
         BTreeMap::new()
+    }
+
+    /// Not given by robots.
+    fn attachments(&self) -> Vec<Attachment> {
+        Vec::new()
     }
 
     /// Who does not answer, and what ended recordings early.

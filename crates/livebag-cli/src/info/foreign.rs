@@ -48,7 +48,7 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
         lost: None::<Lost>,
-        attachments,
+        attachments: Some(attachments),
         warnings: source.warnings().to_vec(),
         topics,
     })

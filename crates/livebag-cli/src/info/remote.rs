@@ -50,6 +50,7 @@ fn told(address: String, storage: &str, info: BagInfo) -> Info {
         library,
         profile: row.profile,
         files: None,
+        attachments: None,
         size_bytes: None,
         started_nanos: row.started_nanos,
         start_nanos: row.start_nanos,

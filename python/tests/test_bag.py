@@ -4,6 +4,7 @@ import datetime
 import itertools
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -412,3 +413,25 @@ def test_attachments_are_given_of_files_and_containers(tmp_path):
     file.write_bytes(spoilt)
     with pytest.raises(livebag.Damaged, match="calibration.yaml: .*checksum"):
         livebag.open(file).attachments[0].data
+
+
+def test_a_copy_is_interrupted_and_nothing_is_left(tmp_path):
+    source, target = tmp_path / "long", tmp_path / "copy"
+    with livebag.Recorder(source) as recorder:
+        topic = recorder.topic("/notes", "acme/Note", encoding="json")
+        for k in range(100_000):
+            topic.write(b"{}", log_time=k + 1)
+
+    def give_up(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            # Before a hundred thousand messages can be copied, wherever it strikes.
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            livebag.convert(source, target)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not target.exists()

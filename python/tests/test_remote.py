@@ -1,8 +1,12 @@
 """A recording on a server is what it is here."""
 
+import http.server
 import json
 import os
+import signal
 import subprocess
+import sys
+import threading
 
 import livebag
 import numpy as np
@@ -78,3 +82,48 @@ def test_what_a_server_refuses_is_said(both, server, sample):
         livebag.open(f"{server}/none", token=TOKEN)
     with pytest.raises(livebag.NoTopic, match="/none"):
         there.read_messages("/none")
+
+
+STALLED = """
+import livebag, sys
+bag = livebag.open(sys.argv[1])
+try:
+    print("asking", flush=True)
+    print(sum(1 for _ in bag), flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_a_server_that_stalls_is_interrupted():
+    topic = {"name": "/a", "type": "", "message_encoding": "raw", "schema_encoding": "", "message_count": 1,
+             "rate_hz": None, "start_nanos": 1, "end_nanos": 1, "skipped": 0, "message_bytes": 1,
+             "lost": {"transport": 0, "queue": 0, "lapped": 0, "disk": 0, "total": 0}}
+    info = {"name": "run", "state": "live", "profile": "", "started_nanos": 1, "start_nanos": 1, "end_nanos": 1,
+            "message_count": 1, "topic_count": 1, "lost_count": 0, "library": "", "failure": None,
+            "lost": topic["lost"], "removed_splits": 0, "topics": [topic]}
+
+    class Stalling(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = json.dumps(info).encode() if self.path.startswith("/v1/bags/run?") else b"\x89MCAP0\r\n"
+            more = 0 if body[0] == ord("{") else 1000
+            self.send_response(200)
+            self.send_header("content-length", str(len(body) + more))
+            self.end_headers()
+            self.wfile.write(body)
+            if more:
+                over.wait()
+
+        def log_message(self, *_):
+            pass
+
+    over = threading.Event()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stalling) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        line = [sys.executable, "-c", STALLED, f"http://127.0.0.1:{server.server_address[1]}/run"]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as asker:
+            assert asker.stdout.readline() == "asking\n"
+            asker.send_signal(signal.SIGINT)
+            assert asker.stdout.read() == "interrupted\n"
+        over.set()
+        server.shutdown()

@@ -9,22 +9,33 @@ use livebag_format::container::CONTAINER_FILE;
 use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
+use crate::place::{self, Place};
+use crate::query::Trust;
 use crate::report::{self, Lost, TopicReport};
+use crate::serve::ZenohArgs;
 use crate::{files, text};
 
 mod foreign;
+mod remote;
 
 /// Tell what a recording holds: topics, counts, rates, losses by cause, and how it ended.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag info run1\n  \
     livebag info run1 --json | jq .lost.total\n  \
-    livebag info drive.bag")]
+    livebag info drive.bag\n  \
+    livebag info http://robot:7447/run1\n  \
+    livebag info 'zenoh/r2/*' --json")]
 pub struct Args {
     /// The recording: a container, finished or still being written; or a ROS 1 bag, a rosbag2 folder
-    /// or an MCAP file, which are read through.
+    /// or an MCAP file, which are read through; its address on a server (http://HOST:PORT/NAME, https://…);
+    /// or on Zenoh (zenoh/ROBOT/NAME, with * for any).
     bag: PathBuf,
-    /// Print one JSON object. `lost` counts messages that were published and are not in the
+    #[command(flatten)]
+    server: Trust,
+    #[command(flatten)]
+    zenoh: ZenohArgs,
+    /// Print one JSON object, of an address with * an array of them; null is what a server does not tell. `lost` counts messages that were published and are not in the
     /// recording, by cause (transport, queue, lapped, disk) and in total; null where the format does
     /// not count them.
     #[arg(long)]
@@ -42,8 +53,9 @@ struct Info {
     failure: Option<String>,
     library: String,
     profile: String,
-    files: Vec<File>,
-    size_bytes: u64,
+    /// Null where a server does not tell.
+    files: Option<Vec<File>>,
+    size_bytes: Option<u64>,
     started_nanos: u64,
     start_nanos: Option<u64>,
     end_nanos: Option<u64>,
@@ -53,7 +65,8 @@ struct Info {
     /// Null where the format does not count losses.
     lost: Option<Lost>,
     /// Files that the recording carries along (MCAP's attachments).
-    attachments: Vec<AttachmentReport>,
+    /// Null where a server does not tell.
+    attachments: Option<Vec<AttachmentReport>>,
     /// What could not be read.
     warnings: Vec<String>,
     topics: Vec<TopicReport>,
@@ -88,18 +101,41 @@ impl From<&Attachment> for AttachmentReport {
 
 /// Prints it.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let is_foreign = args.bag.exists() && !args.bag.join(CONTAINER_FILE).exists();
-    let info = if is_foreign { foreign::read(&args.bag)? } else { container(&args.bag)? };
+    let infos = match Place::of(&args.bag)? {
+        Place::Server(address) => vec![remote::of_server(&address, &args.server)?],
+        Place::Robots(address) => {
+            let told = place::robots(&address, &args.zenoh)?;
+            let is_whole = told.iter().all(|told| told.told.is_some());
+            let infos = remote::of_robots(told);
+            let is_one = !address.robot.contains('*') && !address.bag.contains('*');
+            print(&infos, args.json, is_one)?;
+            return Ok(if is_whole { Outcome::Done } else { Outcome::Loss });
+        }
+        Place::Here(path) if path.exists() && !path.join(CONTAINER_FILE).exists() => {
+            vec![foreign::read(&path)?]
+        }
+        Place::Here(path) => vec![container(&path)?],
+    };
+    print(&infos, args.json, true)?;
+    Ok(Outcome::Done)
+}
+
+fn print(infos: &[Info], as_json: bool, is_one: bool) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&info)?)?;
-    } else {
-        write!(out, "{}", render(&info))?;
+    match infos {
+        [info] if as_json && is_one => {
+            writeln!(out, "{}", serde_json::to_string_pretty(info)?)?;
+        }
+        _ if as_json => writeln!(out, "{}", serde_json::to_string_pretty(infos)?)?,
+        _ => {
+            let texts: Vec<String> = infos.iter().map(render).collect();
+            write!(out, "{}", texts.join("\n"))?;
+        }
     }
-    for warning in &info.warnings {
+    for warning in infos.iter().flat_map(|info| &info.warnings) {
         eprintln!("livebag: warning: {warning}");
     }
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 fn container(path: &Path) -> Result<Info, CliError> {
@@ -128,8 +164,8 @@ fn container(path: &Path) -> Result<Info, CliError> {
         failure: bag.failure().map(str::to_owned),
         library: bag.library().to_owned(),
         profile: bag.profile().to_owned(),
-        size_bytes: files.iter().map(|file| file.bytes).sum(),
-        files,
+        size_bytes: Some(files.iter().map(|file| file.bytes).sum()),
+        files: Some(files),
         started_nanos: bag.started_nanos(),
         start_nanos: range.map(|(start, _)| start),
         end_nanos: range.map(|(_, end)| end),
@@ -137,7 +173,7 @@ fn container(path: &Path) -> Result<Info, CliError> {
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
         lost: Some(bag.lost().into()),
-        attachments: convert::attachments(&bag)?.iter().map(AttachmentReport::from).collect(),
+        attachments: Some(convert::attachments(&bag)?.iter().map(AttachmentReport::from).collect()),
         warnings,
         topics,
     })
@@ -182,27 +218,23 @@ fn render(info: &Info) -> String {
     if info.duration_nanos > 0 {
         messages.push_str(&format!(", {}", text::bytes_per_second(rate)));
     }
-    let repeated: u64 = info.topics.iter().map(|topic| topic.repeated).sum();
+    let repeated: u64 = info.topics.iter().filter_map(|topic| topic.repeated).sum();
     if repeated > 0 {
         let repeated = text::count(repeated);
         messages.push_str(&format!(" ({repeated} of them repeated at the head of a split)"));
     }
+    if let (Some(files), Some(bytes)) = (&info.files, info.size_bytes) {
+        let files = text::plural(files.len(), "file");
+        lines.push(("files", format!("{files}, {}", text::bytes(bytes as f64))));
+    }
     lines.extend([
-        (
-            "files",
-            format!(
-                "{}, {}",
-                text::plural(info.files.len(), "file"),
-                text::bytes(info.size_bytes as f64)
-            ),
-        ),
         ("start", time(info.start_nanos)),
         ("end", time(info.end_nanos)),
         ("duration", text::duration(info.duration_nanos)),
         ("messages", messages),
         ("lost", info.lost.map_or("not counted in this format".into(), |lost| lost.cell())),
     ]);
-    for (number, attachment) in info.attachments.iter().enumerate() {
+    for (number, attachment) in info.attachments.iter().flatten().enumerate() {
         let name = if number == 0 { "attachments" } else { "" };
         lines.push((name, attachment_line(attachment)));
     }

@@ -1,31 +1,43 @@
-//! `livebag ls`: the recordings below a folder, those being written among them.
+//! `livebag ls`: the recordings below a folder, on a server or on Zenoh, those being written among them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use livebag::Glance;
+use livebag_net::tell::{BagInfo, BagRow};
 use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
+use crate::place::{self, Place, Told};
+use crate::query::Trust;
+use crate::serve::ZenohArgs;
 use crate::text;
 
 /// Folders below folders that are looked into.
 const DEPTH_MAX: usize = 16;
 
-/// List the recordings below a folder: kind, state, start, duration, messages, size.
+/// List the recordings below a folder, on a server or on Zenoh: kind, state, start, duration, messages, size.
 ///
-/// States: live (a recorder is writing it), closed, recovered, crashed (not closed), damaged. Nothing
+/// States: live (a recorder is writing it), closed, recovered, crashed (not closed), damaged; silent (a
+/// robot announces it and does not answer). Nothing
 /// is read through and nothing is changed: `livebag verify` looks closer.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag ls\n  \
     livebag ls /data/robots\n  \
+    livebag ls http://robot:7447\n  \
+    livebag ls 'zenoh/r2/*'\n  \
     livebag ls --json | jq -r '.[] | select(.state == \"crashed\") | .path' | xargs -n1 livebag recover")]
 pub struct Args {
-    /// The folder, or one recording.
+    /// The folder, or one recording; a server (http://HOST:PORT, https://…); or an address on Zenoh
+    /// (zenoh, zenoh/ROBOT/NAME, with * for any).
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// Print JSON: an array. What cannot be told at a glance is null.
+    #[command(flatten)]
+    server: Trust,
+    #[command(flatten)]
+    zenoh: ZenohArgs,
+    /// Print JSON: an array. What cannot be told at a glance, or is not told by a server, is null.
     #[arg(long)]
     json: bool,
 }
@@ -35,13 +47,13 @@ pub struct Args {
 struct Row {
     path: String,
     kind: String,
-    /// `live`, `closed`, `recovered`, `crashed`, `damaged`.
+    /// `live`, `closed`, `recovered`, `crashed`, `damaged`, `silent`.
     state: String,
     problem: Option<String>,
     start_nanos: Option<u64>,
     duration_nanos: Option<u64>,
     message_count: Option<u64>,
-    size_bytes: u64,
+    size_bytes: Option<u64>,
 }
 
 impl Row {
@@ -54,29 +66,55 @@ impl Row {
             start_nanos: glance.start_nanos,
             duration_nanos: glance.duration_nanos,
             message_count: glance.message_count,
-            size_bytes: size_bytes(path, 0),
+            size_bytes: Some(size_bytes(path, 0)),
+        }
+    }
+}
+
+impl Row {
+    /// What somebody else tells of a recording, in this list's words.
+    fn told(Told { address, told: row }: Told<BagRow>) -> Self {
+        let problem = row.is_none().then(|| "it is announced and does not answer".to_owned());
+        let state = row.as_ref().map_or("silent", |row| match &*row.state {
+            "unrecovered" => "crashed",
+            state => state,
+        });
+        let row = row.as_ref();
+        let range = row.and_then(|row| row.start_nanos.zip(row.end_nanos));
+        Self {
+            path: address,
+            kind: "container".into(),
+            state: state.to_owned(),
+            problem,
+            start_nanos: row.map(|row| row.start_nanos.unwrap_or(row.started_nanos)),
+            duration_nanos: range.map(|(start, end)| end.saturating_sub(start)),
+            message_count: row.map(|row| row.message_count),
+            size_bytes: None,
         }
     }
 }
 
 /// Lists them.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let mut rows = Vec::new();
-    let failed = |source| CliError::file("looking at", &args.directory, source);
-    args.directory.metadata().map_err(failed)?;
-    match livebag::glance(&args.directory) {
-        Some(glance) => rows.push(Row::new(&args.directory, glance)),
-        None if args.directory.is_dir() => walk(&args.directory, 0, &mut rows)?,
-        None => {
-            let path = args.directory.display();
-            return Err(CliError::failed(format!("{path} is no recording and no folder")));
+    let rows = match Place::of(&args.directory)? {
+        Place::Here(path) => below(&path)?,
+        Place::Server(address) => {
+            place::rows(&address, &args.server)?.into_iter().map(Row::told).collect()
         }
-    }
+        Place::Robots(address) => {
+            let told = place::robots(&address, &args.zenoh)?.into_iter();
+            let row = |Told { address, told }: Told<BagInfo>| Told {
+                address,
+                told: told.map(|info| info.row),
+            };
+            told.map(row).map(Row::told).collect()
+        }
+    };
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
     } else if rows.is_empty() {
-        eprintln!("livebag: no recordings below {}", args.directory.display());
+        eprintln!("livebag: no recordings in {}", args.directory.display());
     } else {
         write!(out, "{}", table(&rows))?;
         for row in &rows {
@@ -86,6 +124,22 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Those below a folder, or the one that is there.
+fn below(directory: &Path) -> Result<Vec<Row>, CliError> {
+    let mut rows = Vec::new();
+    let failed = |source| CliError::file("looking at", directory, source);
+    directory.metadata().map_err(failed)?;
+    match livebag::glance(directory) {
+        Some(glance) => rows.push(Row::new(directory, glance)),
+        None if directory.is_dir() => walk(directory, 0, &mut rows)?,
+        None => {
+            let path = directory.display();
+            return Err(CliError::failed(format!("{path} is no recording and no folder")));
+        }
+    }
+    Ok(rows)
 }
 
 /// Adds what is below `directory`, in order of names. Symbolic links are not followed.
@@ -143,7 +197,7 @@ fn table(rows: &[Row]) -> String {
             known(start),
             known(row.duration_nanos.map(text::duration)),
             known(row.message_count.map(text::count)),
-            text::bytes(row.size_bytes as f64),
+            known(row.size_bytes.map(|bytes| text::bytes(bytes as f64))),
         ]
     };
     let head = ["path", "kind", "state", "start", ">duration", ">messages", ">size"];

@@ -28,6 +28,7 @@ mod files;
 mod interrupt;
 mod outcome;
 mod parse;
+mod place;
 mod report;
 mod text;
 mod yaml;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::Subcommand;
 use livebag::{Bag, Clock, Query, Span};
 use livebag_net::ask::full_names;
-use livebag_net::remote::{Address, RemoteOptions};
-use livebag_net::zenoh::ZenohAddress;
+use livebag_net::remote::RemoteOptions;
 
 use crate::outcome::{CliError, Outcome};
 use crate::parse::{self, Moment};
+use crate::place::Place;
 use crate::serve::{self, ZenohArgs};
 use crate::text;
 use answer::Answer;
@@ -32,7 +32,8 @@ mod summary;
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
     livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count\n  \
     livebag query http://robot:7447/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
-    livebag query 'zenoh/*/*' latest --last 1s --json")]
+    livebag query 'zenoh/*/*' latest --last 1s --json\n  \
+    livebag query 'zenoh/r2/*' auto --within 1s --decimate /camera_front:5 -o now.mcap")]
 pub struct Args {
     /// The recording: a container, finished or still being written; its address on a server
     /// (http://HOST:PORT/NAME, https://…); or on Zenoh (zenoh/ROBOT/NAME, with * for any).
@@ -154,14 +155,10 @@ impl Question {
 /// Answers.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
-    if Address::is_one(&args.bag) {
-        return remote::run(args, &clock);
-    }
-    // A folder of that name is meant where there is one.
-    let is_here = std::path::Path::new(&args.bag).exists();
-    match ZenohAddress::is_one(&args.bag) && !is_here {
-        true => robots::run(args, &clock),
-        false => local(args, &clock),
+    match Place::of(args.bag.as_ref())? {
+        Place::Server(_) => remote::run(args, &clock),
+        Place::Robots(address) => robots::run(args, &address, &clock),
+        Place::Here(_) => local(args, &clock),
     }
 }
 
@@ -203,7 +200,7 @@ fn auto(
     clock: &Clock,
 ) -> Result<Outcome, CliError> {
     if !decimate.is_empty() {
-        return Err(CliError::usage("--decimate is for recordings on a server"));
+        return Err(CliError::usage("--decimate is for recordings on a server or a robot"));
     }
     let end_nanos = within.as_nanos() as u64;
     let mut is_first = true;

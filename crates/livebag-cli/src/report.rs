@@ -6,6 +6,7 @@ use std::path::Path;
 use livebag::storage::{Disk, KernelDisk};
 use livebag::{Bag, BagState, BagTopic, Query, Status, TopicStatus};
 use livebag_format::container::{CONTAINER_FILE, Losses, Manifest};
+use livebag_net::tell;
 use serde::Serialize;
 
 use crate::files;
@@ -23,6 +24,13 @@ pub struct Lost {
 impl From<Losses> for Lost {
     fn from(causes: Losses) -> Self {
         Self { causes, total: causes.total() }
+    }
+}
+
+impl From<tell::Lost> for Lost {
+    fn from(lost: tell::Lost) -> Self {
+        let tell::Lost { transport, queue, lapped, disk, .. } = lost;
+        Losses { transport, queue, lapped, disk }.into()
     }
 }
 
@@ -73,12 +81,13 @@ pub struct TopicReport {
     /// Log time of the last message.
     pub end_nanos: Option<u64>,
     /// How many of `message_count` were recorded before and stand at the head of a split once more:
-    /// published are all others, and the lost ones. While recording as of a second ago.
-    pub repeated: u64,
+    /// published are all others, and the lost ones. While recording as of a second ago; null where
+    /// servers do not tell.
+    pub repeated: Option<u64>,
     /// Losses; null where the format does not count them.
     pub lost: Option<Lost>,
-    /// Files that hold its messages.
-    pub files: Vec<String>,
+    /// Files that hold its messages; null where servers do not tell.
+    pub files: Option<Vec<String>>,
 }
 
 impl TopicReport {
@@ -112,9 +121,9 @@ pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
             rate_hz: TopicReport::rate(message_count, range),
             start_nanos: range.map(|(start, _)| start),
             end_nanos: range.map(|(_, end)| end),
-            repeated: repeated.get(&topic.topic().name).copied().unwrap_or(0),
+            repeated: Some(repeated.get(&topic.topic().name).copied().unwrap_or(0)),
             lost: Some((*topic.lost()).into()),
-            files: topic.bricks().to_vec(),
+            files: Some(topic.bricks().to_vec()),
         });
     }
     Ok(reports)
@@ -152,9 +161,9 @@ pub fn topics_of(
         rate_hz: (topic.messages > 1).then(|| topic.messages as f64 / duration_s.max(1e-9)),
         start_nanos: None,
         end_nanos: None,
-        repeated: topic.repeated,
+        repeated: Some(topic.repeated),
         lost: Some(topic.lost.into()),
-        files: names.clone(),
+        files: Some(names.clone()),
     };
     Ok(status.topics.iter().map(report).collect())
 }

@@ -45,8 +45,10 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let asker = ZenohAsker::open(&args.zenoh.options(), Clock::system())?;
     let address = ZenohAddress::parse(&format!("zenoh/{}", args.robot))?;
     let mut rows = Vec::new();
-    for found in asker.find(&address)? {
-        let row = asker.info(&found)?.map(|info| info.row);
+    let all = asker.find(&address)?;
+    let infos = asker.infos(&all)?;
+    for (found, info) in all.into_iter().zip(infos) {
+        let row = info.map(|info| info.row);
         rows.push(Row {
             robot: found.robot,
             bag: found.bag,

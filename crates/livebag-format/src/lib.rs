@@ -1,10 +1,11 @@
 //! The bytes livebag reads and writes, without I/O: CDR, MCAP, time index, container, rosbag2
-//! metadata.
+//! metadata; and the texts that all of its parts must understand alike.
 
 pub mod cdr;
 pub mod container;
 pub mod decode;
 pub mod definitions;
+pub mod endpoint;
 pub mod index;
 pub mod mcap;
 pub mod ros1;

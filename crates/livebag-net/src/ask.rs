@@ -159,19 +159,7 @@ impl Parameters {
     /// # Errors
     /// If one is not like that.
     pub fn decimate(&mut self) -> Result<Vec<(String, f64)>, AskError> {
-        let parse = |text: &String| {
-            let (topic, rate) = text.rsplit_once(':')?;
-            let rate: f64 = rate.parse().ok()?;
-            (rate.is_finite() && rate > 0.0 && !topic.is_empty()).then(|| (topic.to_owned(), rate))
-        };
-        let wrong = |text: &String| {
-            AskError(format!(
-                "`{}` is no decimation: /topic:HZ was expected, with a rate above 0",
-                shortened(text)
-            ))
-        };
-        let all = self.all("decimate");
-        all.iter().map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
+        self.all("decimate").iter().map(|text| rate_of(text)).collect()
     }
 
     fn array_items(&mut self) -> Result<usize, AskError> {
@@ -240,6 +228,24 @@ impl Parameters {
     }
 }
 
+/// A topic, and how many of its messages a second are enough: `/topic:HZ`.
+///
+/// # Errors
+/// If that is not what it is.
+pub fn rate_of(text: &str) -> Result<(String, f64), AskError> {
+    let parse = || {
+        let (topic, rate) = text.rsplit_once(':')?;
+        let rate: f64 = rate.parse().ok()?;
+        (rate.is_finite() && rate > 0.0 && !topic.is_empty()).then(|| (topic.to_owned(), rate))
+    };
+    parse().ok_or_else(|| {
+        AskError(format!(
+            "`{}` is no decimation: /topic:HZ was expected, with a rate above 0",
+            shortened(text)
+        ))
+    })
+}
+
 /// For error texts: what came from outside is not repeated at length.
 pub(crate) fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(60).filter(|c| !c.is_control()).collect();
@@ -285,11 +291,13 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// `imu` stands for `/imu` where there is no `imu`.
+/// `imu` stands for `/imu` where there is no `imu`, and the other way round.
 pub fn full_names(bag: &Bag, names: &[String]) -> Vec<String> {
     let is_topic = |name: &str| bag.topics().iter().any(|topic| topic.topic().name == name);
-    let full = |name: &String| match format!("/{name}") {
-        slashed if !is_topic(name) && is_topic(&slashed) => slashed,
+    let full = |name: &String| match (format!("/{name}"), name.strip_prefix('/')) {
+        _ if is_topic(name) => name.clone(),
+        (slashed, _) if is_topic(&slashed) => slashed,
+        (_, Some(plain)) if is_topic(plain) => plain.to_owned(),
         _ => name.clone(),
     };
     names.iter().map(full).collect()

@@ -1,7 +1,8 @@
 //! Which containers are served, and what they are now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::Metadata;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +12,11 @@ use livebag::storage::KernelDisk;
 use livebag::{Bag, BagError, BagState, Buffer, Clock, Query, VirtualFile, VirtualFileError};
 use livebag_format::container::CONTAINER_FILE;
 
+use crate::answer::AnswerError;
 use crate::limits::{
-    CATALOG_BAGS_MAX, CATALOG_DEPTH_MAX, CATALOG_INTERVAL, LIVE_INTERVAL, OPEN_BAGS_MAX,
-    VIRTUAL_FILE_GROWTH, VIRTUAL_FILES_BYTES_MAX, VIRTUAL_FILES_MAX,
+    CATALOG_BAGS_MAX, CATALOG_DEPTH_MAX, CATALOG_INTERVAL, CONNECTIONS_MAX, LIVE_INTERVAL,
+    OPEN_BAGS_MAX, VIRTUAL_FILE_GROWTH, VIRTUAL_FILE_PATIENCE, VIRTUAL_FILES_BYTES_MAX,
+    VIRTUAL_FILES_FORGOTTEN_MAX, VIRTUAL_FILES_MAX,
 };
 
 /// Told that somebody reads a live container, so that its recorder commits sooner what it gathers.
@@ -62,7 +65,7 @@ pub struct ServedBag {
     clock: Clock,
     fresh: Option<Arc<dyn KeepFresh>>,
     open: Mutex<Option<Open>>,
-    files: Mutex<Vec<Arc<ServedFile>>>,
+    files: Mutex<Files>,
     used_nanos: AtomicU64,
 }
 
@@ -75,6 +78,30 @@ struct Open {
 /// Tells a file from its successors.
 type Stamp = Option<(u64, i64, i64, u64)>;
 
+/// The virtual files of a recording.
+#[derive(Default)]
+struct Files {
+    known: Vec<Arc<ServedFile>>,
+    /// Live ones that are not known any more: laid out anew, they are others.
+    forgotten: VecDeque<Query>,
+    /// Whether even some of those are forgotten.
+    has_more: bool,
+}
+
+/// What a reader of a virtual file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Asks for its length, its beginning or all of it.
+    Opens,
+    /// Asks for its end, wherever that is.
+    End,
+    /// Asks for a place that it has found in what it has read.
+    GoesOn {
+        /// And says of which state of the file (`If-Range`).
+        knows_state: bool,
+    },
+}
+
 /// A virtual file that somebody reads.
 pub struct ServedFile {
     query: Query,
@@ -84,6 +111,10 @@ pub struct ServedFile {
     made_nanos: u64,
     /// When its recording began: tells it from another under the same name.
     started_nanos: u64,
+    /// Who has opened it, if there was another of this query before: who has not may mean that one.
+    openers: Option<Mutex<BTreeSet<IpAddr>>>,
+    /// Whether it was live when it was laid out: a finished one is laid out the same again.
+    was_live: bool,
 }
 
 struct FileUse {
@@ -320,11 +351,19 @@ impl ServedBag {
     /// The virtual file of a query, which somebody begins to read if `anew`, or goes on reading.
     ///
     /// # Errors
-    /// As [`VirtualFile::new`].
-    pub fn file(&self, query: &Query, anew: bool) -> Result<Arc<ServedFile>, VirtualFileError> {
+    /// As [`VirtualFile::new`]; or that a reader would be given another file than the one that it has read from.
+    pub fn file(
+        &self,
+        query: &Query,
+        reading: Reading,
+        peer: IpAddr,
+    ) -> Result<Arc<ServedFile>, AnswerError> {
         let now = self.clock.monotonic_nanos();
-        let known = lock(&self.files).iter().find(|file| file.query == *query).cloned();
+        let anew = reading == Reading::Opens;
+        let goes_on = reading == Reading::GoesOn { knows_state: false };
+        let known = lock(&self.files).known.iter().find(|file| file.query == *query).cloned();
         if let Some(file) = known {
+            file.check_opener(peer, goes_on)?;
             let mut in_use = lock(&file.in_use);
             in_use.used_nanos = now;
             let age = now.saturating_sub(in_use.grown_nanos);
@@ -339,35 +378,96 @@ impl ServedBag {
         }
         let bag = self.bag()?;
         let is_live = bag.state() == BagState::Live;
+        let was_there = lock(&self.files).was_there(query);
+        if goes_on && (is_live || was_there) {
+            return Err(AnswerError::LaidOutAnew);
+        }
         let file = Arc::new(ServedFile {
             query: query.clone(),
             file: RwLock::new(VirtualFile::new(&bag, query)?),
             in_use: Mutex::new(FileUse { grown_nanos: now, used_nanos: now, is_live }),
             made_nanos: self.clock.wall_nanos(),
             started_nanos: bag.started_nanos(),
+            was_live: is_live,
+            openers: was_there.then(|| Mutex::new(BTreeSet::from([peer]))),
         });
         let mut files = lock(&self.files);
-        files.push(file.clone());
-        forget_files(&mut files);
-        Ok(file)
+        files.known.push(file.clone());
+        match files.make_room(now) {
+            true => Ok(file),
+            false => {
+                // Nobody has been told of it.
+                files.known.pop();
+                Err(AnswerError::FilesInUse)
+            }
+        }
     }
 }
 
-/// Forgets the files that were used longest ago, while there are too many.
-fn forget_files(files: &mut Vec<Arc<ServedFile>>) {
-    loop {
-        let bytes: usize = files.iter().map(|file| file.look(VirtualFile::memory_bytes)).sum();
-        let too_many = files.len() > VIRTUAL_FILES_MAX || bytes > VIRTUAL_FILES_BYTES_MAX;
-        if !too_many || files.len() < 2 {
-            return;
+impl Files {
+    /// Forgets the files that were used longest ago, while there are too many; `false` if all of them are
+    /// being read.
+    fn make_room(&mut self, now: u64) -> bool {
+        loop {
+            let sizes = self.known.iter().map(|file| file.look(VirtualFile::memory_bytes));
+            let bytes: usize = sizes.sum();
+            let too_many = self.known.len() > VIRTUAL_FILES_MAX || bytes > VIRTUAL_FILES_BYTES_MAX;
+            if !too_many || self.known.len() < 2 {
+                return true;
+            }
+            let used = self.known.iter().map(|file| lock(&file.in_use).used_nanos);
+            let Some((oldest, used)) = used.enumerate().min_by_key(|(_, used)| *used) else {
+                return true;
+            };
+            let patience = VIRTUAL_FILE_PATIENCE.as_nanos() as u64;
+            if self.known[oldest].is_live() && now.saturating_sub(used) < patience {
+                return false;
+            }
+            let file = self.known.remove(oldest);
+            self.forget(&file);
         }
-        let used = files.iter().map(|file| lock(&file.in_use).used_nanos);
-        let Some((oldest, _)) = used.enumerate().min_by_key(|(_, used)| *used) else { return };
-        files.remove(oldest);
+    }
+
+    /// Forgets all of them.
+    fn clear(&mut self) {
+        for file in std::mem::take(&mut self.known) {
+            self.forget(&file);
+        }
+    }
+
+    fn forget(&mut self, file: &ServedFile) {
+        if (file.was_live) && !self.forgotten.contains(&file.query) {
+            self.forgotten.push_back(file.query.clone());
+            if self.forgotten.len() > VIRTUAL_FILES_FORGOTTEN_MAX {
+                self.forgotten.pop_front();
+                self.has_more = true;
+            }
+        }
+    }
+
+    /// Whether somebody may still mean another file of this query.
+    fn was_there(&self, query: &Query) -> bool {
+        self.has_more || self.forgotten.contains(query)
     }
 }
 
 impl ServedFile {
+    /// Refuses who has not opened this file and asks for a place in one.
+    fn check_opener(&self, peer: IpAddr, goes_on: bool) -> Result<(), AnswerError> {
+        let Some(openers) = &self.openers else { return Ok(()) };
+        let mut openers = lock(openers);
+        if !openers.contains(&peer) {
+            if goes_on {
+                return Err(AnswerError::LaidOutAnew);
+            }
+            // Those beyond the bound open it for each question.
+            if openers.len() < CONNECTIONS_MAX {
+                openers.insert(peer);
+            }
+        }
+        Ok(())
+    }
+
     fn look<T>(&self, at: impl FnOnce(&VirtualFile) -> T) -> T {
         at(&self.file.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -404,5 +504,44 @@ impl ServedFile {
         out: &mut Buffer,
     ) -> Result<(), VirtualFileError> {
         self.look(|file| file.read(offset, count, out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livebag::{Recorder, RecorderOptions};
+
+    use super::*;
+
+    #[test]
+    fn who_has_not_opened_a_file_that_was_laid_out_anew_may_mean_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run1");
+        let recorder = Recorder::create(&path, RecorderOptions::default()).unwrap();
+        let catalog = Catalog::new(&[path], Clock::simulated(1), None).unwrap();
+        let served = catalog.bag("run1").unwrap();
+        let (query, old, new) = (Query::default(), [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let goes_on = Reading::GoesOn { knows_state: false };
+        let file = |reading, peer: IpAddr| served.file(&query, reading, peer).map(drop);
+        let is_refused = |result| matches!(result, Err(AnswerError::LaidOutAnew));
+        assert!(is_refused(file(goes_on, old)), "nobody has opened it");
+        file(Reading::Opens, old).unwrap();
+        file(goes_on, new).unwrap();
+        lock(&served.files).clear();
+        assert!(is_refused(file(goes_on, old)));
+        file(Reading::Opens, new).unwrap();
+        file(goes_on, new).unwrap();
+        assert!(is_refused(file(goes_on, old)), "it read the one before");
+        file(Reading::End, old).unwrap();
+        file(goes_on, old).unwrap();
+        // Finished meanwhile, it is still not what it was while live.
+        recorder.finish().unwrap();
+        lock(&served.files).clear();
+        assert!(is_refused(file(goes_on, old)));
+        lock(&served.files).forgotten.clear();
+        file(goes_on, old).unwrap();
+        // Of more than can be remembered, each may have been there.
+        let files = Files { has_more: true, ..Files::default() };
+        assert!(files.was_there(&query) && !Files::default().was_there(&query));
     }
 }

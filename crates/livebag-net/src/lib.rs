@@ -25,6 +25,8 @@ pub mod remote;
 pub mod tell;
 #[cfg(feature = "server")]
 mod warm;
+#[cfg(feature = "server")]
+mod wireless;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 

@@ -49,6 +49,10 @@ pub const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
 pub const VIRTUAL_FILES_MAX: usize = 64;
 /// Memory of those.
 pub const VIRTUAL_FILES_BYTES_MAX: usize = 512 << 20;
+/// A live one that was used since then is not forgotten: its reader could not go on.
+pub const VIRTUAL_FILE_PATIENCE: Duration = Duration::from_secs(60);
+/// Forgotten ones that are remembered as such; once there are more, every file may have been there before.
+pub const VIRTUAL_FILES_FORGOTTEN_MAX: usize = 1024;
 /// A virtual file goes on at most so often.
 pub const VIRTUAL_FILE_GROWTH: Duration = Duration::from_secs(1);
 
@@ -105,6 +109,9 @@ pub const GOODPUT_MEMORY: Duration = Duration::from_secs(30);
 /// … and of how many addresses.
 pub const GOODPUT_ADDRESSES_MAX: usize = 1024;
 
+/// Of a routing table, read to find the wireless link to an asker, so much is looked at.
+pub const ROUTES_BYTES_MAX: u64 = 64 << 10;
+
 /// Threads that answer questions that come by Zenoh.
 pub const ZENOH_THREADS: usize = 4;
 /// Questions that wait for one of them.
@@ -117,6 +124,8 @@ pub const ZENOH_PAGE_MESSAGES: usize = 4096;
 pub const ZENOH_LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 /// … and how long after the last one no further is expected.
 pub const ZENOH_QUIET: Duration = Duration::from_millis(700);
+/// How long a page may give nothing although Zenoh has not ended it.
+pub const ZENOH_SILENCE: Duration = Duration::from_secs(15);
 /// Announced recordings that an asker lists.
 pub const FOUND_MAX: usize = 65_536;
 

@@ -18,6 +18,7 @@ use crate::limits::{
     GOODPUT_ADDRESSES_MAX, GOODPUT_INTERVAL, GOODPUT_MEMORY, GOODPUT_WINDOW, GOODPUT_WINDOW_SHORT,
     PROGRESS_BYTES_MIN,
 };
+use crate::wireless::left_of_speed;
 
 /// One end of a TCP connection, as seen by who lays out answers for it.
 pub struct Link {
@@ -269,26 +270,35 @@ const TELLING_BYTES: u64 = 32 << 10;
 
 /// The speed of the links to addresses asked from lately.
 #[derive(Default)]
-pub struct KnownLinks(Mutex<HashMap<IpAddr, (f64, u64)>>);
+pub struct KnownLinks(Mutex<HashMap<IpAddr, Known>>);
+
+struct Known {
+    bytes_per_second: f64,
+    /// Of the wireless link, where there is one.
+    quality: Option<f64>,
+    /// When it was measured, on the clock's monotonic time.
+    nanos: u64,
+}
 
 impl KnownLinks {
-    /// Bytes a second, if it is known from lately.
-    pub fn speed(&self, peer: IpAddr, now_nanos: u64) -> Option<f64> {
+    /// Bytes a second, if it is known from lately; fewer if the wireless link is worse now.
+    pub fn speed(&self, peer: IpAddr, quality: Option<f64>, now_nanos: u64) -> Option<f64> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (speed, time) = known.get(&peer)?;
-        (now_nanos.saturating_sub(*time) < GOODPUT_MEMORY.as_nanos() as u64).then_some(*speed)
+        let known = known.get(&peer)?;
+        (now_nanos.saturating_sub(known.nanos) < GOODPUT_MEMORY.as_nanos() as u64)
+            .then(|| known.bytes_per_second * left_of_speed(known.quality, quality))
     }
 
-    /// Remembers a speed.
-    pub fn learn(&self, peer: IpAddr, speed: f64, now_nanos: u64) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= GOODPUT_ADDRESSES_MAX && !known.contains_key(&peer) {
-            known.retain(|_, (_, time)| {
-                now_nanos.saturating_sub(*time) < GOODPUT_MEMORY.as_nanos() as u64
+    /// Remembers a speed, and the quality of the wireless link at which it was measured.
+    pub fn learn(&self, peer: IpAddr, speed: f64, quality: Option<f64>, now_nanos: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= GOODPUT_ADDRESSES_MAX && !all.contains_key(&peer) {
+            all.retain(|_, known| {
+                now_nanos.saturating_sub(known.nanos) < GOODPUT_MEMORY.as_nanos() as u64
             });
         }
-        if known.len() < GOODPUT_ADDRESSES_MAX || known.contains_key(&peer) {
-            known.insert(peer, (speed, now_nanos));
+        if all.len() < GOODPUT_ADDRESSES_MAX || all.contains_key(&peer) {
+            all.insert(peer, Known { bytes_per_second: speed, quality, nanos: now_nanos });
         }
     }
 }
@@ -348,13 +358,14 @@ mod tests {
         let links = KnownLinks::default();
         let address = |number: u32| IpAddr::from(number.to_be_bytes());
         for number in 0..2 * GOODPUT_ADDRESSES_MAX as u32 {
-            links.learn(address(number), 5.0, 1);
+            links.learn(address(number), 5.0, None, 1);
         }
-        assert_eq!(links.speed(address(3), 1000), Some(5.0));
-        assert_eq!(links.speed(address(GOODPUT_ADDRESSES_MAX as u32 + 3), 1000), None);
+        assert_eq!(links.speed(address(3), None, 1000), Some(5.0));
+        assert_eq!(links.speed(address(GOODPUT_ADDRESSES_MAX as u32 + 3), None, 1000), None);
         let later = GOODPUT_MEMORY.as_nanos() as u64 + 2;
-        assert_eq!(links.speed(address(3), later), None);
-        links.learn(address(u32::MAX), 7.0, later);
-        assert_eq!(links.speed(address(u32::MAX), later), Some(7.0));
+        assert_eq!(links.speed(address(3), None, later), None);
+        links.learn(address(u32::MAX), 8.0, Some(60.0), later);
+        assert_eq!(links.speed(address(u32::MAX), Some(60.0), later), Some(8.0));
+        assert_eq!(links.speed(address(u32::MAX), Some(30.0), later), Some(4.0), "a weaker radio");
     }
 }

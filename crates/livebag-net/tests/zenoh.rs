@@ -115,18 +115,33 @@ fn every_kind_of_question_has_the_containers_own_answer() {
     assert!(part.iter().all(|(name, time, _)| name == "/imu" && *time >= 100_000_000));
     let latest = all(&asker, "zenoh/r1/*", &[], &Plan::Latest(Duration::from_millis(10)));
     assert!(latest == expected[expected.len() - 22..]);
-    let in_time = Plan::Auto(Duration::from_secs(60), None);
-    let mut newest = all(&asker, "zenoh/r1/*", &[], &in_time);
+    let in_time = |decimate: &[&str]| Plan::Auto {
+        within: Duration::from_secs(60),
+        last: None,
+        decimate: decimate.iter().map(|&rate| rate.to_owned()).collect(),
+    };
+    let mut newest = all(&asker, "zenoh/r1/*", &[], &in_time(&[]));
     assert!(newest.is_sorted_by_key(|(_, time, _)| std::cmp::Reverse(*time)));
     newest.sort_by_key(|(name, time, _)| (*time, name.clone()));
     let mut sorted = expected.clone();
     sorted.sort_by_key(|(name, time, _)| (*time, name.clone()));
     assert!(newest == sorted, "with time enough everything comes");
+    // 750 messages of 1 kHz at 100 Hz, over several pages, the other topic as it is.
+    let fewer = all(&asker, "zenoh/r1/*", &[], &in_time(&["camera/front:100"]));
+    let times = |topic: &str| -> Vec<u64> {
+        let of_topic = fewer.iter().filter(|(name, _, _)| name == topic);
+        of_topic.map(|(_, time, _)| *time / 1_000_000).collect()
+    };
+    assert_eq!(times("/imu").len(), 750);
+    let expected_times: Vec<u64> = (1..=75).rev().map(|number| number * 10).collect();
+    assert_eq!(times("/camera/front"), expected_times);
+    let address = ZenohAddress::parse("zenoh/r1/run1").unwrap();
+    let wrong = asker.messages(&address, &[], &in_time(&["camera"])).map(drop);
+    assert!(matches!(wrong, Err(ZenohError::Ask(_))));
 
     let everything = Plan::History(None, None);
     let nobody = asker.messages(&ZenohAddress::parse("zenoh/r9").unwrap(), &[], &everything);
     assert!(matches!(nobody, Err(ZenohError::Nobody(_))));
-    let address = ZenohAddress::parse("zenoh/r1/run1").unwrap();
     let mut refused = asker.messages(&address, &["/none".into()], &everything).unwrap();
     assert!(refused.next_message().unwrap().is_none());
     assert!(refused.lost()[0].why.contains("/none"), "{:?}", refused.lost());
@@ -168,7 +183,16 @@ fn others_ask_by_keys_and_zenohs_own_times() {
     assert_eq!(keyed("livebag/r1/run1/imu?_time=[now(-1h)..]"), (0, 0));
     assert_eq!(keyed("livebag/r1/run1/none"), (0, 0));
     assert_eq!(keyed("livebag/r1/run1/imu?messages=3;order=newest"), (3, 0));
-    for wrong in ["latest=never", "order=any", "bytes=-1", "latest=1s;from=0", "_time=[x]", "x=1"] {
+    assert_eq!(keyed("livebag/r1/run1/imu?order=newest;decimate=/imu:100"), (10, 0));
+    for wrong in [
+        "latest=never",
+        "order=any",
+        "bytes=-1",
+        "latest=1s;from=0",
+        "decimate=/imu:5",
+        "_time=[x]",
+        "x=1",
+    ] {
         assert_eq!(keyed(&format!("livebag/r1/run1/imu?{wrong}")), (0, 1), "{wrong}");
     }
     // With the word that ends an answer.

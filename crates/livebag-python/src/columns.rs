@@ -17,7 +17,9 @@ use livebag_format::decode::{Column, ColumnDecoder, NumberKind};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use crate::arriving::{Arrived, Arriving};
 use crate::errors::{self, python};
+use crate::waiting::PATIENCE;
 use crate::walk::{Foreign, Step, Walk};
 
 /// Rows of a batch at most, …
@@ -29,6 +31,7 @@ const BYTES_MAX: usize = 64 << 20;
 pub enum Feed {
     Container(Walk),
     Foreign(Foreign),
+    Arriving(Arriving),
     Nothing,
 }
 
@@ -36,10 +39,25 @@ impl Feed {
     /// Gives the next message (log time, publish time, data) to `take`; `None` after the last.
     fn next<T>(
         &mut self,
+        interrupted: &Mutex<Option<PyErr>>,
         take: impl FnOnce(u64, u64, &[u8]) -> Result<T, String>,
     ) -> Result<Option<T>, String> {
         match self {
             Feed::Nothing => Ok(None),
+            Feed::Arriving(arriving) => loop {
+                match arriving.poll(PATIENCE).map_err(|error| error.to_string())? {
+                    Arrived::Waiting => check_signals(interrupted)?,
+                    // A table does not tell that a part of it is missing.
+                    Arrived::End => match arriving.untold().pop() {
+                        Some(loss) => return Err(loss),
+                        None => return Ok(None),
+                    },
+                    Arrived::Message(message) => {
+                        let times = (message.log_time_nanos, message.publish_time_nanos);
+                        return take(times.0, times.1, &message.data).map(Some);
+                    }
+                }
+            },
             Feed::Container(walk) => walk.with_dependent_mut(|_, cursor| {
                 let next = cursor.next().map_err(|error| error.to_string())?;
                 let Some((_, message)) = next else { return Ok(None) };
@@ -47,7 +65,7 @@ impl Feed {
             }),
             Feed::Foreign(foreign) => loop {
                 match foreign.step().map_err(|error| error.to_string())? {
-                    Step::Passed => {}
+                    Step::Passed => check_signals(interrupted)?,
                     Step::End => return Ok(None),
                     Step::Message(message) => {
                         let times = (message.log_time_nanos, message.publish_time_nanos);
@@ -64,6 +82,7 @@ impl Feed {
 pub struct ColumnReader {
     batches: Mutex<Option<Batches>>,
     failure: Arc<Mutex<Option<String>>>,
+    interrupted: Arc<Mutex<Option<PyErr>>>,
 }
 
 impl ColumnReader {
@@ -72,15 +91,16 @@ impl ColumnReader {
             python::Unsupported::new_err(format!("{} makes no table: {error}", topic.name))
         })?;
         let schema = schema(&decoder.shape()).map_err(errors::other)?;
-        let failure = Arc::new(Mutex::new(None));
+        let (failure, interrupted) = (Arc::default(), Arc::default());
         let batches = Batches {
             topic: topic.name.clone(),
             decoder,
             feed,
             schema: Arc::new(schema),
-            failure: failure.clone(),
+            failure: Arc::clone(&failure),
+            interrupted: Arc::clone(&interrupted),
         };
-        Ok(Self { batches: Mutex::new(Some(batches)), failure })
+        Ok(Self { batches: Mutex::new(Some(batches)), failure, interrupted })
     }
 }
 
@@ -103,11 +123,28 @@ impl ColumnReader {
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
+    /// What a signal raised while the stream was waited for.
+    #[getter]
+    fn interruption(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let interrupted = self.interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+        interrupted.as_ref().map(|error| error.value(py).clone().into_any().unbind())
+    }
+
     /// Why the stream ended early, if it did.
     #[getter]
     fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Whoever asked for columns need not hold Python's lock, nor look for signals.
+fn check_signals(interrupted: &Mutex<Option<PyErr>>) -> Result<(), String> {
+    Python::attach(|py| {
+        py.check_signals().map_err(|error| {
+            *interrupted.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            "interrupted".to_owned()
+        })
+    })
 }
 
 struct Batches {
@@ -116,6 +153,7 @@ struct Batches {
     feed: Feed,
     schema: SchemaRef,
     failure: Arc<Mutex<Option<String>>>,
+    interrupted: Arc<Mutex<Option<PyErr>>>,
 }
 
 impl Batches {
@@ -123,7 +161,7 @@ impl Batches {
         let (mut log_times, mut publish_times, mut bytes) = (Vec::new(), Vec::new(), 0);
         while bytes < BYTES_MAX && log_times.len() < ROWS_MAX {
             let decoder = &mut self.decoder;
-            let taken = self.feed.next(|log_time, publish_time, data| {
+            let taken = self.feed.next(&self.interrupted, |log_time, publish_time, data| {
                 decoder.push(data).map_err(|error| {
                     format!("the message at log time {log_time} ns does not decode: {error}")
                 })?;

@@ -2,12 +2,19 @@
 
 use std::path::PathBuf;
 
+use livebag::Topic;
 use livebag::convert::{
-    SinkCompression, SinkOptions, Sqlite3Options, open_any, to_container, to_mcap, to_sqlite3,
+    Attachment, ConvertError, MessageSource, MetadataRecord, SinkCompression, SinkOptions,
+    SourceMessage, SourceTotals, Sqlite3Options, open_any, to_container, to_mcap, to_sqlite3,
 };
+use livebag_format::rosbag2::BagMetadata;
 use pyo3::prelude::*;
 
 use crate::errors::{self, python};
+
+/// Messages and bytes that are copied before Python is asked whether it was interrupted.
+const MESSAGES_AT_ONCE: u32 = 4096;
+const BYTES_AT_ONCE: usize = 16 << 20;
 
 /// Copies a recording; gives the number of messages, and what could not be read in sentences.
 #[pyfunction]
@@ -27,9 +34,15 @@ pub fn convert(
     if !["container", "mcap", "sqlite3"].contains(&storage) {
         return Err(unknown("storage", storage, "container, mcap or sqlite3"));
     }
+    let mut interrupted = None;
     let copied = py.detach(|| {
-        let mut source = open_any(&source)?;
-        let source = source.as_mut();
+        let mut source = Interruptible {
+            source: open_any(&source)?,
+            passed: 0,
+            bytes: 0,
+            raised: &mut interrupted,
+        };
+        let source = &mut source;
         match storage {
             "mcap" => {
                 let options = SinkOptions { compression, ..SinkOptions::default() };
@@ -42,7 +55,90 @@ pub fn convert(
             _ => to_container(source, &target, &mut |_| {}),
         }
     });
+    if let Some(raised) = interrupted {
+        return Err(raised);
+    }
     copied.map(|copied| (copied.messages, copied.warnings)).map_err(errors::convert)
+}
+
+/// A source that ends with an error once Python is interrupted.
+struct Interruptible<'a> {
+    source: Box<dyn MessageSource>,
+    /// Messages and bytes since Python was asked.
+    passed: u32,
+    bytes: usize,
+    raised: &'a mut Option<PyErr>,
+}
+
+impl Interruptible<'_> {
+    fn check(&mut self, bytes: usize) -> Result<(), ConvertError> {
+        (self.passed, self.bytes) = (self.passed + 1, self.bytes + bytes);
+        if self.passed < MESSAGES_AT_ONCE && self.bytes < BYTES_AT_ONCE {
+            return Ok(());
+        }
+        (self.passed, self.bytes) = (0, 0);
+        Python::attach(|py| py.check_signals()).map_err(|raised| {
+            *self.raised = Some(raised);
+            let source = std::io::ErrorKind::Interrupted.into();
+            ConvertError::Io { action: "read", path: PathBuf::new(), source }
+        })
+    }
+}
+
+impl MessageSource for Interruptible<'_> {
+    fn topics(&self) -> &[Topic] {
+        self.source.topics()
+    }
+
+    fn profile(&self) -> &str {
+        self.source.profile()
+    }
+
+    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
+        let next = self.source.next_message()?;
+        self.check(next.as_ref().map_or(0, |message| message.data.len()))?;
+        Ok(next)
+    }
+
+    fn skip_before(&mut self, log_time_nanos: u64) {
+        self.source.skip_before(log_time_nanos);
+    }
+
+    fn start_time_nanos(&self) -> Option<u64> {
+        self.source.start_time_nanos()
+    }
+
+    fn message_count(&self) -> Option<u64> {
+        self.source.message_count()
+    }
+
+    fn totals(&self) -> Option<SourceTotals> {
+        self.source.totals()
+    }
+
+    fn lost_count(&self) -> u64 {
+        self.source.lost_count()
+    }
+
+    fn has_compressed_messages(&self) -> bool {
+        self.source.has_compressed_messages()
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.source.warnings()
+    }
+
+    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
+        self.source.next_attachment()
+    }
+
+    fn metadata_records(&self) -> &[MetadataRecord] {
+        self.source.metadata_records()
+    }
+
+    fn bag_metadata(&self) -> Option<&BagMetadata> {
+        self.source.bag_metadata()
+    }
 }
 
 fn unknown(option: &str, found: &str, known: &str) -> PyErr {

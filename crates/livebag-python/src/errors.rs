@@ -2,6 +2,8 @@
 
 use livebag::convert::ConvertError;
 use livebag::{BagError, RecordError, WriteError};
+use livebag_net::remote::RemoteError;
+use livebag_net::zenoh::ZenohError;
 use pyo3::PyErr;
 
 /// The classes, as Python defines them.
@@ -41,6 +43,28 @@ pub fn convert(error: ConvertError) -> PyErr {
             python::Unsupported::new_err(text)
         }
         ConvertError::Damaged { .. } => python::Damaged::new_err(text),
+        _ => python::Error::new_err(text),
+    }
+}
+
+/// A server did not answer as was asked.
+pub fn remote(error: RemoteError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        RemoteError::Refused { status: 404, .. } if text.contains("no topic") => {
+            python::NoTopic::new_err(text)
+        }
+        RemoteError::Refused { status: 404, .. } => python::NotFound::new_err(text),
+        RemoteError::Nonsense { .. } => python::Damaged::new_err(text),
+        _ => python::Error::new_err(text),
+    }
+}
+
+/// Zenoh does not answer as was asked.
+pub fn zenoh(error: &ZenohError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ZenohError::Nobody(_) => python::NotFound::new_err(text),
         _ => python::Error::new_err(text),
     }
 }

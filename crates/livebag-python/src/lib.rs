@@ -1,10 +1,11 @@
 //! The native part of the Python package `livebag`: what Python code in `python/src/livebag` builds on.
 //!
-//! A [`recording`] of any kind is opened, here or on a server ([`remote`]), its messages are [`walk`]ed over and become [`message`]s or
+//! A [`recording`] of any kind is opened, here, on a server ([`remote`]) or on [`robots`], its messages are [`walk`]ed over and become [`message`]s or
 //! [`columns`]; [`stream`], [`cycle`] and [`recorder`] stand beside it. Whatever waits for a disk or
 //! another process does so without holding Python's lock. Views of shared memory
 //! are handed to NumPy as addresses, with an object beside them that keeps the memory mapped.
 
+mod arriving;
 mod attachment;
 mod channel;
 mod columns;
@@ -16,7 +17,9 @@ mod message;
 mod recorder;
 mod recording;
 mod remote;
+mod robots;
 mod stream;
+mod waiting;
 mod walk;
 
 use pyo3::prelude::*;
@@ -34,6 +37,7 @@ fn _livebag(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<recorder::TopicWriter>()?;
     module.add_class::<recording::Recording>()?;
     module.add_class::<remote::RemoteRecording>()?;
+    module.add_class::<robots::RobotsRecording>()?;
     module.add_class::<stream::Frame>()?;
     module.add_class::<stream::Publisher>()?;
     module.add_class::<stream::Reader>()?;

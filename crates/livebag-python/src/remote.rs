@@ -1,93 +1,60 @@
 //! A recording on a server, with the methods of one that is here.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use livebag::Topic;
-use livebag::convert::{ConvertError, MessageSource, SourceMessage};
-use livebag_net::remote::{McapMessages, Question, RemoteBag, RemoteError, RemoteOptions};
-use livebag_net::tell::BagInfo;
-use pyo3::PyErr;
+use livebag_net::remote::{Question, RemoteBag, RemoteOptions};
+use livebag_net::tell::{BagInfo, TopicRow};
 use pyo3::prelude::*;
 
+use crate::arriving::{Arriving, no_topic};
 use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
-use crate::errors::python;
-use crate::walk::{Foreign, Large, Messages};
+use crate::errors::remote as error;
+use crate::waiting::interruptible;
+use crate::walk::{Large, Messages};
 
-type Channels = Arc<Vec<Py<Channel>>>;
+pub type Channels = Arc<Vec<Py<Channel>>>;
 /// Channel, messages, bytes, first and last log time, messages lost.
-type Summary = (Py<Channel>, u64, u64, Option<u64>, Option<u64>, Option<u64>);
+pub type Summary = (Py<Channel>, u64, u64, Option<u64>, Option<u64>, Option<u64>);
 
-fn error(error: RemoteError) -> PyErr {
-    let text = error.to_string();
-    match error {
-        RemoteError::Refused { status: 404, .. } if text.contains("no topic") => {
-            python::NoTopic::new_err(text)
-        }
-        RemoteError::Refused { status: 404, .. } => python::NotFound::new_err(text),
-        RemoteError::Nonsense { .. } => python::Damaged::new_err(text),
-        _ => python::Error::new_err(text),
+/// Channels for topics; those already known stay the same objects.
+pub fn channels_of(
+    py: Python<'_>,
+    topics: impl Iterator<Item = Topic>,
+    known: &Mutex<Channels>,
+) -> PyResult<Channels> {
+    let last = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let channel = |(at, topic): (usize, Topic)| match last.get(at) {
+        Some(known) if known.get().topic == topic => Ok(known.clone_ref(py)),
+        _ => Channel::new(py, topic),
+    };
+    let channels = Arc::new(topics.enumerate().map(channel).collect::<PyResult<Vec<_>>>()?);
+    *known.lock().unwrap_or_else(PoisonError::into_inner) = channels.clone();
+    Ok(channels)
+}
+
+/// What Python is told of a topic.
+pub fn summary(py: Python<'_>, row: &TopicRow, channel: &Py<Channel>) -> Summary {
+    let (count, bytes) = (row.message_count, row.message_bytes);
+    let times = (row.start_nanos, row.end_nanos);
+    (channel.clone_ref(py), count, bytes, times.0, times.1, Some(row.lost.total))
+}
+
+/// The messages of one topic as columns.
+pub fn columns_of(channels: &Channels, topic: &str, feed: Feed) -> PyResult<ColumnReader> {
+    let mut topics = channels.iter().map(|channel| &channel.get().topic);
+    match topics.find(|known| known.name == topic) {
+        Some(known) => ColumnReader::new(known, feed),
+        None => Err(no_topic(topic, &topics_of(channels))),
     }
 }
 
-/// Answers come as they are read, so an error may come in the middle.
-struct RemoteSource {
-    url: String,
-    messages: McapMessages,
-    topics: Vec<Topic>,
-    /// Place in `topics` by place in the answer's own list.
-    places: Vec<Option<usize>>,
-}
-
-impl MessageSource for RemoteSource {
-    fn topics(&self) -> &[Topic] {
-        &self.topics
-    }
-
-    fn profile(&self) -> &str {
-        ""
-    }
-
-    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
-        loop {
-            let next = self.messages.next_message().map_err(|error| ConvertError::Io {
-                action: "read",
-                path: PathBuf::from(&self.url),
-                source: io::Error::other(error),
-            })?;
-            let Some(message) = next else { return Ok(None) };
-            while self.places.len() < self.messages.topics().len() {
-                let topic = &self.messages.topics()[self.places.len()];
-                let same = |known: &Topic| {
-                    known.name == topic.name
-                        && known.type_name == topic.type_name
-                        && known.schema == topic.schema
-                };
-                self.places.push(self.topics.iter().position(same));
-            }
-            // One that has appeared since the question was asked is told of by the next question.
-            let Some(topic) = self.places[message.topic] else { continue };
-            return Ok(Some(SourceMessage {
-                topic,
-                log_time_nanos: message.log_time_nanos,
-                publish_time_nanos: message.publish_time_nanos,
-                sequence: message.sequence,
-                data: message.data,
-            }));
-        }
-    }
-
-    fn start_time_nanos(&self) -> Option<u64> {
-        None
-    }
-
-    fn warnings(&self) -> &[String] {
-        &[]
-    }
+pub fn topics_of(channels: &Channels) -> Vec<Topic> {
+    channels.iter().map(|channel| channel.get().topic.clone()).collect()
 }
 
 /// A recording on a livebag server.
@@ -101,22 +68,21 @@ pub struct RemoteRecording {
 impl RemoteRecording {
     /// What it is now, and its channels; those already known stay the same objects.
     fn now(&self, py: Python<'_>) -> PyResult<(BagInfo, Channels)> {
-        let info = py.detach(|| self.bag.definitions()).map_err(error)?;
-        let known = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let channel = |(at, topic): (usize, Topic)| match known.get(at) {
-            Some(known) if known.get().topic == topic => Ok(known.clone_ref(py)),
-            _ => Channel::new(py, topic),
-        };
-        let topics = info.topics.iter().map(livebag_net::tell::TopicRow::topic);
-        let channels = Arc::new(topics.enumerate().map(channel).collect::<PyResult<Vec<_>>>()?);
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = channels.clone();
+        let bag = self.bag.clone();
+        let info = interruptible(py, move || bag.definitions())?.map_err(error)?;
+        let channels = channels_of(py, info.topics.iter().map(TopicRow::topic), &self.last)?;
         Ok((info, channels))
+    }
+
+    fn info(&self, py: Python<'_>) -> PyResult<BagInfo> {
+        let bag = self.bag.clone();
+        interruptible(py, move || bag.info())?.map_err(error)
     }
 
     fn ask(
         &self,
         py: Python<'_>,
-        question: &Question,
+        question: Question,
         topics: Option<Vec<String>>,
     ) -> PyResult<(Feed, Channels)> {
         let (_, channels) = self.now(py)?;
@@ -125,22 +91,15 @@ impl RemoteRecording {
             return Ok((Feed::Nothing, channels));
         }
         let names = topics.unwrap_or_default();
-        let missing = names
-            .iter()
-            .find(|name| !channels.iter().any(|channel| channel.get().topic.name == **name));
-        if let Some(topic) = missing {
-            let known = channels.iter().map(|channel| channel.get().topic.name.clone()).collect();
-            let topic = topic.clone();
-            return Err(crate::errors::bag(livebag::BagError::NoTopic { topic, known }));
+        let topics = topics_of(&channels);
+        let is_missing = |name: &&String| !topics.iter().any(|topic| topic.name == **name);
+        if let Some(missing) = names.iter().find(is_missing) {
+            return Err(no_topic(missing, &topics));
         }
-        let messages = py.detach(|| self.bag.messages(question, &names)).map_err(error)?;
-        let topics: Vec<Topic> =
-            channels.iter().map(|channel| channel.get().topic.clone()).collect();
-        let wanted = vec![true; topics.len()];
-        let places = Vec::new();
-        let source = RemoteSource { url: self.url.clone(), messages, topics, places };
-        let foreign = Foreign { source: Box::new(source), wanted, span: (0, u64::MAX) };
-        Ok((Feed::Foreign(foreign), channels))
+        let bag = self.bag.clone();
+        let messages = interruptible(py, move || bag.messages(&question, &names))?;
+        let arriving = Arriving::of_server(messages.map_err(error)?, topics)?;
+        Ok((Feed::Arriving(arriving), channels))
     }
 }
 
@@ -180,7 +139,7 @@ impl RemoteRecording {
     /// `live`, `closed`, `recovered`, `unrecovered`.
     #[getter]
     fn state(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(py.detach(|| self.bag.info()).map_err(error)?.row.state)
+        Ok(self.info(py)?.row.state)
     }
 
     /// Not told by servers.
@@ -197,7 +156,7 @@ impl RemoteRecording {
     /// What ended the recording early.
     #[getter]
     fn warnings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        Ok(py.detach(|| self.bag.info()).map_err(error)?.failure.into_iter().collect())
+        Ok(self.info(py)?.failure.into_iter().collect())
     }
 
     /// Topics as they are now, without their counts.
@@ -210,18 +169,7 @@ impl RemoteRecording {
     fn summaries(&self, py: Python<'_>) -> PyResult<Vec<Summary>> {
         let (info, channels) = self.now(py)?;
         let rows = info.topics.iter().zip(channels.iter());
-        let summary = |(row, channel): (&livebag_net::tell::TopicRow, &Py<Channel>)| {
-            let (count, bytes) = (row.message_count, row.message_bytes);
-            (
-                channel.clone_ref(py),
-                count,
-                bytes,
-                row.start_nanos,
-                row.end_nanos,
-                Some(row.lost.total),
-            )
-        };
-        Ok(rows.map(summary).collect())
+        Ok(rows.map(|(row, channel)| summary(py, row, channel)).collect())
     }
 
     /// Messages of `topics` (None: all) from the first to the second log time, both included.
@@ -233,7 +181,7 @@ impl RemoteRecording {
         start: u64,
         end: u64,
     ) -> PyResult<Messages> {
-        let (feed, channels) = self.ask(py, &between(start, end), topics)?;
+        let (feed, channels) = self.ask(py, between(start, end), topics)?;
         Ok(Messages::new(channels, feed, Large::Read))
     }
 
@@ -248,7 +196,7 @@ impl RemoteRecording {
         decimate: Vec<String>,
     ) -> PyResult<Messages> {
         let question = Question::auto(&format!("{within:.9}"), None, &decimate);
-        let (feed, channels) = self.ask(py, &question, topics)?;
+        let (feed, channels) = self.ask(py, question, topics)?;
         Ok(Messages::new(channels, feed, Large::Read))
     }
 
@@ -260,11 +208,7 @@ impl RemoteRecording {
         start: u64,
         end: u64,
     ) -> PyResult<ColumnReader> {
-        let (feed, channels) = self.ask(py, &between(start, end), Some(vec![topic.clone()]))?;
-        let mut of_name = channels.iter().map(|channel| &channel.get().topic);
-        match of_name.find(|known| known.name == topic) {
-            Some(known) => ColumnReader::new(known, feed),
-            None => Err(python::NoTopic::new_err(format!("there is no topic {topic}"))),
-        }
+        let (feed, channels) = self.ask(py, between(start, end), Some(vec![topic.clone()]))?;
+        columns_of(&channels, &topic, feed)
     }
 }

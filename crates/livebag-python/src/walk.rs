@@ -9,10 +9,12 @@ use livebag::{Bag, BagError, Cursor, IndexEntry, Query};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::arriving::{Arrived, Arriving, warn};
 use crate::channel::Channel;
 use crate::columns::Feed;
 use crate::errors;
 use crate::message::{Data, InPlace, Message};
+use crate::waiting::PATIENCE;
 
 /// Messages from this size on are read straight into the memory that Python gets.
 const LARGE_BYTES_MIN: u32 = 64 << 10;
@@ -143,6 +145,7 @@ impl Messages {
                 next_of_container(py, walk, &mut self.batch, self.large, &channels)
             }
             Feed::Foreign(foreign) => next_of_foreign(py, foreign, &channels),
+            Feed::Arriving(arriving) => next_of_arriving(py, arriving, &channels),
             Feed::Nothing => Ok(None),
         }
     }
@@ -152,7 +155,16 @@ impl Messages {
         let read = self.batch.messages.len() + usize::from(self.batch.large.is_some());
         match self.feed() {
             Feed::Container(walk) => walk.borrow_dependent().remaining() as usize + read,
-            Feed::Foreign(_) | Feed::Nothing => 0,
+            Feed::Foreign(_) | Feed::Arriving(_) | Feed::Nothing => 0,
+        }
+    }
+
+    /// Robots whose answers ended early, in sentences; complete once the last message was given.
+    #[getter]
+    fn lost(&mut self) -> Vec<String> {
+        match self.feed() {
+            Feed::Arriving(arriving) => arriving.lost(),
+            _ => Vec::new(),
         }
     }
 
@@ -162,6 +174,7 @@ impl Messages {
         match self.feed() {
             Feed::Container(walk) => walk.borrow_dependent().damaged(),
             Feed::Foreign(foreign) => foreign.source.lost_count(),
+            Feed::Arriving(arriving) => arriving.damaged(),
             Feed::Nothing => 0,
         }
     }
@@ -225,6 +238,30 @@ fn message(py: Python<'_>, channel: &Py<Channel>, entry: &IndexEntry, data: Data
         publish_time: entry.publish_time_nanos,
         sequence: entry.sequence,
         data,
+    }
+}
+
+fn next_of_arriving(
+    py: Python<'_>,
+    arriving: &mut Arriving,
+    channels: &[Py<Channel>],
+) -> PyResult<Option<Message>> {
+    loop {
+        let polled = py.detach(|| arriving.poll(PATIENCE));
+        warn(py, arriving)?;
+        match polled? {
+            Arrived::Message(message) => {
+                return Ok(Some(Message {
+                    channel: channels[message.topic].clone_ref(py),
+                    log_time: message.log_time_nanos,
+                    publish_time: message.publish_time_nanos,
+                    sequence: message.sequence,
+                    data: Data::Own(PyBytes::new(py, &message.data).unbind()),
+                }));
+            }
+            Arrived::Waiting => py.check_signals()?,
+            Arrived::End => return Ok(None),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ import collections.abc
 import datetime
 import html
 import os
+import shutil
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 #: Channel, messages, bytes, first and last log time, messages lost.
 Row = tuple[Channel, int, int, Optional[int], Optional[int], Optional[int]]
 Sums = Callable[[], list[Row]]
-Core = Union[_livebag.Recording, _livebag.RemoteRecording]
+Core = Union[_livebag.Recording, _livebag.RemoteRecording, _livebag.RobotsRecording]
 Names = Union[str, Iterable[str], None]
 
 #: Kinds that tell their counts without a look at every message.
-_COUNTED = ("livebag container", "livebag server")
+_COUNTED = ("livebag container", "livebag server", "livebag robots")
 #: Where `auto` begins to look, and what it aims to read at once.
 _AUTO_NANOS = 1_000_000
 _AUTO_BYTES = 8 << 20
@@ -39,12 +40,18 @@ def open(
     mapped: bool | None = None,
     token: str | None = None,
     ca_certificates: str | os.PathLike[str] | None = None,
+    zenoh_config: str | os.PathLike[str] | None = None,
+    zenoh_listen: Iterable[str] = (),
+    zenoh_connect: Iterable[str] = (),
 ) -> Bag:
     """Opens a recording for reading and gives a :class:`Bag`.
 
     ``path`` is a livebag container (finished, or still being written), an MCAP file, a rosbag2
     directory or database, or a ROS 1 bag; its contents tell which. Or it is the address of a recording
-    on a server (``livebag serve``, ``livebag record --serve``): ``http://HOST:PORT/NAME``.
+    on a server (``livebag serve``, ``livebag record --serve``): ``http://HOST:PORT/NAME``. Or it is
+    ``zenoh/ROBOT/NAME``, with ``*`` for any: recordings of robots that serve with ``--zenoh``, those that
+    are there now, merged. Of several, topics are called ``/ROBOT/TOPIC``. A robot that is lost half-way is
+    told by a ``RuntimeWarning``, and by ``lost`` of the iterator.
 
     ``mapped``: unless it is False, messages of 64 KiB and more of a finished, uncompressed container on
     this machine (of which 2 MiB or more are asked for) are not read into memory of their own but mapped,
@@ -55,6 +62,9 @@ def open(
 
     ``token``, ``ca_certificates``: what a server asks for (else the environment's ``LIVEBAG_TOKEN``), and
     a PEM file of certificates to trust instead of the machine's.
+
+    ``zenoh_config``, ``zenoh_listen``, ``zenoh_connect``: a file with Zenoh's own configuration, and
+    endpoints (``tls/router:7447``); without them a peer of this machine alone, found by multicast.
 
     Raises :class:`livebag.NotFound` where there is nothing, :class:`livebag.Unsupported` where there is
     something else.
@@ -67,7 +77,16 @@ def open(
         return Bag(_livebag.RemoteRecording.open(text, token, trusted))
     if mark and scheme.isalnum():
         raise Unsupported(f"{text}: addresses of servers begin with http:// or https://, not {scheme}://")
+    # A folder of that name is meant where there is one.
+    if (text == "zenoh" or text.startswith("zenoh/")) and not os.path.exists(text):
+        config = None if zenoh_config is None else os.fspath(zenoh_config)
+        listen, connect = _endpoints(zenoh_listen), _endpoints(zenoh_connect)
+        return Bag(_livebag.RobotsRecording.open(text, config, listen, connect))
     return Bag(_livebag.Recording.open(path, mapped), mapped)
+
+
+def _endpoints(endpoints: Iterable[str]) -> list[str]:
+    return [endpoints] if isinstance(endpoints, str) else list(endpoints)
 
 
 def _open_again(path: Any, mapped: bool | None) -> Bag:
@@ -84,9 +103,17 @@ def convert(
     """Copies any recording into a new directory ``target`` and gives the number of its messages.
 
     ``storage``: ``container``, or a rosbag2 bag as ``mcap`` (with ``compression`` ``none``, ``lz4`` or
-    ``zstd``) or ``sqlite3``. What could not be read of the source is told as warnings.
+    ``zstd``) or ``sqlite3``. What could not be read of the source is told as warnings. Ctrl-C leaves
+    no target.
     """
-    count, told = _livebag.convert(source, target, storage, compression)
+    is_there = os.path.lexists(target)
+    try:
+        count, told = _livebag.convert(source, target, storage, compression)
+    except KeyboardInterrupt:
+        # A part must not be taken for the whole.
+        if not is_there:
+            shutil.rmtree(target, ignore_errors=True)
+        raise
     for text in told:
         warnings.warn(text, stacklevel=2)
     return count
@@ -348,8 +375,10 @@ class Bag:
 
     def latest(self, last: Span = 1.0, topics: Names = None) -> Messages:
         """The messages of the ``last`` seconds (or ``timedelta``) before the newest of these topics,
-        oldest first."""
+        oldest first; of robots' recordings before the newest of each."""
         topics = self._names(topics)
+        if isinstance(self._core, _livebag.RobotsRecording):
+            return self._core.latest(span_nanos(last), topics)
         span = self._time_range(topics)
         if span is None:
             # Says so if a topic is not there.
@@ -363,16 +392,16 @@ class Bag:
 
         Of a recording that is here the time runs from the first message asked for, and what the caller
         does with a message counts. A server watches how fast the connection takes what it sends, and stops
-        in time; ``decimate`` gives it the messages a second that are enough of a topic:
+        in time; robots are asked for as much at a time as arrives in time. ``decimate`` gives it the messages a second that are enough of a topic:
         ``{"/camera": 5}``.
         """
         topics = self._names(topics)
-        if isinstance(self._core, _livebag.RemoteRecording):
+        if isinstance(self._core, (_livebag.RemoteRecording, _livebag.RobotsRecording)):
             rates = [f"{name}:{rate}" for name, rate in (decimate or {}).items()]
             yield from self._core.newest(span_nanos(within) / 1e9, topics, rates)
             return
         if decimate:
-            raise Unsupported("decimate is for recordings on a server")
+            raise Unsupported("decimate is for recordings on a server or a robot")
         span = self._time_range(topics)
         if span is None:
             yield from self.latest(0, topics)
@@ -416,6 +445,8 @@ class Bag:
             # Batch by batch, so that Ctrl-C works in between.
             batches = list(reader)
         except (pyarrow.ArrowException, OSError) as error:
+            if columns.interruption is not None:
+                raise columns.interruption from None
             raise DecodeError(columns.failure or str(error)) from error
         return pyarrow.Table.from_batches(batches, reader.schema)
 

@@ -1,7 +1,7 @@
 //! `auto` over slow links (Figure 15).
 //!
-//! This kernel has no traffic shaping (`tc`'s tbf and netem are not built), so the link is a relay that
-//! passes bytes on at a rate and has a buffer of some 50 ms, as a radio has; it does not lose packets.
+//! The link is a relay that passes bytes on at a rate and has a buffer of some 50 ms, as a radio has, and
+//! does not lose packets; or a [`Namespace`], whose kernel does the same and loses some.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,6 +13,7 @@ use livebag_net::remote::{Question, RemoteBag, RemoteOptions};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use serde_json::json;
 
+use super::namespace::Namespace;
 use super::world::World;
 use super::{OnlineArgs, Outcome, failed};
 use crate::clock;
@@ -33,11 +34,25 @@ const WITHIN_MS: f64 = 1000.0;
 const IN_TIME_MS: f64 = 1200.0;
 
 /// Asks for as much as arrives in a second.
-pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Result<()> {
+pub fn measure(
+    args: &OnlineArgs,
+    namespace: Option<Namespace>,
+    directory: &Path,
+    outcome: &mut Outcome,
+) -> Result<()> {
     let world = World::begin(directory, &[])?;
     clock::sleep(5_000_000_000);
+    let (kind, loss_pct, useful) = match &namespace {
+        Some(namespace) => ("namespace", namespace.loss_pct, namespace.useful()),
+        None => ("relay", 0, 1.0),
+    };
+    let namespace = namespace.map(Arc::new);
     for (name, rates) in LINKS {
-        let relay = Relay::begin(world.server.addresses()[0], rates)?;
+        let server = world.server.addresses()[0];
+        let relay = match &namespace {
+            Some(namespace) => Relay::of_namespace(namespace.clone(), server, rates)?,
+            None => Relay::begin(server, rates)?,
+        };
         let url = format!("http://{}/uav", relay.address);
         let bag = RemoteBag::open(&url, RemoteOptions::default()).map_err(failed("asking"))?;
         let (mut times, mut used) = (Vec::new(), Vec::new());
@@ -47,7 +62,7 @@ pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Re
                 clock::sleep(u64::from(request % 7) * 137_000_000);
             }
             let began = clock::monotonic_nanos();
-            let could = relay.carried(began, began + WITHIN_MS as u64 * 1_000_000);
+            let could = relay.carried(began, began + WITHIN_MS as u64 * 1_000_000) * useful;
             let question = Question::auto("1s", None, &[]);
             let answer = bag.messages(&question, &["/image1".into(), "/image2".into()]);
             let mut answer = answer.map_err(failed("asking"))?;
@@ -60,7 +75,8 @@ pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Re
             times.push(millis);
             used.push(bytes as f64 * 100.0 / could);
             outcome.runs.push(row(&json!({
-                "system": "livebag", "query": "auto", "link_mbit": name, "client_ms": millis,
+                "system": "livebag", "query": "auto", "link_mbit": name, "link": kind,
+                "loss_pct": loss_pct, "client_ms": millis,
                 "bytes": bytes, "messages": messages, "used_pct": bytes as f64 * 100.0 / could,
             })));
         }
@@ -69,7 +85,7 @@ pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Re
         let at = |percent| figure(client.percentile_us(percent).map(|us| us / 1000.0));
         let mut found = row(&json!({
             "system": "livebag", "query": "auto", "topic": "group A", "clients": 1,
-            "link_mbit": name, "requests": times.len(),
+            "link_mbit": name, "link": kind, "loss_pct": loss_pct, "requests": times.len(),
         }));
         found.insert("client_p50_ms".into(), at(50.0));
         found.insert("client_p95_ms".into(), at(95.0));
@@ -125,6 +141,33 @@ impl Relay {
             .spawn(accept)
             .map_err(failed("starting a thread"))?;
         Ok(Self { address, rates, began_nanos, stop, passed })
+    }
+
+    /// The same as the loopback interface of a namespace: the server is asked itself.
+    fn of_namespace(
+        namespace: Arc<Namespace>,
+        server: std::net::SocketAddr,
+        rates: &'static [f64],
+    ) -> Result<Self> {
+        namespace.shape(rates[0]).map_err(failed("shaping the link"))?;
+        let began_nanos = clock::monotonic_nanos();
+        let (stop, passed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let stopped = stop.clone();
+        let change = move || {
+            for turn in 1u64.. {
+                clock::sleep_until(began_nanos + turn * CHANGE_NANOS);
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                // A rate that stays shows in the figures.
+                let _ = namespace.shape(rates[turn as usize % rates.len()]);
+            }
+        };
+        if rates.len() > 1 {
+            let thread = std::thread::Builder::new().name("bench-link".into()).spawn(change);
+            thread.map_err(failed("starting a thread"))?;
+        }
+        Ok(Self { address: server, rates, began_nanos, stop, passed })
     }
 
     /// Bytes that the link can carry between two times.

@@ -7,6 +7,7 @@
 mod clients;
 mod latency;
 mod link;
+mod namespace;
 mod split_mcap;
 mod world;
 
@@ -29,6 +30,16 @@ pub enum Part {
     Auto,
 }
 
+/// What makes a link slow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LinkKind {
+    /// A relay of this process, which passes bytes on at a rate and loses none
+    #[default]
+    Relay,
+    /// The loopback interface of a network namespace: a rate by tc, packets lost by nft
+    Namespace,
+}
+
 /// Options of `livebag-bench online`.
 #[derive(Debug, Clone, Args)]
 pub struct OnlineArgs {
@@ -41,6 +52,12 @@ pub struct OnlineArgs {
     /// A run of under 50 s: fewer questions
     #[arg(long)]
     pub quick: bool,
+    /// What `auto`'s links are made of; the relay where a namespace is not to be had
+    #[arg(long, value_enum, default_value_t)]
+    pub link: LinkKind,
+    /// Of a hundred packets so many are lost in a namespace
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub loss: u32,
     /// Where recordings go; removed afterwards
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -68,6 +85,7 @@ pub const COLUMNS: &[&str] = &[
     "topic",
     "clients",
     "link_mbit",
+    "loss_pct",
     "requests",
     "server_p50_ms",
     "server_p99_ms",
@@ -95,6 +113,17 @@ pub struct Outcome {
 
 /// Measures all parts that are wanted.
 pub fn measure(args: &OnlineArgs) -> Result<Outcome> {
+    let namespace = match args.link {
+        LinkKind::Relay => None,
+        // Before there is anything that a process inside would have to do again.
+        LinkKind::Namespace => match namespace::enter(args.loss) {
+            Ok(namespace) => Some(namespace),
+            Err(why) => {
+                eprintln!("livebag-bench: no namespace, a relay takes its place: {why}");
+                None
+            }
+        },
+    };
     let directory = args.directory();
     prepare_directory(&directory)?;
     let scratch = tempfile::tempdir_in(&directory).map_err(|source| BenchError::Io {
@@ -109,7 +138,7 @@ pub fn measure(args: &OnlineArgs) -> Result<Outcome> {
         clients::measure(args, &scratch.path().join("clients"), &mut outcome)?;
     }
     if args.has(Part::Auto) {
-        link::measure(args, &scratch.path().join("auto"), &mut outcome)?;
+        link::measure(args, namespace, &scratch.path().join("auto"), &mut outcome)?;
     }
     Ok(outcome)
 }

@@ -39,8 +39,8 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
         failure: None,
         library: String::new(),
         profile: source.profile().to_owned(),
-        size_bytes: files.iter().map(|file| file.bytes).sum(),
-        files,
+        size_bytes: Some(files.iter().map(|file| file.bytes).sum()),
+        files: Some(files),
         started_nanos: start_nanos.unwrap_or(0),
         start_nanos,
         end_nanos,
@@ -48,7 +48,7 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
         lost: None::<Lost>,
-        attachments,
+        attachments: Some(attachments),
         warnings: source.warnings().to_vec(),
         topics,
     })
@@ -64,9 +64,9 @@ fn blank(topic: &livebag::Topic) -> TopicReport {
         rate_hz: None,
         start_nanos: None,
         end_nanos: None,
-        repeated: 0,
+        repeated: Some(0),
         lost: None,
-        files: Vec::new(),
+        files: Some(Vec::new()),
     }
 }
 

@@ -10,19 +10,17 @@ use super::{Args, Question, give};
 use crate::outcome::{CliError, Outcome};
 
 /// Asks, gives the answer, and says whose ended early.
-pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
-    let address = ZenohAddress::parse(&args.bag)?;
+pub fn run(args: &Args, address: &ZenohAddress, clock: &Clock) -> Result<Outcome, CliError> {
     let plan = match &args.question {
         Question::Latest { last, .. } => Plan::Latest(*last),
         Question::History { from, to, .. } => Plan::History(from.map(written), to.map(written)),
-        Question::Auto { decimate, .. } if !decimate.is_empty() => {
-            return Err(CliError::usage("--decimate is for recordings on a server (http://…)"));
+        Question::Auto { within, last, decimate, .. } => {
+            Plan::Auto { within: *within, last: *last, decimate: decimate.clone() }
         }
-        Question::Auto { within, last, .. } => Plan::Auto(*within, *last),
     };
     let wanted = args.question.wanted();
     let asker = ZenohAsker::open(&args.zenoh.options(), Clock::system())?;
-    let messages = asker.messages(&address, &wanted.topics, &plan)?;
+    let messages = asker.messages(address, &wanted.topics, &plan)?;
     let planned_nanos = clock.monotonic_nanos();
     let mut answer = Robots { messages, current: None };
     give(&mut answer, wanted, clock, planned_nanos, 0)?;
@@ -31,10 +29,7 @@ pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
         eprintln!("livebag: {damaged} messages left out that are damaged");
     }
     for loss in answer.messages.lost() {
-        eprintln!(
-            "livebag: the answer of zenoh/{}/{} ended early: {}; what came before is in the answer",
-            loss.found.robot, loss.found.bag, loss.why
-        );
+        eprintln!("livebag: {loss}");
     }
     let is_whole = damaged == 0 && answer.messages.lost().is_empty();
     Ok(if is_whole { Outcome::Done } else { Outcome::Loss })

@@ -1,11 +1,12 @@
 //! Asking a recorder over HTTP, and a server of finished recordings.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use livebag_shm::{FrameMeta, StreamOptions};
+use serde_json::Value;
 
-use crate::common::{Recording, livebag, run, stream, text, wait_until};
+use crate::common::{Ended, Recording, livebag, run, stream, text, wait_until};
 
 fn count(address: &str) -> u64 {
     let asked = run(&["query", address, "history", "--count"]);
@@ -60,17 +61,68 @@ fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
 
     recording.interrupt().expect(0, &[]);
     run(&["query", &url, "latest"]).expect(1, &["livebag serve"]);
-    let mut server = livebag(&["serve", text(folder.path()), "--listen", "127.0.0.1:0", "--json"])
+    let server = livebag(&["serve", text(folder.path()), "--listen", "127.0.0.1:0", "--json"])
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .spawn();
+    let mut server = Killed(server.unwrap());
     let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let said: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let url = format!("{}/run1", said["urls"][0].as_str().unwrap());
+    let base = said["urls"][0].as_str().unwrap();
+    let url = format!("{base}/run1");
     assert_eq!(count(&url), 100);
-    server.kill().unwrap();
-    server.wait().unwrap();
+    same_as_here(&run(&["info", text(&bag), "--json"]).json(), run(&["info", &url, "--json"]));
+    let listed = |address: &str| run(&["ls", address, "--json"]).expect(0, &[]).json();
+    let (here, there) = (listed(text(&bag)), listed(base));
+    assert_eq!(there, listed(&url));
+    assert_eq!(there.as_array().unwrap().len(), 1);
+    for name in ["kind", "state", "problem", "start_nanos", "duration_nanos", "message_count"] {
+        assert_eq!(here[0][name], there[0][name], "{name}");
+    }
+    assert_eq!(there[0]["path"].as_str(), Some(&*url));
+    assert!(run(&["ls", base]).expect(0, &[]).out.contains("/run1"));
+    let told = run(&["info", &url]).expect(0, &[]).out;
+    assert!(told.contains("on a server") && told.contains("100, 5.0"), "{told}");
+    run(&["info", base]).expect(2, &["livebag ls"]);
+    run(&["info", &format!("{base}/none")]).expect(1, &["no recording none"]);
+    run(&["ls", &format!("{base}/none")]).expect(1, &["no recording none"]);
+}
+
+/// A process that ends with its test, however that ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It has usually not ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Everything that is told of a recording elsewhere is what `here` says, and nothing is named otherwise.
+pub fn same_as_here(here: &Value, told: Ended) {
+    let there = told.expect(0, &[]).json();
+    let names = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(here), names(&there));
+    for name in names(here) {
+        match &*name {
+            "path" | "storage" => assert_ne!(here[&name], there[&name]),
+            "files" | "size_bytes" | "attachments" => assert!(there[&name].is_null(), "{name}"),
+            "topics" => {}
+            name => assert_eq!(here[name], there[name], "{name}"),
+        }
+    }
+    let topics = |of: &Value| of["topics"].as_array().unwrap().clone();
+    assert_eq!(topics(here).len(), topics(&there).len());
+    for (here, there) in topics(here).iter().zip(&topics(&there)) {
+        assert_eq!(names(here), names(there));
+        for name in names(here) {
+            match &*name {
+                "files" | "repeated" => assert!(there[&name].is_null(), "{name}"),
+                name => assert_eq!(here[name], there[name], "{name}"),
+            }
+        }
+    }
 }
 
 #[test]

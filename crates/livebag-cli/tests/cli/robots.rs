@@ -87,6 +87,21 @@ fn robots_answer_together_and_one_that_dies_is_named() {
     assert_eq!(names, ["r1", "r2", "r3"]);
     assert!(listed.as_array().unwrap().iter().all(|row| row["message_count"] == FRAMES));
 
+    let asked = |verb: &[&str]| run(&[verb, &connect[..]].concat()).expect(0, &[]).json();
+    let infos = asked(&["info", "zenoh", "--json"]);
+    let paths = |rows: &Value| -> Vec<String> {
+        rows.as_array().unwrap().iter().map(|row| row["path"].as_str().unwrap().into()).collect()
+    };
+    assert_eq!(paths(&infos), ["zenoh/r1/run-r1", "zenoh/r2/run-r2", "zenoh/r3/run-r3"]);
+    assert_eq!(infos[1]["message_count"], FRAMES);
+    let here = run(&["info", text(&robots[1].bag), "--json"]).expect(0, &[]).json();
+    assert_eq!(infos[1]["topics"][0]["end_nanos"], here["topics"][0]["end_nanos"]);
+    assert!(asked(&["info", "zenoh/r2/run-r2", "--json"]).is_object());
+    let rows = asked(&["ls", "zenoh", "--json"]);
+    assert_eq!(paths(&rows), paths(&infos));
+    assert!(rows.as_array().unwrap().iter().all(|row| row["state"] == "live"));
+    run(&["ls", "zenoh/r9", "--zenoh-connect", &robots[0].endpoint]).expect(1, &["livebag robots"]);
+
     let one = [&["query", "zenoh/r2/*", "history", "--count"], &connect[..]].concat();
     assert_eq!(run(&one).expect(0, &[]).out.trim(), FRAMES.to_string());
     let all = [&["query", "zenoh/*/*", "history", "--json"], &connect[..]].concat();
@@ -99,6 +114,13 @@ fn robots_answer_together_and_one_that_dies_is_named() {
     let now = [&["query", "zenoh", "auto", "--within", "5s", "--json"], &connect[..]].concat();
     let newest = lines(&run(&now).expect(0, &[]).out);
     assert_eq!(newest[0]["log_time"], *times.last().unwrap());
+    let rate = format!("{}:0.001", whole[0]["topic"].as_str().unwrap());
+    let fewer = [&now[..], &["--decimate", &rate, "-t", whole[0]["topic"].as_str().unwrap()]];
+    assert_eq!(
+        lines(&run(&fewer.concat()).expect(0, &[]).out).len(),
+        1,
+        "by its name in the answer"
+    );
 
     // The asker is held up by a full pipe; its answer is not yet half there.
     let mut asker = livebag(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

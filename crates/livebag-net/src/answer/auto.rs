@@ -4,12 +4,11 @@
 //! what is still on its way, and itself, will have arrived in time at the speed that the asker's
 //! own acknowledgements show. The newest message always goes, and goes first.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use livebag::{Bag, Clock, IndexEntry, McapAnswer, Query, Verdict};
 
-use super::{AnswerError, Outlet};
+use super::{AnswerError, Decimation, Outlet};
 use crate::limits::{
     AUTO_AHEAD, AUTO_BLIND_BYTES, AUTO_CHUNK_BYTES, AUTO_MARGIN, GOODPUT_INTERVAL,
 };
@@ -17,35 +16,6 @@ use crate::link::{Goodput, Link};
 
 /// Bytes around a message on the wire: records, chunk, HTTP, TLS.
 const OVERHEAD_BYTES: u64 = 256;
-
-/// Leaves messages out so that a topic keeps to a rate.
-pub struct Decimation {
-    /// By topic's place: the shortest time between two messages, log time of the last that went.
-    gaps: HashMap<usize, (u64, Option<u64>)>,
-}
-
-impl Decimation {
-    /// For each topic of `rates` at most so many messages a second.
-    pub fn new(bag: &Bag, rates: &[(String, f64)]) -> Self {
-        let gap = |(at, topic): (usize, &livebag::BagTopic)| {
-            let rate = rates.iter().find(|(name, _)| *name == topic.topic().name)?.1;
-            Some((at, ((1e9 / rate) as u64, None)))
-        };
-        Self { gaps: bag.topics().iter().enumerate().filter_map(gap).collect() }
-    }
-
-    /// Whether a message is wanted; messages come newest first.
-    fn wants(&mut self, topic: usize, entry: &IndexEntry) -> bool {
-        let Some((gap, last)) = self.gaps.get_mut(&topic) else { return true };
-        // A twentieth of the gap is left to sensors whose rhythm is not exact.
-        let is_due =
-            last.is_none_or(|last| last.saturating_sub(entry.log_time_nanos) >= *gap - *gap / 20);
-        if is_due {
-            *last = Some(entry.log_time_nanos);
-        }
-        is_due
-    }
-}
 
 /// How the link is seen: a connection, or anything that tells the same.
 pub trait AutoLink {
@@ -186,6 +156,7 @@ impl<'a> Auto<'a> {
                         return Verdict::End;
                     }
                     in_chunk += bytes;
+                    decimation.gave(topic, entry);
                     Verdict::Take
                 };
                 answer.chunk_newest_first(

@@ -18,6 +18,15 @@ pub enum AnswerError {
     /// The recording cannot be given as one file.
     #[error(transparent)]
     File(#[from] VirtualFileError),
+    /// The file that the asker has read from is not known any more.
+    #[error(
+        "this live file has been laid out anew since it was opened, with other places for the same messages: \
+         open it again (HEAD, or a range from 0)"
+    )]
+    LaidOutAnew,
+    /// Too many files are kept for those who read them.
+    #[error("too many different parts of live recordings are being read: ask again in a minute")]
+    FilesInUse,
     /// There is no picture.
     #[error(transparent)]
     Picture(#[from] PictureError),

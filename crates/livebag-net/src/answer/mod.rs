@@ -20,9 +20,11 @@ use crate::pool::{Piece, Pool};
 use crate::tell::MessageLine;
 
 mod auto;
+mod decimation;
 mod error;
 
-pub use auto::{Auto, Decimation};
+pub use auto::Auto;
+pub use decimation::Decimation;
 pub use error::AnswerError;
 
 /// The receiving end of an answer.

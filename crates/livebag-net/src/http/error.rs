@@ -7,6 +7,7 @@ use livebag::{BagError, VirtualFileError};
 use serde_json::json;
 
 use crate::answer::AnswerError;
+use crate::limits::VIRTUAL_FILE_PATIENCE;
 
 /// Why a request is not answered as was asked.
 #[derive(Debug)]
@@ -43,7 +44,10 @@ impl HttpError {
                 )
                 | AnswerError::File(VirtualFileError::Bag(BagError::NoTopic { .. }))
                 | AnswerError::NoMessage => StatusCode::NOT_FOUND,
-                AnswerError::File(VirtualFileError::Gone) => StatusCode::GONE,
+                AnswerError::File(VirtualFileError::Gone) | AnswerError::LaidOutAnew => {
+                    StatusCode::GONE
+                }
+                AnswerError::FilesInUse => StatusCode::SERVICE_UNAVAILABLE,
                 AnswerError::File(VirtualFileError::TooLong | VirtualFileError::Latest)
                 | AnswerError::Picture(_)
                 | AnswerError::Decode { .. } => StatusCode::UNPROCESSABLE_ENTITY,
@@ -91,6 +95,10 @@ impl IntoResponse for HttpError {
         match self {
             Self::Busy(_) => {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            Self::Answer(AnswerError::FilesInUse) => {
+                let patience = HeaderValue::from(VIRTUAL_FILE_PATIENCE.as_secs());
+                response.headers_mut().insert(header::RETRY_AFTER, patience);
             }
             Self::Range(bytes) => {
                 if let Ok(range) = HeaderValue::from_str(&format!("bytes */{bytes}")) {

@@ -24,7 +24,7 @@ use crate::answer::{
     AnswerError, Auto, Decimation, Outlet, Pieces, bytes_of, decode_one, one_message, send_all,
 };
 use crate::ask::{AskError, Form, MessageForm, Parameters, between, full_names};
-use crate::catalog::{Catalog, ServedBag, ServedFile};
+use crate::catalog::{Catalog, Reading, ServedBag, ServedFile};
 use crate::limits::{
     ANSWERS_PER_ADDRESS_MAX, BODY_BYTES_MAX, NAME_BYTES_MAX, OPEN_BAGS_MAX, PIECE_BYTES,
     ServerLimits,
@@ -35,6 +35,7 @@ use crate::picture;
 use crate::pool::Pool;
 use crate::tell::{BagInfo, BagRow, ServerStatus};
 use crate::warm::Warm;
+use crate::wireless;
 
 /// The API, described (OpenAPI 3.1).
 pub const OPENAPI: &str = include_str!("openapi.json");
@@ -459,12 +460,13 @@ async fn auto(
         let bag = served.bag()?;
         let topics = full_names(&bag, &topics);
         let span = last.map_or(Span::All, Span::Latest);
-        let known = app.links.speed(link.peer(), app.clock.monotonic_nanos());
+        let quality = wireless::quality_to(link.peer(), &wireless::Proc);
+        let known = app.links.speed(link.peer(), quality, app.clock.monotonic_nanos());
         let auto = Auto::new(&app.clock, &*link, known, asked_nanos, within);
         let decimation = Decimation::new(&bag, &rates);
         let speed = auto.send(&bag, &Query { topics, span }, decimation, outlet)?;
         if let Some(speed) = speed {
-            app.links.learn(link.peer(), speed, app.clock.monotonic_nanos());
+            app.links.learn(link.peer(), speed, quality, app.clock.monotonic_nanos());
         }
         Ok(())
     });
@@ -538,12 +540,19 @@ async fn file(
     let served = app.bag(bag_name)?;
     let turn = app.turn(link.peer()).await?;
     let range = text_header(&headers, header::RANGE);
-    let is_range = range.as_deref().is_some_and(|range| !range.trim().starts_with("bytes=0-"));
+    let if_range = text_header(&headers, header::IF_RANGE);
+    let is_end = range.as_deref().is_some_and(|range| range.trim().starts_with("bytes=-"));
+    let reading = match range::wanted(range.as_deref(), u64::MAX) {
+        // Who asks for its beginning or for all of it opens it; others go on reading.
+        Wanted::All | Wanted::Part(0, _) => Reading::Opens,
+        _ if is_end => Reading::End,
+        _ => Reading::GoesOn { knows_state: if_range.is_some() },
+    };
+    let peer = link.peer();
     let (file, turn) = blocking(move || {
         let bag = served.bag()?;
         let query = between(&bag, &topics, from, to)?;
-        // Who asks for its beginning or for all of it opens it; others go on reading.
-        Ok((served.file(&query, !is_range)?, turn))
+        Ok((served.file(&query, reading, peer)?, turn))
     })
     .await?;
     let bytes = file.bytes();
@@ -556,7 +565,7 @@ async fn file(
             bag_name,
         ));
     }
-    let is_same = text_header(&headers, header::IF_RANGE).is_none_or(|known| known == tag);
+    let is_same = if_range.is_none_or(|known| known == tag);
     let wanted = range::wanted(range.as_deref().filter(|_| is_same), bytes);
     let (first, last) = match wanted {
         Wanted::All => (0, bytes - 1),

@@ -153,6 +153,14 @@ impl RemoteServer {
         self.json("/v1/bags")
     }
 
+    /// What one of them holds.
+    ///
+    /// # Errors
+    /// See [`RemoteError`].
+    pub fn bag(&self, name: &str) -> Result<BagInfo, RemoteError> {
+        self.json(&format!("/v1/bags/{}", escape(name)))
+    }
+
     fn get(&self, path: &str) -> Result<(String, Body), RemoteError> {
         let url = format!("{}{path}", self.base);
         let mut request = self.agent.get(&url);
@@ -266,7 +274,7 @@ impl RemoteBag {
     /// # Errors
     /// See [`RemoteError`].
     pub fn info(&self) -> Result<BagInfo, RemoteError> {
-        self.server.json(&format!("/v1/bags/{}", escape(&self.name)))
+        self.server.bag(&self.name)
     }
 
     /// The same with the topics' definitions.

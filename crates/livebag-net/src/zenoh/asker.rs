@@ -12,7 +12,7 @@ use zenoh::sample::SampleKind;
 use super::key::{INFO, LIVE, PREFIX};
 use super::messages::ZenohMessages;
 use super::{ZenohAddress, ZenohError, ZenohOptions, failed};
-use crate::limits::{ASK_TIMEOUT, FOUND_MAX, ZENOH_LOOK_TIMEOUT, ZENOH_QUIET};
+use crate::limits::{ASK_TIMEOUT, FOUND_MAX, ZENOH_LOOK_TIMEOUT, ZENOH_QUESTIONS_MAX, ZENOH_QUIET};
 use crate::tell::BagInfo;
 
 /// A recording that somebody announces.
@@ -24,6 +24,32 @@ pub struct Found {
     pub bag: String,
 }
 
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "zenoh/{}/{}", self.robot, self.bag)
+    }
+}
+
+/// What topics of each recording are called before their own name, where several are asked: `/robot`, or
+/// `/robot/recording` for several recordings of one robot; nothing for a single one.
+pub fn prefixes(found: &[Found]) -> Vec<String> {
+    let prefix = |here: &Found| {
+        let of_robot = found.iter().filter(|other| other.robot == here.robot).count();
+        match (found.len(), of_robot) {
+            (1, _) => String::new(),
+            (_, 1) => format!("/{}", here.robot),
+            _ => format!("/{}/{}", here.robot, here.bag),
+        }
+    };
+    found.iter().map(prefix).collect()
+}
+
+/// A topic's name behind such a prefix.
+pub fn prefixed(prefix: &str, name: &str) -> String {
+    let is_apart = !prefix.is_empty() && !name.starts_with('/');
+    format!("{prefix}{}{name}", if is_apart { "/" } else { "" })
+}
+
 /// Which messages, of each recording.
 #[derive(Clone, Debug)]
 pub enum Plan {
@@ -31,8 +57,15 @@ pub enum Plan {
     Latest(Duration),
     /// From one time to another, as a robot understands times.
     History(Option<String>, Option<String>),
-    /// The newest that arrives in so much time, no older than this.
-    Auto(Duration, Option<Duration>),
+    /// The newest that arrives in time.
+    Auto {
+        /// The time.
+        within: Duration,
+        /// How far back from the newest at most.
+        last: Option<Duration>,
+        /// `/topic:HZ`: of that topic at most so many messages a second.
+        decimate: Vec<String>,
+    },
 }
 
 /// Takes part in Zenoh to ask.
@@ -94,21 +127,53 @@ impl ZenohAsker {
     /// # Errors
     /// If Zenoh refuses.
     pub fn info(&self, found: &Found) -> Result<Option<BagInfo>, ZenohError> {
-        let key = format!("{PREFIX}/{}/{}/{INFO}", found.robot, found.bag);
-        let replies = self.session.get(key).timeout(ASK_TIMEOUT).with(FifoChannel::new(16)).wait();
-        let replies = replies.map_err(failed("asking for a description"))?;
-        let mut info = None;
-        while let Ok(reply) = replies.recv() {
-            if let Ok(sample) = reply.into_result() {
-                info = info.or(serde_json::from_slice(&sample.payload().to_bytes()).ok());
-            }
-        }
-        Ok(info)
+        Ok(self.describe(std::slice::from_ref(found), "")?.pop().flatten())
     }
 
-    /// The messages of all recordings at an address, merged in order of log time, or newest first for
-    /// [`Plan::Auto`]. Of several robots, topics are named `/robot/topic`; of several recordings of one
-    /// robot, `/robot/recording/topic`.
+    /// What each recording holds; `None` where nobody answers any more. All are asked at once.
+    ///
+    /// # Errors
+    /// If Zenoh refuses.
+    pub fn infos(&self, found: &[Found]) -> Result<Vec<Option<BagInfo>>, ZenohError> {
+        self.describe(found, "")
+    }
+
+    /// The same with the topics' definitions.
+    ///
+    /// # Errors
+    /// If Zenoh refuses.
+    pub fn definitions(&self, found: &[Found]) -> Result<Vec<Option<BagInfo>>, ZenohError> {
+        self.describe(found, "?schemas=true")
+    }
+
+    fn describe(
+        &self,
+        found: &[Found],
+        parameters: &str,
+    ) -> Result<Vec<Option<BagInfo>>, ZenohError> {
+        let mut infos = Vec::new();
+        // Many at once, and not so many that a robot turns some away.
+        for some in found.chunks(ZENOH_QUESTIONS_MAX / 2) {
+            let ask = |found: &Found| {
+                let key = format!("{PREFIX}/{}/{}/{INFO}{parameters}", found.robot, found.bag);
+                let get = self.session.get(key).timeout(ASK_TIMEOUT).with(FifoChannel::new(16));
+                get.wait().map_err(failed("asking for a description"))
+            };
+            let asked: Vec<_> = some.iter().map(ask).collect::<Result<_, _>>()?;
+            for replies in asked {
+                let mut info = None;
+                while let Ok(reply) = replies.recv() {
+                    if let Ok(sample) = reply.into_result() {
+                        info = info.or(serde_json::from_slice(&sample.payload().to_bytes()).ok());
+                    }
+                }
+                infos.push(info);
+            }
+        }
+        Ok(infos)
+    }
+
+    /// The messages of all recordings at an address: [`ZenohAsker::find`] and [`ZenohAsker::ask`].
     ///
     /// # Errors
     /// If none is announced, or Zenoh refuses.
@@ -122,6 +187,21 @@ impl ZenohAsker {
         if found.is_empty() {
             return Err(ZenohError::Nobody(address.to_string()));
         }
+        self.ask(found, topics, plan)
+    }
+
+    /// The messages of recordings, merged in order of log time, or newest first for [`Plan::Auto`]. Of
+    /// several, topics are named with their [`prefixes`]. A topic that is asked for by such a name is
+    /// asked of that recording alone, by its own name of all.
+    ///
+    /// # Errors
+    /// If the plan makes no sense, or Zenoh refuses.
+    pub fn ask(
+        &self,
+        found: Vec<Found>,
+        topics: &[String],
+        plan: &Plan,
+    ) -> Result<ZenohMessages, ZenohError> {
         ZenohMessages::ask(self.session.clone(), self.clock.clone(), found, topics, plan)
     }
 }

@@ -12,6 +12,7 @@ pub const INFO: &str = "@info";
 /// A topic's name as chunks of a key: without its leading slash, and with percent escapes for what has
 /// a meaning in keys. A name without a leading slash begins with the chunk `~`, so that no two names
 /// have one key.
+#[cfg(any(feature = "server", test))]
 pub fn topic_key(topic: &str) -> String {
     let (prefix, rest) = match topic.strip_prefix('/') {
         Some(rest) => ("", rest),
@@ -26,6 +27,7 @@ pub fn topic_key(topic: &str) -> String {
     format!("{prefix}{}", chunks.join("/"))
 }
 
+#[cfg(any(feature = "server", test))]
 fn escaped(c: char) -> String {
     match c {
         '*' | '$' | '?' | '#' | '%' | '@' => format!("%{:02X}", c as u32),
@@ -35,6 +37,7 @@ fn escaped(c: char) -> String {
 }
 
 /// A name of a robot: one chunk, of plain characters.
+#[cfg(feature = "server")]
 pub fn robot_chunk(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let chunk: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();

@@ -14,12 +14,14 @@ use livebag_format::Topic;
 use zenoh::Wait;
 use zenoh::query::{ConsolidationMode, QueryTarget, Reply, ReplyKeyExpr};
 
-use super::asker::{Found, Plan};
+use super::asker::{Found, Plan, prefixed, prefixes};
 use super::key::PREFIX;
 use super::wire::{Attached, End};
 use super::{ZenohError, failed};
-use crate::ask::escape;
-use crate::limits::{ASK_TIMEOUT, AUTO_MARGIN, ZENOH_PAGE_BYTES, ZENOH_PAGE_MESSAGES};
+use crate::ask::{escape, rate_of};
+use crate::limits::{
+    ASK_TIMEOUT, AUTO_MARGIN, ZENOH_PAGE_BYTES, ZENOH_PAGE_MESSAGES, ZENOH_SILENCE,
+};
 use crate::remote::RemoteMessage;
 
 /// A recording whose answer ended early.
@@ -29,6 +31,27 @@ pub struct SourceLoss {
     pub found: Found,
     /// Why, in words.
     pub why: String,
+}
+
+impl std::fmt::Display for SourceLoss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the answer of {} ended early: {}; what came before is in the answer",
+            self.found, self.why
+        )
+    }
+}
+
+/// What has come of an answer.
+#[derive(Debug)]
+pub enum Polled {
+    /// Its next message.
+    Message(RemoteMessage),
+    /// Nothing yet.
+    Waiting,
+    /// All of it.
+    End,
 }
 
 /// The messages of many recordings.
@@ -44,6 +67,8 @@ pub struct ZenohMessages {
     deadline_nanos: Option<u64>,
     /// Bytes that have come, and since when: how fast they come.
     pace: Option<(u64, u64)>,
+    /// Whether a message has been given.
+    has_given: bool,
 }
 
 struct Source {
@@ -54,10 +79,21 @@ struct Source {
     fixed: String,
     /// The part of a selector that says which page is next; `None` after the last.
     next: Option<String>,
-    page: Option<Receiver<Option<Reply>>>,
+    /// `/topic:HZ`, and the log time of the last that was given.
+    rates: Vec<(String, Option<u64>)>,
+    page: Option<Page>,
+    /// Whether a message of it has come.
+    is_begun: bool,
     ready: VecDeque<RemoteMessage>,
     /// Topic of this answer by its number in a page.
     numbers: Vec<(u16, usize)>,
+}
+
+/// A page that has been asked for.
+struct Page {
+    replies: Receiver<Option<Reply>>,
+    /// When something of it came last, on the clock's monotonic time.
+    heard_nanos: u64,
 }
 
 impl ZenohMessages {
@@ -79,42 +115,47 @@ impl ZenohMessages {
                 let span = part("from", from) + &part("to", to);
                 (span.trim_end_matches(';').to_owned(), None)
             }
-            Plan::Auto(within, last) => {
+            Plan::Auto { within, last, .. } => {
                 let span =
                     last.map_or_else(String::new, |last| format!("latest={}", seconds(last)));
                 (span, Some(now + within.as_nanos() as u64))
             }
         };
-        let is_one_robot = found.iter().all(|other| other.robot == found[0].robot);
-        let mut fixed = String::new();
-        if !topics.is_empty() {
-            let names: Vec<String> = topics.iter().map(|topic| escape(topic)).collect();
-            fixed.push_str(&format!(";topics={}", names.join("|")));
-        }
-        if deadline_nanos.is_some() {
-            fixed.push_str(";order=newest");
-        }
-        let count = found.len();
-        let source = |at: usize| {
-            let here = &found[at];
-            let is_alone = found.iter().filter(|other| other.robot == here.robot).count() == 1;
-            let prefix = match (count, is_one_robot, is_alone) {
-                (1, _, _) => String::new(),
-                (_, _, true) => format!("/{}", here.robot),
-                _ => format!("/{}/{}", here.robot, here.bag),
-            };
+        let rates: &[String] = match plan {
+            Plan::Auto { decimate, .. } => decimate,
+            _ => &[],
+        };
+        // What no robot understands is said before any is asked.
+        rates.iter().try_for_each(|text| rate_of(text).map(drop))?;
+        let prefixes = prefixes(&found);
+        let source = |(found, prefix): (Found, &String)| {
+            let own = |name: &String| own_name(name, prefix, &prefixes);
+            let own_topics: Vec<String> = topics.iter().filter_map(own).collect();
+            let is_asked = topics.is_empty() || !own_topics.is_empty();
+            let mut fixed = String::new();
+            if !own_topics.is_empty() {
+                let names: Vec<String> = own_topics.iter().map(|topic| escape(topic)).collect();
+                fixed.push_str(&format!(";topics={}", names.join("|")));
+            }
+            if deadline_nanos.is_some() {
+                fixed.push_str(";order=newest");
+            }
             Source {
-                found: here.clone(),
-                prefix,
-                fixed: fixed.clone(),
-                next: Some(span.clone()),
+                found,
+                prefix: prefix.clone(),
+                fixed,
+                next: is_asked.then(|| span.clone()),
+                rates: rates.iter().filter_map(own).map(|rate| (rate, None)).collect(),
                 page: None,
+                is_begun: false,
                 ready: VecDeque::new(),
                 numbers: Vec::new(),
             }
         };
+        let sources: Vec<Source> = found.into_iter().zip(&prefixes).map(source).collect();
+        let count = sources.len();
         let mut this = Self {
-            sources: (0..count).map(source).collect(),
+            sources,
             session,
             clock,
             topics: Vec::new(),
@@ -123,6 +164,7 @@ impl ZenohMessages {
             newest_first: deadline_nanos.is_some(),
             deadline_nanos,
             pace: None,
+            has_given: false,
         };
         // All at once: who is slow does not keep the others waiting.
         for at in 0..count {
@@ -151,8 +193,25 @@ impl ZenohMessages {
     /// # Errors
     /// If Zenoh refuses.
     pub fn next_message(&mut self) -> Result<Option<RemoteMessage>, ZenohError> {
+        loop {
+            match self.poll(ASK_TIMEOUT)? {
+                Polled::Message(message) => return Ok(Some(message)),
+                Polled::Waiting => {}
+                Polled::End => return Ok(None),
+            }
+        }
+    }
+
+    /// The next message, if it comes within `patience`.
+    ///
+    /// # Errors
+    /// If Zenoh refuses.
+    pub fn poll(&mut self, patience: Duration) -> Result<Polled, ZenohError> {
+        let until_nanos = self.clock.monotonic_nanos() + patience.as_nanos() as u64;
         for at in 0..self.sources.len() {
-            self.fill(at)?;
+            if !self.fill(at, until_nanos)? {
+                return Ok(Polled::Waiting);
+            }
         }
         let newest_first = self.newest_first;
         let heads = self.sources.iter().enumerate();
@@ -162,23 +221,26 @@ impl ZenohMessages {
             let order = a.1.cmp(&b.1);
             (if newest_first { order.reverse() } else { order }).then(a.0.cmp(&b.0))
         };
-        let Some((at, _)) = heads.min_by(by_time) else { return Ok(None) };
-        let next = self.sources[at].ready.pop_front();
-        Ok(next)
+        let next = heads.min_by(by_time).and_then(|(at, _)| self.sources[at].ready.pop_front());
+        self.has_given |= next.is_some();
+        Ok(next.map_or(Polled::End, Polled::Message))
     }
 
-    /// Sees to it that a source has a message ready, unless it has no more.
-    fn fill(&mut self, at: usize) -> Result<(), ZenohError> {
+    /// Sees to it that a source has a message ready, unless it has no more; `false` if it is not known
+    /// by then.
+    fn fill(&mut self, at: usize, until_nanos: u64) -> Result<bool, ZenohError> {
         while self.sources[at].ready.is_empty() {
             if self.sources[at].page.is_none() {
                 if self.sources[at].next.is_none() || self.is_late() {
-                    return Ok(());
+                    return Ok(true);
                 }
                 self.turn_page(at)?;
             }
-            self.take_reply(at);
+            if !self.take_reply(at, until_nanos) {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Whether another page would not arrive in time.
@@ -209,9 +271,16 @@ impl ZenohMessages {
         source.numbers.clear();
         let key = format!("{PREFIX}/{}/{}/**", source.found.robot, source.found.bag);
         let separator = if page.is_empty() { "" } else { ";" };
+        let rate = |(rate, last_nanos): &(String, Option<u64>)| match last_nanos {
+            Some(nanos) => escape(&format!("{rate}@{nanos}")),
+            None => escape(rate),
+        };
+        let rates: Vec<String> = source.rates.iter().map(rate).collect();
+        let decimate = if rates.is_empty() { "" } else { ";decimate=" };
         let selector = format!(
-            "{key}?{page}{separator}bytes={bytes};messages={ZENOH_PAGE_MESSAGES}{}",
-            source.fixed
+            "{key}?{page}{separator}bytes={bytes};messages={ZENOH_PAGE_MESSAGES}{}{decimate}{}",
+            source.fixed,
+            rates.join("|"),
         );
         // Room for all replies of a page: a callback that waits would hold up the whole session.
         let (sender, receiver) = sync_channel(ZENOH_PAGE_MESSAGES + 8);
@@ -230,16 +299,43 @@ impl ZenohMessages {
             })
             .wait()
             .map_err(failed("asking"))?;
-        source.page = Some(receiver);
+        source.page = Some(Page { replies: receiver, heard_nanos: now });
         Ok(())
     }
 
-    /// Takes the next reply of a source's page.
-    fn take_reply(&mut self, at: usize) {
-        let Some(page) = &self.sources[at].page else { return };
+    /// Takes the next reply of a source's page; `false` if none comes by then.
+    fn take_reply(&mut self, at: usize, until_nanos: u64) -> bool {
+        let now = self.clock.monotonic_nanos();
+        let (deadline_nanos, has_given) = (self.deadline_nanos, self.has_given);
+        let Some(page) = &mut self.sources[at].page else { return true };
         // Zenoh ends a page by its own timeout; this is for a session that has stopped working.
-        match page.recv_timeout(ASK_TIMEOUT + Duration::from_secs(5)) {
-            Ok(Some(reply)) => match reply.into_result() {
+        let mut silent_nanos = page.heard_nanos + ZENOH_SILENCE.as_nanos() as u64;
+        // The first message comes however long it takes, the others in time or not at all.
+        if let Some(deadline) = deadline_nanos.filter(|_| has_given) {
+            silent_nanos = silent_nanos.min(deadline);
+        }
+        let patience = until_nanos.min(silent_nanos).saturating_sub(now);
+        let reply = page.replies.recv_timeout(Duration::from_nanos(patience));
+        if matches!(reply, Err(RecvTimeoutError::Timeout)) {
+            if self.clock.monotonic_nanos() < silent_nanos {
+                return false;
+            }
+            match self.sources[at].is_begun && deadline_nanos.is_some() {
+                // As much as arrives in time was asked for.
+                true => (self.sources[at].page, self.sources[at].next) = (None, None),
+                false => self.lose(at, "nothing came in time"),
+            }
+            return true;
+        }
+        page.heard_nanos = self.clock.monotonic_nanos();
+        self.take(at, reply.ok().flatten());
+        true
+    }
+
+    /// Takes a reply, or that there is none any more.
+    fn take(&mut self, at: usize, reply: Option<Reply>) {
+        match reply {
+            Some(reply) => match reply.into_result() {
                 Ok(sample) => {
                     let attached = sample.attachment().map(|bytes| bytes.to_bytes().into_owned());
                     let attached = attached.and_then(|bytes| Attached::decode(&bytes));
@@ -256,9 +352,7 @@ impl ZenohMessages {
                     self.lose(at, &text);
                 }
             },
-            Ok(None) | Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {
-                self.lose(at, "it stopped answering");
-            }
+            None => self.lose(at, "it stopped answering"),
         }
     }
 
@@ -281,6 +375,10 @@ impl ZenohMessages {
                 false => (end.next_nanos, end.to_nanos),
             };
             source.next = Some(format!("from={from};to={to};skip={}", end.next_skip));
+            for (rate, last_nanos) in &mut source.rates {
+                let name = rate.rsplit_once(':').map_or(&**rate, |(name, _)| name);
+                *last_nanos = end.decimated_nanos.get(name).copied();
+            }
         }
     }
 
@@ -291,9 +389,7 @@ impl ZenohMessages {
             return;
         };
         if let Some(described) = described {
-            let prefix = &self.sources[at].prefix;
-            let is_apart = !prefix.is_empty() && !described.name.starts_with('/');
-            let name = format!("{prefix}{}{}", if is_apart { "/" } else { "" }, described.name);
+            let name = prefixed(&self.sources[at].prefix, &described.name);
             let known = self.topics.iter().position(|t| {
                 t.name == name && t.type_name == described.type_name && t.schema == described.schema
             });
@@ -310,6 +406,7 @@ impl ZenohMessages {
         if let Some((bytes, _)) = &mut self.pace {
             *bytes += data.len() as u64;
         }
+        self.sources[at].is_begun = true;
         self.sources[at].ready.push_back(RemoteMessage {
             topic,
             log_time_nanos,
@@ -317,6 +414,16 @@ impl ZenohMessages {
             sequence,
             data,
         });
+    }
+}
+
+/// What a recording itself calls a topic, or a rate of one; `None` if another's is meant.
+fn own_name(name: &str, prefix: &str, prefixes: &[String]) -> Option<String> {
+    let behind = |prefix: &str| name.strip_prefix(prefix).filter(|rest| rest.starts_with('/'));
+    let is_prefixed = prefixes.iter().any(|prefix| !prefix.is_empty() && behind(prefix).is_some());
+    match is_prefixed {
+        true => behind(prefix).map(str::to_owned),
+        false => Some(name.to_owned()),
     }
 }
 
@@ -331,4 +438,34 @@ impl Drop for LastWord {
 
 fn seconds(duration: Duration) -> String {
     format!("{}.{:09}", duration.as_secs(), duration.subsec_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_recordings_topics_are_told_apart_and_asked_by_those_names() {
+        let found = |names: &[&str]| -> Vec<Found> {
+            let one = |name: &&str| {
+                let (robot, bag) = name.split_once('/').unwrap();
+                Found { robot: robot.into(), bag: bag.into() }
+            };
+            names.iter().map(one).collect()
+        };
+        assert_eq!(prefixes(&found(&["r1/a"])), [""]);
+        let all = prefixes(&found(&["r1/a", "r1/b", "r2/a"]));
+        assert_eq!(all, ["/r1/a", "/r1/b", "/r2"]);
+        assert_eq!(prefixed("/r2", "imu"), "/r2/imu");
+        assert_eq!(prefixed("", "imu"), "imu");
+        let own = |name: &str| -> Vec<Option<String>> {
+            all.iter().map(|prefix| own_name(name, prefix, &all)).collect()
+        };
+        assert_eq!(own("/r1/b/imu"), [None, Some("/imu".into()), None]);
+        assert_eq!(own("/r2/cam:5"), [None, None, Some("/cam:5".into())]);
+        let everybodys = Some("/r2x/imu".to_owned());
+        assert_eq!(own("/r2x/imu"), [everybodys.clone(), everybodys.clone(), everybodys]);
+        let alone = [String::new()];
+        assert_eq!(own_name("/r1/imu", "", &alone), Some("/r1/imu".into()));
+    }
 }

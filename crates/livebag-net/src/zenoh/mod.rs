@@ -7,13 +7,15 @@
 mod asker;
 mod key;
 mod messages;
+#[cfg(feature = "server")]
 mod queryable;
 mod session;
 mod wire;
 
-pub use asker::{Found, Plan, ZenohAsker};
+pub use asker::{Found, Plan, ZenohAsker, prefixed, prefixes};
 pub use key::ZenohAddress;
-pub use messages::{SourceLoss, ZenohMessages};
+pub use messages::{Polled, SourceLoss, ZenohMessages};
+#[cfg(feature = "server")]
 pub use queryable::{ZenohServer, robot_name};
 pub use session::ZenohOptions;
 
@@ -49,6 +51,9 @@ pub enum ZenohError {
     /// Not an address.
     #[error("`{0}` is no address of a recording: expected zenoh/ROBOT/NAME, with * for any")]
     Address(String),
+    /// The question makes no sense.
+    #[error(transparent)]
+    Ask(#[from] crate::ask::AskError),
     /// Nobody answers.
     #[error(
         "no recording {0} is announced: `livebag robots` lists what is there, and a robot serves with \

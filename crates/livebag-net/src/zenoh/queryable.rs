@@ -17,8 +17,8 @@ use zenoh::query::{Query, Queryable, ReplyKeyExpr, TimeBound, TimeRange, ZenohPa
 use super::key::{INFO, LIVE, PREFIX, robot_chunk, topic_key};
 use super::wire::{Attached, End};
 use super::{ZenohError, ZenohOptions, failed};
-use crate::answer::AnswerError;
-use crate::ask::{AskError, Parameters, between, full_names};
+use crate::answer::{AnswerError, Decimation};
+use crate::ask::{AskError, Parameters, between, full_names, rate_of};
 use crate::catalog::{Catalog, ServedBag};
 use crate::limits::{CATALOG_INTERVAL, ZENOH_QUESTIONS_MAX, ZENOH_THREADS};
 use crate::tell::BagInfo;
@@ -179,23 +179,33 @@ impl Shared {
         let bag = served.bag()?;
         let key = format!("{PREFIX}/{}/{}", self.robot, served.name());
         if query.key_expr().as_str() == format!("{key}/{INFO}") {
-            let info = BagInfo::new(served.name(), &bag)?;
+            let parameters = query.parameters().iter();
+            let mut ask = Parameters::new(parameters.map(|(k, v)| (k.into(), v.into())).collect());
+            let has_definitions = ask.flag("schemas")?;
+            ask.end()?;
+            let mut info = BagInfo::new(served.name(), &bag)?;
+            if has_definitions {
+                info = info.with_definitions(&bag);
+            }
             let json = serde_json::to_vec(&info).unwrap_or_default();
             let reply = query.reply(query.key_expr(), json).encoding(Encoding::APPLICATION_JSON);
             return reply.wait().map_err(|_| AnswerError::Gone);
         }
         let question = Question::understand(&bag, query, &key)?;
+        let mut decimation = Decimation::new(&bag, &question.rates);
+        decimation.resume(&question.decimated_nanos);
         let mut replies = Replies::new(&bag, query, &key, question.deadline(&self.clock));
         let mut end = match question.newest_first {
             true => {
                 let mut messages = bag.newest_first(&question.query)?;
-                replies.all(&mut messages, &question, &self.clock)?
+                replies.all(&mut messages, &question, &mut decimation, &self.clock)?
             }
             false => {
                 let mut messages = bag.query(&question.query)?;
-                replies.all(&mut messages, &question, &self.clock)?
+                replies.all(&mut messages, &question, &mut decimation, &self.clock)?
             }
         };
+        end.decimated_nanos = decimation.last_nanos();
         if let Span::History(from, to) = question.query.span {
             (end.from_nanos, end.to_nanos) = (from, to);
         }
@@ -226,11 +236,16 @@ struct Question {
     messages_max: u64,
     /// Time after which it ends.
     within: Option<Duration>,
+    /// Of these topics at most so many messages a second …
+    rates: Vec<(String, f64)>,
+    /// … and when those were logged that were given last before.
+    decimated_nanos: BTreeMap<String, u64>,
 }
 
 impl Question {
     /// `_time=[…]`, or one of `latest=D`, `auto=D`, `from=T;to=T`; `topics=/a|/b`; for who asks in
-    /// parts `order=newest`, `bytes=N`, `messages=N`, `skip=N`.
+    /// parts `order=newest`, `bytes=N`, `messages=N`, `skip=N`; newest first `decimate=/a:HZ|/b:HZ`, and
+    /// behind `@` the log time of the last that was given.
     fn understand(bag: &Bag, query: &Query, key: &str) -> Result<Self, AnswerError> {
         let parameters = query.parameters();
         let wrong = |text: &str| AnswerError::Ask(AskError(text.to_owned()));
@@ -265,6 +280,7 @@ impl Question {
         let messages_max = number(ask.one("messages")?)?.unwrap_or(u64::MAX);
         let skip = number(ask.one("skip")?)?.unwrap_or(0);
         let order = ask.one("order")?;
+        let (rates, decimated_nanos) = decimation(&ask.one("decimate")?.unwrap_or_default())?;
         ask.end()?;
         let ways = [time.is_some(), latest.is_some(), from.is_some() || to.is_some()];
         if ways.iter().filter(|&&is_given| is_given).count() > 1 {
@@ -287,12 +303,41 @@ impl Question {
             Some("oldest") => false,
             Some(_) => return Err(wrong("`order` is oldest or newest")),
         };
-        Ok(Self { query: wanted, newest_first, skip, bytes_max, messages_max, within: auto })
+        if !newest_first && !rates.is_empty() {
+            return Err(wrong("`decimate` goes with `auto` or `order=newest`"));
+        }
+        Ok(Self {
+            query: wanted,
+            newest_first,
+            skip,
+            bytes_max,
+            messages_max,
+            within: auto,
+            rates,
+            decimated_nanos,
+        })
     }
 
     fn deadline(&self, clock: &Clock) -> Option<u64> {
         self.within.map(|within| clock.monotonic_nanos() + within.as_nanos() as u64)
     }
+}
+
+/// Rates, and log times of what was given last.
+type Rates = (Vec<(String, f64)>, BTreeMap<String, u64>);
+
+/// `/a:5|/b:2@1700000000000000000`.
+fn decimation(text: &str) -> Result<Rates, AskError> {
+    let (mut rates, mut decimated_nanos) = (Vec::new(), BTreeMap::new());
+    for part in text.split('|').filter(|part| !part.is_empty()) {
+        let last = part.rsplit_once('@').and_then(|(rate, time)| Some((rate, time.parse().ok()?)));
+        let (topic, rate) = rate_of(last.map_or(part, |(rate, _)| rate))?;
+        if let Some((_, time)) = last {
+            decimated_nanos.insert(topic.clone(), time);
+        }
+        rates.push((topic, rate));
+    }
+    Ok((rates, decimated_nanos))
 }
 
 /// Topics whose keys a selector matches.
@@ -353,6 +398,7 @@ impl<'a> Replies<'a> {
         &mut self,
         messages: &mut dyn Messages,
         question: &Question,
+        decimation: &mut Decimation,
         clock: &Clock,
     ) -> Result<End, AnswerError> {
         let mut end = End { is_whole: true, ..End::default() };
@@ -372,6 +418,10 @@ impl<'a> Replies<'a> {
                 now_at.1 += 1;
                 continue;
             }
+            if !decimation.wants(topic, &entry) {
+                now_at.1 += 1;
+                continue;
+            }
             let is_late = self.deadline_nanos.is_some_and(|end| clock.monotonic_nanos() >= end);
             let is_enough = bytes + u64::from(entry.data_bytes) > question.bytes_max
                 || end.messages >= question.messages_max
@@ -384,6 +434,7 @@ impl<'a> Replies<'a> {
             buffer.clear();
             if messages.append_to(&mut buffer)? {
                 self.reply(topic, &entry, buffer.to_vec())?;
+                decimation.gave(topic, &entry);
                 end.messages += 1;
                 bytes += u64::from(entry.data_bytes);
             }

@@ -1,8 +1,8 @@
 //! How this process takes part in Zenoh.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
+use livebag_format::endpoint;
 use zenoh::Wait;
 use zenoh::config::Config;
 
@@ -70,48 +70,18 @@ impl ZenohOptions {
 
 /// Every endpoint is on this machine or encrypted.
 fn check_endpoints(config: &Config) -> Result<(), ZenohError> {
-    // Zenoh's own default.
-    let mode = config.get_json("mode").ok().filter(|mode| mode != "null");
-    let mode = mode.unwrap_or_else(|| "\"peer\"".to_owned());
+    let parsed = |key: &str| {
+        let json = config.get_json(key).ok()?;
+        serde_json::from_str::<serde_json::Value>(&json).ok()
+    };
+    let mode = parsed("mode");
     for key in ["listen/endpoints", "connect/endpoints"] {
-        let Ok(json) = config.get_json(key) else { continue };
-        let Ok(value) = serde_json::from_str::<serde_json::Value>(&json) else { continue };
-        let mut endpoints = Vec::new();
-        collect(&value, mode.trim_matches('"'), &mut endpoints);
-        if let Some(endpoint) = endpoints.into_iter().find(|endpoint| !is_safe(endpoint)) {
+        let found = endpoint::endpoints(&parsed(key).unwrap_or_default(), mode.as_ref());
+        if let Some(endpoint) = found.into_iter().find(|found| !endpoint::is_guarded(found)) {
             return Err(ZenohError::Open { endpoint });
         }
     }
     Ok(())
-}
-
-/// Endpoints are a list, or a list for each mode.
-fn collect(value: &serde_json::Value, mode: &str, endpoints: &mut Vec<String>) {
-    match value {
-        serde_json::Value::String(endpoint) => endpoints.push(endpoint.clone()),
-        serde_json::Value::Array(items) => {
-            items.iter().for_each(|item| collect(item, mode, endpoints));
-        }
-        serde_json::Value::Object(by_mode) => {
-            if let Some(value) = by_mode.get(mode) {
-                collect(value, mode, endpoints);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn is_safe(endpoint: &str) -> bool {
-    let Some((protocol, address)) = endpoint.split_once('/') else { return false };
-    match protocol {
-        "tls" | "quic" | "unixsock-stream" | "unixpipe" | "vsock" => true,
-        _ => {
-            let address = address.split(['?', '#']).next().unwrap_or_default();
-            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-            let host = host.trim_matches(['[', ']']);
-            host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-        }
-    }
 }
 
 #[cfg(test)]
@@ -120,25 +90,6 @@ mod tests {
 
     #[test]
     fn endpoints_that_others_reach_must_be_encrypted() {
-        for good in [
-            "tcp/127.0.0.1:7447",
-            "tcp/[::1]:0",
-            "tls/0.0.0.0:7447",
-            "quic/robot:1",
-            "unixsock-stream//tmp/x",
-        ] {
-            assert!(is_safe(good), "{good}");
-        }
-        for bad in [
-            "tcp/0.0.0.0:7447",
-            "tcp/[::]:0",
-            "udp/10.0.0.1:5",
-            "ws/robot:80",
-            "tcp/localhost.evil:1",
-            "x",
-        ] {
-            assert!(!is_safe(bad), "{bad}");
-        }
         assert!(check_endpoints(&ZenohOptions::default().configured().unwrap()).is_ok());
         let open = ZenohOptions { listen: vec!["tcp/0.0.0.0:0".into()], ..Default::default() };
         assert!(matches!(open.open(), Err(ZenohError::Open { .. })));

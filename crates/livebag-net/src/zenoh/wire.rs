@@ -57,6 +57,9 @@ pub struct End {
     pub from_nanos: u64,
     /// And last.
     pub to_nanos: u64,
+    /// Of topics that were to be decimated: log time of the last message that was given.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub decimated_nanos: BTreeMap<String, u64>,
 }
 
 /// A topic in JSON.
@@ -79,6 +82,7 @@ enum SchemaJson {
     Bytes(Vec<u8>),
 }
 
+#[cfg(any(feature = "server", test))]
 impl From<&Topic> for TopicJson {
     fn from(topic: &Topic) -> Self {
         let schema = match std::str::from_utf8(&topic.schema) {
@@ -114,6 +118,7 @@ impl From<TopicJson> for Topic {
 
 impl Attached {
     /// Its bytes.
+    #[cfg(any(feature = "server", test))]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, KIND_END];
         bytes.resize(HEAD_BYTES, 0);

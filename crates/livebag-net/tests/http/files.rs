@@ -1,6 +1,7 @@
 //! The virtual file: ranges, and a recording that goes on while it is read.
 
 use livebag::{Recorder, RecorderOptions, Retention};
+use livebag_net::limits::VIRTUAL_FILE_PATIENCE;
 use std::net::SocketAddr;
 
 use super::client::{Response, ask, get};
@@ -200,6 +201,47 @@ fn chunks_that_a_summary_names_are_read_after_the_file_has_grown() {
         }
     }
     assert_eq!(sorted(&read), sorted(&known));
+    recording.finish();
+}
+
+#[test]
+fn a_live_file_that_was_forgotten_is_not_taken_for_the_one_laid_out_anew() {
+    let (site, mut recording) = live();
+    write_all(&mut recording, 50);
+    recording.settle();
+    let bytes = length(site.address(), FILE);
+    let tag = get(site.address(), FILE).must(200).header("etag").unwrap().to_owned();
+    let open = |number: u64| {
+        let target = format!("{FILE}?from={}", START_NANOS + number);
+        ask(site.address(), "HEAD", &target, &[]).status
+    };
+    let middle = format!("bytes={}-{}", bytes / 3, bytes / 3 + 99);
+    for number in 1..64 {
+        assert_eq!(open(number), 200);
+    }
+    // One more is refused: somebody reads each of those.
+    let target = format!("{FILE}?from={}", START_NANOS + 64);
+    let refused = get(site.address(), &target).must(503);
+    assert!(refused.error().contains("different parts"), "{}", refused.text());
+    assert_eq!(refused.header("retry-after"), Some("60"));
+    range(site.address(), FILE, &middle).must(206);
+    // Nobody has read them for long; the recording has gone on.
+    site.clock.advance(2 * VIRTUAL_FILE_PATIENCE);
+    write_all(&mut recording, 50);
+    recording.settle();
+    for number in 100..164 {
+        assert_eq!(open(number), 200);
+    }
+    let refused = range(site.address(), FILE, &middle).must(410);
+    assert!(refused.error().contains("open it again"), "{}", refused.text());
+    site.clock.advance(2 * VIRTUAL_FILE_PATIENCE);
+    // Who says which state is meant gets the whole file instead, as ever.
+    let headers = [("Range", &*middle), ("If-Range", &*tag)];
+    let whole = ask(site.address(), "GET", FILE, &headers).must(200);
+    assert_eq!(sorted(&messages(&whole.body)), sorted(&recording.known));
+    // And who opens it again reads on.
+    assert!(length(site.address(), FILE) > bytes);
+    range(site.address(), FILE, &middle).must(206);
     recording.finish();
 }
 

@@ -278,3 +278,17 @@ fn manifests_that_name_files_elsewhere_are_refused() {
         }
     }
 }
+
+#[test]
+fn links_are_refused_where_openat2_is_missing_too() {
+    const VARIABLE: &str = "LIVEBAG_OPENAT2";
+    if std::env::var(VARIABLE).is_ok() {
+        return;
+    }
+    // Those above once more, in a process where it is ruled out.
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let ended = again.args(["not_followed", "--test-threads", "1"]).env(VARIABLE, "off").output();
+    let ended = ended.unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success() && said.contains("3 passed"), "{said}");
+}

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,6 +51,18 @@ pub struct MethodChoice {
 /// behind either.
 pub const METHOD_VARIABLE: &str = "LIVEBAG_STORAGE";
 
+/// Name of the environment variable that rules out `openat2`, as some container runtimes do: `off`.
+pub const OPENAT2_VARIABLE: &str = "LIVEBAG_OPENAT2";
+
+/// How files are opened for reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    /// Wherever links lead.
+    Plain,
+    /// Without links; whether the kernel may be asked to see to that.
+    WithoutLinks { by_kernel: bool },
+}
+
 /// Up to this many files are synced one by one.
 const SYNC_ONE_BY_ONE_MAX: usize = 32;
 
@@ -58,7 +70,7 @@ const SYNC_ONE_BY_ONE_MAX: usize = 32;
 #[derive(Clone, Debug)]
 pub struct KernelDisk {
     choice: MethodChoice,
-    follows_links: bool,
+    opening: Opening,
 }
 
 impl KernelDisk {
@@ -107,24 +119,33 @@ impl KernelDisk {
             (false, true) => Method::PwriteDirect,
             (false, false) => Method::PwriteBuffered,
         };
-        Ok(Self { choice: MethodChoice { method, reasons }, follows_links: true })
+        Ok(Self { choice: MethodChoice { method, reasons }, opening: Opening::Plain })
     }
 
     /// For reading only: nothing is probed.
     pub fn for_reading() -> Self {
         let choice = MethodChoice { method: Method::PwriteBuffered, reasons: Vec::new() };
-        Self { choice, follows_links: true }
+        Self { choice, opening: Opening::Plain }
     }
 
     /// For reading what others may ask for: a path that has a symbolic link in it, at its end or on
     /// its way, is refused, so that nothing outside a folder is read that was asked to be served.
     pub fn for_serving() -> Self {
-        Self { follows_links: false, ..Self::for_reading() }
+        Self::for_serving_as(&std::env::var(OPENAT2_VARIABLE).unwrap_or_default())
+    }
+
+    /// The same without `openat2` if `forced` is `off`, as `LIVEBAG_OPENAT2` has it.
+    pub fn for_serving_as(forced: &str) -> Self {
+        let opening = Opening::WithoutLinks { by_kernel: forced.trim() != "off" };
+        Self { opening, ..Self::for_reading() }
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     fn open_file(&self, path: &Path) -> io::Result<File> {
-        if self.follows_links { File::open(path) } else { open_without_links(path) }
+        match self.opening {
+            Opening::Plain => File::open(path),
+            Opening::WithoutLinks { by_kernel } => open_without_links(path, by_kernel),
+        }
     }
 
     /// How this disk is written, and why.
@@ -149,22 +170,24 @@ fn io_uring_reason(error: &io::Error) -> String {
 }
 
 /// `openat2` has it from Linux 5.6 on; some container runtimes do not let it through.
-fn open_without_links(path: &Path) -> io::Result<File> {
+fn open_without_links(path: &Path, by_kernel: bool) -> io::Result<File> {
     // A pipe, which nothing of ours is, does not hold up who opens it.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let resolve = ResolveFlags::NO_SYMLINKS;
-    match rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve) {
-        Ok(file) => Ok(file.into()),
-        Err(Errno::NOSYS | Errno::PERM) => {
-            let flags = flags | OFlags::NOFOLLOW;
-            let file = rustix::fs::open(path, flags, Mode::empty())?;
-            // Somebody who renames folders just now could deceive this; the first way he cannot.
-            if path.canonicalize()? != path {
-                return Err(Errno::LOOP.into());
-            }
-            Ok(file.into())
+    if by_kernel {
+        let resolve = ResolveFlags::NO_SYMLINKS;
+        match rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve) {
+            Ok(file) => return Ok(file.into()),
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
         }
-        Err(error) => Err(error.into()),
+    }
+    let file = rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    // Where the kernel says that this very file is: had a link led there, it would be elsewhere.
+    let place = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let place = std::fs::read_link(place)?;
+    match place == path {
+        true => Ok(file.into()),
+        false => Err(Errno::LOOP.into()),
     }
 }
 

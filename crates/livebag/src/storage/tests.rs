@@ -120,3 +120,34 @@ fn a_failing_write_says_so_and_no_other() {
     let failed = wait_for(&mut *queue).iter().filter(|done| done.result.is_err()).count();
     assert_eq!(failed, 1);
 }
+
+#[test]
+fn what_links_lead_to_is_not_served_with_or_without_openat2() {
+    use std::os::unix::fs::symlink;
+
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (served, secret) = (root.join("served"), root.join("secret"));
+    let reading = KernelDisk::for_reading();
+    for folder in [&served, &secret] {
+        reading.create_dir(folder).unwrap();
+        reading.create(&folder.join("file"), Access::Buffered).unwrap();
+    }
+    symlink(secret.join("file"), served.join("link")).unwrap();
+    symlink("file", served.join("beside")).unwrap();
+    symlink(&secret, served.join("folder")).unwrap();
+    for forced in ["", "off"] {
+        let disk = KernelDisk::for_serving_as(forced);
+        let open = |name: &str| disk.open(&served.join(name));
+        assert!(open("file").is_ok(), "`{forced}`: an ordinary file");
+        assert!(disk.lock(&served.join("file"), true).unwrap().is_some(), "`{forced}`");
+        for name in ["link", "beside", "folder/file"] {
+            let refused = open(name).map(drop).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()));
+            assert!(disk.read(&served.join(name)).is_err(), "`{forced}`: {name}");
+            assert!(reading.open(&served.join(name)).is_ok(), "`{forced}`: {name} leads somewhere");
+        }
+        let missing = open("none").map(drop).unwrap_err();
+        assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    }
+}

@@ -1,8 +1,8 @@
 //! How to take part in a ROS 2 network over Zenoh.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
+use livebag_format::endpoint;
 use zenoh::config::Config;
 
 use super::super::NetworkError;
@@ -103,7 +103,10 @@ impl ZenohOptions {
                 set(&mut config, &format!("{key}/endpoints"), &json)?;
             }
         }
-        match endpoints(&config, "listen").into_iter().find(|endpoint| !is_guarded(endpoint)) {
+        match endpoints(&config, "listen")
+            .into_iter()
+            .find(|endpoint| !endpoint::is_guarded(endpoint))
+        {
             Some(endpoint) if !self.unencrypted => Err(refused(format!(
                 "listening at {endpoint} would let other machines in without encryption; listen at \
                  tls/… or on this machine, connect to a router instead, or allow it"
@@ -154,41 +157,8 @@ fn endpoints(config: &Config, which: &str) -> Vec<String> {
         let json = config.get_json(key).ok()?;
         serde_json::from_str::<serde_json::Value>(&json).ok()
     };
-    let mode = parsed("mode");
-    // Zenoh's own default.
-    let mode = mode.as_ref().and_then(|mode| mode.as_str()).unwrap_or("peer");
-    let mut found = Vec::new();
-    if let Some(value) = parsed(&format!("{which}/endpoints")) {
-        collect(&value, mode, &mut found);
-    }
-    found
-}
-
-fn collect(value: &serde_json::Value, mode: &str, found: &mut Vec<String>) {
-    match value {
-        serde_json::Value::String(endpoint) => found.push(endpoint.clone()),
-        serde_json::Value::Array(items) => {
-            items.iter().for_each(|item| collect(item, mode, found));
-        }
-        serde_json::Value::Object(by_mode) => {
-            if let Some(value) = by_mode.get(mode) {
-                collect(value, mode, found);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Whether only this machine, or those with a key, can connect.
-fn is_guarded(endpoint: &str) -> bool {
-    let Some((protocol, address)) = endpoint.split_once('/') else { return false };
-    if matches!(protocol, "tls" | "quic" | "unixsock-stream" | "unixpipe" | "vsock") {
-        return true;
-    }
-    let address = address.split(['?', '#']).next().unwrap_or_default();
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    let value = parsed(&format!("{which}/endpoints")).unwrap_or_default();
+    endpoint::endpoints(&value, parsed("mode").as_ref())
 }
 
 #[cfg(test)]

@@ -4,12 +4,20 @@
 //! hold them, large ones into an aligned block that is their chunk. The recorder's thread takes
 //! whole batches.
 
+use std::sync::Arc;
+
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 
 mod topic_queue;
 
 pub use topic_queue::TopicQueue;
+
+mod inlet;
+
+mod held;
+
+mod sync;
 
 mod extent;
 
@@ -151,19 +159,19 @@ pub enum WriteError {
     #[error("the queue of topic {topic} is full: the message was dropped and counted")]
     Full {
         /// The topic.
-        topic: String,
+        topic: Arc<str>,
     },
     /// The recorder has stopped taking messages.
     #[error("the recorder has stopped; topic {topic} takes no more messages")]
     Closed {
         /// The topic.
-        topic: String,
+        topic: Arc<str>,
     },
     /// No format here can hold it.
     #[error("a message of {bytes} B on topic {topic} is larger than the limit of {max} B")]
     TooLarge {
         /// The topic.
-        topic: String,
+        topic: Arc<str>,
         /// Its length.
         bytes: usize,
         /// The limit.

@@ -181,3 +181,6 @@ pub enum WriteError {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod thread_tests;

@@ -679,6 +679,12 @@ impl TopicQueue {
         self.spares.give_block(block);
     }
 
+    /// Stands where the recorder would stop if the kernel took the processor away from it.
+    #[cfg(test)]
+    pub(super) fn stop_in_the_outlet(&self) -> impl Sized + '_ {
+        self.inlet.outlet()
+    }
+
     /// Takes no more messages.
     pub fn close(&self) {
         self.inlet.outlet().close();

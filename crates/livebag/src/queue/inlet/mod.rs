@@ -277,8 +277,11 @@ impl<T, S> Inlet<T, S> {
 
     /// A look at the open segment; it may be another one by now.
     pub fn open(&self) -> Open {
-        let Place { ticket, offset } = Place::of(self.next.load(Acquire));
-        let Some(capacity) = self.capacity(ticket) else { return Open::default() };
+        let next = self.next.load(Acquire);
+        let Place { ticket, offset } = Place::of(next);
+        let Some(capacity) = self.capacity(ticket).filter(|_| next & CLOSED == 0) else {
+            return Open::default();
+        };
         let slot = self.slot(ticket);
         // Relaxed: hints for those who decide when to end it.
         let opened_nanos = slot.opened_nanos.load(Relaxed);
@@ -291,7 +294,8 @@ impl<T, S> Inlet<T, S> {
 
     /// How many segments are over and have not been taken.
     pub fn ended(&self) -> u64 {
-        let open = Place::of(self.next.load(Relaxed)).ticket;
+        let next = self.next.load(Relaxed);
+        let open = Place::of(next).ticket + u64::from(next & CLOSED != 0);
         let ended = open.wrapping_sub(self.tail.load(Relaxed)) & TICKET_MASK;
         // The two words are not read at once.
         if ended > SEGMENTS { 0 } else { ended }

@@ -24,9 +24,10 @@ impl Item {
     /// Log time of the newest message; before it is told, as its writer found it.
     pub fn newest_nanos(&self) -> u64 {
         match &self.queued {
-            Queued::Batch(batch) if !self.is_told => {
-                Headers::of(&batch.records).map(|(_, entry)| entry.log_time_nanos).max().unwrap_or(0)
-            }
+            Queued::Batch(batch) if !self.is_told => Headers::of(&batch.records)
+                .map(|(_, entry)| entry.log_time_nanos)
+                .max()
+                .unwrap_or(0),
             queued => queued.newest_nanos(),
         }
     }

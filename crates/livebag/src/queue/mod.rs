@@ -1,8 +1,9 @@
 //! One queue per topic, bounded in bytes, under one budget for all.
 //!
-//! A message is encoded where it will leave from: small ones straight into the chunk that will
-//! hold them, large ones into an aligned block that is their chunk. The recorder's thread takes
-//! whole batches.
+//! A message is put where it will leave from: small ones straight into the chunk that will
+//! hold them, large ones into an aligned block that is their chunk. Writers come in without waiting for
+//! anybody (`inlet`); the recorder's thread takes whole batches, and writes around the messages what
+//! the file says of them (`held`).
 
 use std::sync::Arc;
 
@@ -13,11 +14,11 @@ mod topic_queue;
 
 pub use topic_queue::TopicQueue;
 
+/// The wait-free way in.
 mod inlet;
 
+/// What has come in and waits.
 mod held;
-
-mod sync;
 
 mod extent;
 
@@ -28,6 +29,9 @@ mod spares;
 mod budget;
 
 pub use budget::Budget;
+
+// Below all of them.
+mod sync;
 
 /// What a full queue does with the next message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -44,8 +44,7 @@ fn pour(queue: &TopicQueue, writer: u64, messages: u64) -> Told {
     for k in 1..=messages {
         let sequence = writer << 32 | k;
         let data = bytes_of(sequence);
-        let message =
-            Message { log_time_nanos: 0, publish_time_nanos: k, sequence, data: &data };
+        let message = Message { log_time_nanos: 0, publish_time_nanos: k, sequence, data: &data };
         match queue.write(&message) {
             Ok(()) => told.let_in += 1,
             Err(WriteError::Full { .. }) => told.full += 1,

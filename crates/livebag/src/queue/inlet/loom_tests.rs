@@ -161,7 +161,9 @@ fn loom_slots_go_round() {
         let mut count = SEGMENTS - 1;
         let writer = {
             let inlet = inlet.clone();
-            thread::spawn(move || (0..2).take_while(|k| write(&inlet, 16 + k).is_ok()).count() as u64)
+            thread::spawn(move || {
+                (0..2).take_while(|k| write(&inlet, 16 + k).is_ok()).count() as u64
+            })
         };
         {
             let mut outlet = inlet.outlet();

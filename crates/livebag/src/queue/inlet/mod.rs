@@ -422,12 +422,18 @@ impl<T, S> Outlet<'_, T, S> {
     ///
     /// # Errors
     /// The memory, if all slots are in use.
-    pub fn prepare(&mut self, records: Vec<u8>, ends_at: usize, capacity: usize) -> Result<(), Vec<u8>> {
+    pub fn prepare(
+        &mut self,
+        records: Vec<u8>,
+        ends_at: usize,
+        capacity: usize,
+    ) -> Result<(), Vec<u8>> {
         assert_eq!(records.len(), CHUNK_HEADER_BYTES);
         assert!(records.capacity() - records.len() >= capacity);
         assert!((capacity as u64) < OFFSET_MASK / 2);
         let ticket = after(self.taking.prepared);
-        if ticket.wrapping_sub(self.taking.tail) & TICKET_MASK >= SEGMENTS || self.inlet.is_closed() {
+        if ticket.wrapping_sub(self.taking.tail) & TICKET_MASK >= SEGMENTS || self.inlet.is_closed()
+        {
             return Err(records);
         }
         let slot = self.inlet.slot(ticket);
@@ -438,7 +444,8 @@ impl<T, S> Outlet<'_, T, S> {
         slot.ends_at.store(ends_at as u64, Relaxed);
         // SAFETY: the slot's last segment has been taken, under the lock that we hold, and its ticket is
         // not open yet: nobody reads the room.
-        let before = slot.room.with_mut(|room| unsafe { std::mem::replace(&mut *room, Room::new(records)) });
+        let before =
+            slot.room.with_mut(|room| unsafe { std::mem::replace(&mut *room, Room::new(records)) });
         drop(before);
         let life = Place { ticket, offset: capacity as u64 };
         // Release: pairs with the Acquire in `move_on`, for all of the above.

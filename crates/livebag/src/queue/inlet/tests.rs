@@ -96,7 +96,9 @@ fn threads_lose_nothing_that_was_let_in() {
         rounds += 1;
         let mut outlet = inlet.outlet();
         // Sizes change, as those of chunks do.
-        while inlet.ahead() < 3 && prepare(&mut outlet, RECORD_BYTES_MAX * (1 + rounds as usize % 4)) {}
+        while inlet.ahead() < 3
+            && prepare(&mut outlet, RECORD_BYTES_MAX * (1 + rounds as usize % 4))
+        {}
         if rounds.is_multiple_of(3) {
             outlet.end_open();
         }

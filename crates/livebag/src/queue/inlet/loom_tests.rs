@@ -225,7 +225,7 @@ fn loom_large_messages_are_moved() {
         writer.join().unwrap();
         write_own(&inlet, 17).unwrap();
         let mut outlet = inlet.outlet();
-        outlet.end_open();
+        outlet.close();
         taken(&mut outlet, &mut sequences);
         check(&sequences, &[2, 2]);
     });

@@ -332,7 +332,10 @@ impl<T, S> Inlet<T, S> {
 
 impl<T, S> Drop for Inlet<T, S> {
     fn drop(&mut self) {
-        // Large messages that nobody has taken have memory of their own.
+        // Large messages that nobody has taken have memory of their own. A thread that panics may leave it.
+        if std::thread::panicking() {
+            return;
+        }
         let mut outlet = self.outlet();
         outlet.close();
         while outlet.take().is_some() {}

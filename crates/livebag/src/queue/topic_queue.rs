@@ -15,8 +15,8 @@ use super::spares::Spares;
 use super::{Batch, Budget, Overflow, OwnedExtent, QueueOptions, Queued, WriteError};
 use crate::clock::Clock;
 use crate::limits::{
-    MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, POLL_MIN, QUEUE_CREDIT_BYTES, SEGMENTS_AHEAD_MIN,
-    SPARE_BATCHES_MAX,
+    MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, POLL_MIN, QUEUE_CREDIT_BYTES, SEGMENT_TOUCHED_BYTES,
+    SEGMENTS_AHEAD_MIN, SPARE_BATCHES_MAX,
 };
 use crate::storage::Block;
 
@@ -556,8 +556,12 @@ impl TopicQueue {
         if !self.inlet.is_used() || !(lacks || self.inlet.ended() > SEGMENTS / 4) {
             return;
         }
-        // Asked for while nobody is kept out.
-        let records = lacks.then(|| self.make_records());
+        // Asked for, and its first pages faulted in, while nobody is kept out.
+        let records = lacks.then(|| {
+            let mut records = self.make_records();
+            records.resize(SEGMENT_TOUCHED_BYTES.min(records.capacity()), 0);
+            records
+        });
         let Some(mut outlet) = self.inlet.try_outlet() else { return };
         outlet.reserve(SEGMENTS);
         self.collect(&mut outlet);

@@ -14,9 +14,12 @@ step_test()    { bash scripts/setup.sh dds && cargo test --locked --workspace; }
 # loom replaces the crate's atomics, hence a target folder of its own. A run that matched no test
 # has proved nothing.
 step_loom()    {
-    RUSTFLAGS="${RUSTFLAGS:-} --cfg loom" cargo test --locked --release -p livebag-shm --lib \
-        --target-dir "$TARGET/loom" loom 2>&1 | tee "$BUILD/loom.log"
-    [ "${PIPESTATUS[0]}" = 0 ] && grep -q '^test result: ok. [1-9]' "$BUILD/loom.log"
+    local crate
+    for crate in livebag-shm livebag; do
+        RUSTFLAGS="${RUSTFLAGS:-} --cfg loom" cargo test --locked --release -p "$crate" --lib \
+            --target-dir "$TARGET/loom" loom 2>&1 | tee "$BUILD/loom.log"
+        [ "${PIPESTATUS[0]}" = 0 ] && grep -q '^test result: ok. [1-9]' "$BUILD/loom.log" || return 1
+    done
 }
 step_deny()    { bash scripts/deny.sh; }
 step_aarch64() { bash scripts/aarch64.sh; }
@@ -26,7 +29,7 @@ step_python()  { bash python/test.sh; }
 
 declare -A title=(
     [fmt]="cargo fmt --check" [clippy]="clippy, all targets, warnings denied"
-    [test]="unit, integration and documentation tests" [loom]="loom: the slot protocol under every interleaving"
+    [test]="unit, integration and documentation tests" [loom]="loom: slots and queues under every interleaving"
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
     [cpp]="the C++ header, and the ROS package without ROS" [interop]="bricks and exports read by other readers, the report by a browser"
     [python]="the Python package, beside rosbags and mcap")

@@ -99,11 +99,11 @@ impl Budget {
         true
     }
 
-    /// Gives `bytes` back, of which `common_bytes` were beyond the topic's share.
+    /// Gives `bytes` back, of which `common_bytes` were beyond the topic's share. Who waits is to be
+    /// [woken](Self::wake).
     pub fn give(&self, bytes: u64, common_bytes: u64) {
         self.common_used_bytes.fetch_sub(common_bytes, Ordering::Relaxed);
         self.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
-        self.wake();
     }
 
     /// Lets waiting writers look again. Notifying is a system call even when nobody waits.

@@ -1,8 +1,11 @@
 //! One queue per topic, bounded in bytes, under one budget for all.
 //!
-//! A message is encoded where it will leave from: small ones straight into the chunk that will
-//! hold them, large ones into an aligned block that is their chunk. The recorder's thread takes
-//! whole batches.
+//! A message is put where it will leave from: small ones straight into the chunk that will
+//! hold them, large ones into an aligned block that is their chunk. Writers come in without waiting for
+//! anybody (`inlet`); the recorder's thread takes whole batches, and writes around the messages what
+//! the file says of them (`held`).
+
+use std::sync::Arc;
 
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES};
@@ -10,6 +13,12 @@ use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 mod topic_queue;
 
 pub use topic_queue::TopicQueue;
+
+/// The wait-free way in.
+mod inlet;
+
+/// What has come in and waits.
+mod held;
 
 mod extent;
 
@@ -20,6 +29,9 @@ mod spares;
 mod budget;
 
 pub use budget::Budget;
+
+// Below all of them.
+mod sync;
 
 /// What a full queue does with the next message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,19 +163,19 @@ pub enum WriteError {
     #[error("the queue of topic {topic} is full: the message was dropped and counted")]
     Full {
         /// The topic.
-        topic: String,
+        topic: Arc<str>,
     },
     /// The recorder has stopped taking messages.
     #[error("the recorder has stopped; topic {topic} takes no more messages")]
     Closed {
         /// The topic.
-        topic: String,
+        topic: Arc<str>,
     },
     /// No format here can hold it.
     #[error("a message of {bytes} B on topic {topic} is larger than the limit of {max} B")]
     TooLarge {
         /// The topic.
-        topic: String,
+        topic: Arc<str>,
         /// Its length.
         bytes: usize,
         /// The limit.
@@ -173,3 +185,6 @@ pub enum WriteError {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod thread_tests;

@@ -1,87 +1,97 @@
-//! Memory that has been to the disk and is filled again: the way in asks for none of the system, and
-//! meets no page fault, once a topic's sizes repeat.
+//! Memory of large messages that has been to the disk and is filled again: the way in asks for none of the
+//! system, and meets no page fault, once a topic's sizes repeat.
+//!
+//! Nobody waits here: a cell in which somebody else is at work is passed over, in both directions. What
+//! cannot be put back is given to the system, what cannot be found is asked of it.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{PoisonError, TryLockError};
 
-use livebag_format::index::IndexEntry;
-
-use super::{Batch, Queued};
-use crate::limits::{
-    BLOCK_BYTES, CHUNK_BYTES_MAX, SPARE_BATCHES_MAX, SPARE_BLOCK_BYTES_MAX, SPARE_BLOCKS_MIN,
-};
+use super::sync::{AtomicU64, Mutex, MutexGuard};
+use crate::limits::{BLOCK_BYTES, SPARE_BLOCK_BYTES_MAX, SPARE_BLOCKS_MAX, SPARE_BLOCKS_MIN};
 use crate::storage::Block;
 
-#[derive(Default)]
-struct Kept {
-    records: Vec<Vec<u8>>,
-    entries: Vec<Vec<IndexEntry>>,
-    /// The one that came back first is filled first: what a device has just fetched lies in no cache
-    /// of ours, and copying into it takes up to five times as long as into memory whose
-    /// last use is some dozen messages ago.
-    blocks: VecDeque<Block>,
-    block_bytes: usize,
+/// A topic's spare memory for large messages, in a ring: the block that came back first is filled first. What a
+/// device has just fetched lies in no cache of ours, and copying into it takes up to five times as long as
+/// into memory whose last use is some dozen messages ago.
+pub(super) struct Spares {
+    cells: Box<[Mutex<Option<Block>>]>,
+    /// Where the next block is looked for, and put; hints.
+    take_at: AtomicU64,
+    give_at: AtomicU64,
+    /// What is here. All these numbers guard nothing: blocks are handed on under the cells' locks.
+    count: AtomicU64,
+    bytes: AtomicU64,
 }
 
-/// A topic's spare memory. Nobody holds its lock for longer than a few pointers take to move: memory
-/// is asked for, given back, zeroed and faulted in outside.
-#[derive(Default)]
-pub(super) struct Spares(Mutex<Kept>);
-
-impl Spares {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An empty batch, with memory if there is some.
-    pub fn batch(&self) -> Batch {
-        let mut kept = self.lock();
-        let (records, entries) = (kept.records.pop(), kept.entries.pop());
-        Batch {
-            records: records.unwrap_or_default(),
-            entries: entries.unwrap_or_default(),
-            opened_nanos: 0,
+impl Default for Spares {
+    fn default() -> Self {
+        Self {
+            cells: (0..SPARE_BLOCKS_MAX).map(|_| Mutex::new(None)).collect(),
+            take_at: AtomicU64::new(0),
+            give_at: AtomicU64::new(0),
+            count: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
         }
     }
+}
 
-    /// Memory for a large message, if there is some; it may be too small.
-    pub fn block(&self) -> Option<Block> {
-        let mut kept = self.lock();
-        let block = kept.blocks.pop_front()?;
-        kept.block_bytes -= block.memory_bytes();
+impl Spares {
+    /// The cells from one on, without those that are in use just now; and the number after each.
+    fn cells(&self, from: u64) -> impl Iterator<Item = (u64, MutexGuard<'_, Option<Block>>)> {
+        let count = self.cells.len() as u64;
+        (from..from + count).filter_map(move |at| {
+            let cell = match self.cells[(at % count) as usize].try_lock() {
+                Ok(cell) => cell,
+                Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            Some(((at + 1) % count, cell))
+        })
+    }
+
+    /// Memory for a large message whose extent takes `bytes`, if there is some.
+    pub fn block(&self, bytes: usize) -> Option<Block> {
+        if self.count.load(Relaxed) == 0 {
+            return None;
+        }
+        let fits = |block: &Block| block.memory_bytes() >= bytes + BLOCK_BYTES;
+        let (next, block) = self
+            .cells(self.take_at.load(Relaxed))
+            .find_map(|(next, mut cell)| Some((next, cell.take_if(|block| fits(block))?)))?;
+        self.take_at.store(next, Relaxed);
+        self.went(&block);
         Some(block)
     }
 
-    pub fn give_records(&self, mut records: Vec<u8>) {
-        if records.capacity() == 0 || records.capacity() > 2 * CHUNK_BYTES_MAX {
-            return;
-        }
-        records.clear();
-        let mut kept = self.lock();
-        if kept.records.len() < SPARE_BATCHES_MAX {
-            kept.records.push(records);
-        }
+    fn went(&self, block: &Block) {
+        self.count.fetch_sub(1, Relaxed);
+        self.bytes.fetch_sub(block.memory_bytes() as u64, Relaxed);
     }
 
-    pub fn give_entries(&self, mut entries: Vec<IndexEntry>) {
-        if entries.capacity() == 0 {
-            return;
-        }
-        entries.clear();
-        let mut kept = self.lock();
-        if kept.entries.len() < SPARE_BATCHES_MAX {
-            kept.entries.push(entries);
-        }
-    }
-
-    /// Takes a block back.
+    /// Takes a block back. If there is too much already, one that is smaller makes way.
     pub fn give_block(&self, block: Block) {
-        let bytes = block.memory_bytes();
-        let mut kept = self.lock();
-        if kept.block_bytes + bytes <= SPARE_BLOCK_BYTES_MAX {
-            kept.block_bytes += bytes;
-            kept.blocks.push_back(block);
+        let bytes = block.memory_bytes() as u64;
+        if self.bytes.load(Relaxed) + bytes > SPARE_BLOCK_BYTES_MAX as u64
+            && !self.drop_smaller_than(block.memory_bytes())
+        {
+            return;
         }
+        let free = self.cells(self.give_at.load(Relaxed)).find(|(_, cell)| cell.is_none());
+        let Some((next, mut cell)) = free else { return };
+        // Before it can be taken, so that neither number ever falls below zero.
+        self.count.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        *cell = Some(block);
+        drop(cell);
+        self.give_at.store(next, Relaxed);
+    }
+
+    fn drop_smaller_than(&self, bytes: usize) -> bool {
+        let smaller = |block: &mut Block| block.memory_bytes() < bytes;
+        let found =
+            self.cells(self.take_at.load(Relaxed)).find_map(|(_, mut cell)| cell.take_if(smaller));
+        found.inspect(|block| self.went(block)).is_some()
     }
 
     /// Sees to it that there are enough blocks of `bytes`: the recorder's thread, so that no writer has
@@ -90,18 +100,7 @@ impl Spares {
         if (bytes + BLOCK_BYTES) * SPARE_BLOCKS_MIN > SPARE_BLOCK_BYTES_MAX {
             return;
         }
-        let count = self.lock().blocks.len();
-        (count..SPARE_BLOCKS_MIN).for_each(|_| self.give_block(Block::touched(bytes)));
-    }
-
-    /// Takes back the memory of messages that are not going to be written.
-    pub fn give(&self, queued: Queued) {
-        match queued {
-            Queued::Batch(batch) => {
-                self.give_records(batch.records);
-                self.give_entries(batch.entries);
-            }
-            Queued::Own(extent) => self.give_block(extent.block),
-        }
+        let count = self.count.load(Relaxed);
+        (count..SPARE_BLOCKS_MIN as u64).for_each(|_| self.give_block(Block::touched(bytes)));
     }
 }

@@ -550,6 +550,10 @@ pub struct TopicWriter {
 impl TopicWriter {
     /// Records a message, log time now. Copies `data` once, into the memory it is written from.
     ///
+    /// Wait-free, and without asking for memory once the topic's sizes repeat: whatever other threads do, the
+    /// call ends after a bounded number of steps. The exception is a topic whose [`Overflow`] is
+    /// `Block`, which waits for room.
+    ///
     /// # Errors
     /// If the topic's queue is full (counted as loss), or the recorder has stopped.
     pub fn write(

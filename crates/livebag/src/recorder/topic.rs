@@ -297,8 +297,10 @@ impl TopicState {
         taken - std::mem::replace(&mut self.taken_bytes, taken)
     }
 
-    /// Messages since the last call: dropped by the queue, missing before it, left out on purpose.
+    /// The look at every turn. Messages since the last one: dropped by the queue, missing before it, left
+    /// out on purpose.
     pub fn new_counts(&mut self) -> [u64; 3] {
+        self.queue.tend();
         let counts = self.queue.counts();
         let new = std::array::from_fn(|at| counts[at] - self.noted[at]);
         self.noted = counts;

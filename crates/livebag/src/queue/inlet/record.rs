@@ -1,0 +1,43 @@
+//! How a message lies in a segment until the recorder has taken it: as its MCAP record will, but for the
+//! record's header, which has the same length and says what the recorder wants to know.
+//!
+//! | bytes | |
+//! | --- | --- |
+//! | 0 | flags: 1 the message is elsewhere, 2 it is repeated |
+//! | 1..5 | length of the encoded message |
+//! | 5..13 | sequence |
+//! | 13..21 | log time, as its writer found it |
+//! | 21..29 | publish time |
+//! | 29..31 | 0 |
+
+use livebag_format::index::IndexEntry;
+use livebag_format::mcap::MESSAGE_HEADER_BYTES;
+
+const FLAG_OWN: u8 = 1;
+const FLAG_REPEATED: u8 = 2;
+
+/// The header of a message, which is behind it unless it `is_own`.
+pub fn header(entry: &IndexEntry, is_own: bool) -> [u8; MESSAGE_HEADER_BYTES] {
+    let mut bytes = [0; MESSAGE_HEADER_BYTES];
+    bytes[0] = if is_own { FLAG_OWN } else { 0 } | if entry.repeated { FLAG_REPEATED } else { 0 };
+    bytes[1..5].copy_from_slice(&entry.data_bytes.to_le_bytes());
+    bytes[5..13].copy_from_slice(&entry.sequence.to_le_bytes());
+    bytes[13..21].copy_from_slice(&entry.log_time_nanos.to_le_bytes());
+    bytes[21..29].copy_from_slice(&entry.publish_time_nanos.to_le_bytes());
+    bytes
+}
+
+/// What a header says; and whether the message is elsewhere. `None` if this is no header.
+pub fn parse(bytes: &[u8]) -> Option<(IndexEntry, bool)> {
+    let bytes = bytes.first_chunk::<MESSAGE_HEADER_BYTES>()?;
+    let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
+    let entry = IndexEntry {
+        data_bytes: u32::from_le_bytes(*bytes[1..].first_chunk()?),
+        sequence: word(5)?,
+        log_time_nanos: word(13)?,
+        publish_time_nanos: word(21)?,
+        repeated: bytes[0] & FLAG_REPEATED != 0,
+        ..IndexEntry::default()
+    };
+    Some((entry, bytes[0] & FLAG_OWN != 0))
+}

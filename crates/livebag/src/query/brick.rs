@@ -58,17 +58,14 @@ impl Brick {
         }
     }
 
-    /// A message that is not compressed, in place, and up to `wanted` bytes from its first on. `None` if
-    /// it must be read.
+    /// A message that is not compressed, in place. `None` if it must be read.
     ///
     /// # Errors
     /// If the brick ends before.
-    pub fn part(&self, entry: &IndexEntry, wanted: usize) -> Result<Option<FilePart>, BagError> {
+    pub fn part(&self, entry: &IndexEntry) -> Result<Option<FilePart>, BagError> {
         let Some(mapping) = self.mapping(entry)? else { return Ok(None) };
-        let there = mapping.bytes() - entry.offset;
-        let wanted = there.min(wanted as u64) as usize;
         // What cannot be fetched is read: that tells what is the matter.
-        Ok(mapping.part(entry.offset, wanted).unwrap_or_default())
+        Ok(mapping.part(entry.offset, entry.data_bytes as usize).unwrap_or_default())
     }
 
     /// A mapping that has the message.

@@ -282,7 +282,7 @@ impl<'bag> TopicCursor<'bag> {
         if entry.compressed || !is_large || self.is_long != Some(true) {
             return Ok(None);
         }
-        self.segment.brick(entry)?.part(entry, entry.data_bytes as usize)
+        self.segment.brick(entry)?.part(entry)
     }
 
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
@@ -311,13 +311,14 @@ impl<'bag> TopicCursor<'bag> {
         (window.part, window.filled) = (None, 0);
         let wanted = READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
         if window.in_place
-            && self.is_long == Some(true)
-            && let Some(part) = brick.part(entry, wanted)?
+            && let Some(part) = self.part(entry)?
         {
+            let window = &mut self.window;
             (window.start, window.filled) = (entry.offset, part.len());
             window.part = Some(part);
             return Ok(());
         }
+        let window = &mut self.window;
         self.segment.holds(entry)?;
         window.ask(&*brick.file, entry.offset, end);
         if window.bytes.len() < wanted {

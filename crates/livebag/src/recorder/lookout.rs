@@ -7,7 +7,7 @@
 //! recorder's place while one takes too long. Nothing in here touches the disk.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -270,7 +270,8 @@ impl Lookout {
         let from = match kept {
             Kept::Copied(extent) => Origin::Copy(extent),
             Kept::InSlot(frame) => {
-                leave_slot(&self.shared, &frame);
+                let bytes = frame.payload_bytes() as u64;
+                self.shared.slot_bytes.fetch_sub(bytes, Ordering::Relaxed);
                 let number = watch.next_number;
                 watch.next_number += 1;
                 let flying = Flying { source, frame: frame.clone(), entry, encoder, copy: None };
@@ -437,10 +438,11 @@ impl Watch {
     fn copy_held(&mut self, shared: &Shared, at: usize) -> bool {
         let Some(held) = self.held.get_mut(at) else { return false };
         let Kept::InSlot(frame) = &held.kept else { return true };
-        // It counts in one place at a time, and for a moment in none: first here, then in the cache.
-        leave_slot(shared, frame);
         let source = &mut self.sources[held.source];
-        match copy(&source.queue, frame, held.entry, held.encoder) {
+        let copied = copy(&source.queue, frame, held.entry, held.encoder);
+        // Release: who sees it leave its slot sees a whole copy.
+        shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
+        match copied {
             Ok(extent) => held.kept = Kept::Copied(extent),
             Err(why) => {
                 match why {
@@ -453,13 +455,6 @@ impl Watch {
         }
         true
     }
-}
-
-/// A frame does not wait in its slot any more.
-fn leave_slot(shared: &Shared, frame: &FrameRef) {
-    shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Relaxed);
-    // Who sees that the cache has grown for it ([`super::Recorder::status`]) sees this, too.
-    fence(Ordering::Release);
 }
 
 /// Between two looks at the streams a sixteenth of the fastest one's lap may pass at most.

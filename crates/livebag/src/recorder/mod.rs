@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -461,15 +461,10 @@ impl Recorder {
             lost: counters.losses(),
             skipped: counters.skipped.load(Ordering::Relaxed),
         });
-        // In this order, so that no frame is seen in its slot and in the cache at once: pairs with the
-        // fence between its leaving the one and its entering the other.
-        let cache_bytes = self.shared.budget.used_bytes();
-        fence(Ordering::Acquire);
-        let slot_bytes = self.shared.slot_bytes.load(Ordering::Relaxed);
         Status {
             topics: topics.collect(),
-            cache_bytes,
-            slot_bytes,
+            cache_bytes: self.shared.budget.used_bytes(),
+            slot_bytes: self.shared.slot_bytes.load(Ordering::Acquire),
             paused: self.is_paused(),
             splits: self.shared.splits.load(Ordering::Relaxed),
             failure: self.shared.failure(),

@@ -63,6 +63,8 @@ pub const COMMIT_BYTES_MAX: u64 = 16 << 20;
 
 /// Memory on its way to the disk at which the queues keep what they have.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// Looks, half a millisecond and more apart, in which a snapshot waits for writers that are copying.
+pub const FLUSH_LOOKS_MAX: u32 = 16;
 /// Orders that wait for a thread of the recorder; who gives more of them waits too.
 pub const JOBS_MAX: usize = 1024;
 /// Level of zstd unless one is given: the fastest of its usual ones.

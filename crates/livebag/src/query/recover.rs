@@ -326,6 +326,11 @@ impl Brick {
             });
             match next {
                 Some(next) if known && next <= end => position = next,
+                // Not committed, but whole: channels that were made known behind it stay.
+                Some(next) if next <= end && record.is_some_and(|r| r.opcode == opcode::CHUNK) => {
+                    self.file.write_at(&padding_header(next - position), position)?;
+                    position = next;
+                }
                 _ => {
                     // Nothing that begins here can be trusted up to the next commit.
                     self.file.write_at(&padding_header(end - position), position)?;

@@ -24,6 +24,8 @@ use crate::storage::Block;
 const TRIES: usize = 64;
 /// … and how long it spins in between: together less than a tenth of a millisecond.
 const SPINS: usize = 16;
+/// Looks for a topic's very first memory.
+const FIRST_LOOKS_MAX: usize = 10_000;
 
 type Way = Inlet<OwnedExtent, Held>;
 type WayOut<'a> = Outlet<'a, OwnedExtent, Held>;
@@ -127,6 +129,14 @@ impl TopicQueue {
     /// Sets the bytes that no other topic can take away.
     pub fn set_share(&self, bytes: u64) {
         self.share_bytes.store(bytes, Relaxed);
+        self.trim_credit();
+        // Two that gave back at once may have left more of the common part than is held at all.
+        self.give_back(0);
+    }
+
+    /// Whether something is over that could not be taken yet, as a writer is copying into it.
+    pub fn is_behind(&self) -> bool {
+        self.inlet.ended() > 0
     }
 
     /// MCAP's channel of the topic.
@@ -312,12 +322,14 @@ impl TopicQueue {
     /// Takes the next place, and sees to memory for it where there is none.
     fn reserve(&self, bytes: usize) -> Result<Reserved<'_, OwnedExtent>, Refused> {
         if bytes as u64 > self.record_bytes.load(Relaxed) {
-            self.record_bytes.store(bytes as u64, Relaxed);
+            self.record_bytes.fetch_max(bytes as u64, Relaxed);
         }
         for _ in 0..TRIES {
             match self.inlet.reserve(bytes) {
                 Err(Refused::NoSegment) => match self.help() {
                     Help::Done => {}
+                    // Somebody has the first memory of all made, which the system takes its time for.
+                    Help::Busy if !self.inlet.is_used() => self.await_first(),
                     Help::Busy => spin(),
                     Help::Stuck if self.inlet.is_closed() => return Err(Refused::Closed),
                     Help::Stuck => return Err(Refused::NoSegment),
@@ -334,14 +346,23 @@ impl TopicQueue {
         Err(Refused::NoSegment)
     }
 
+    /// Waits for a topic's first memory: before it is running, a queue may keep its writers waiting.
+    fn await_first(&self) {
+        let mut looks = 0;
+        while !self.inlet.is_used() && looks < FIRST_LOOKS_MAX {
+            std::thread::yield_now();
+            looks += 1;
+        }
+    }
+
     /// A burst has used up what the recorder had prepared.
     fn help(&self) -> Help {
         let Some(mut outlet) = self.inlet.try_outlet() else { return Help::Busy };
         self.collect(&mut outlet);
-        self.prepare(&mut outlet, 1);
-        match self.inlet.ahead() {
-            0 => Help::Stuck,
-            _ => Help::Done,
+        // What has been prepared may be used up by others already, which is not being stuck.
+        match self.prepare(&mut outlet, 1) || self.inlet.ahead() > 0 {
+            true => Help::Done,
+            false => Help::Stuck,
         }
     }
 
@@ -359,8 +380,15 @@ impl TopicQueue {
                 spin();
                 continue;
             };
-            if !self.drop_oldest(&mut outlet) {
-                drop(outlet);
+            // As much as it takes, at one go: however many messages that are, they wait here already.
+            let mut freed = 0;
+            while freed < bytes
+                && let Some(more) = self.drop_oldest(&mut outlet)
+            {
+                freed += more;
+            }
+            drop(outlet);
+            if freed == 0 {
                 // A message larger than all that a topic may have fits where it has nothing.
                 let credit = self.take_credit();
                 self.give_back(credit);
@@ -375,25 +403,27 @@ impl TopicQueue {
         false
     }
 
-    /// Drops what has waited longest; `false` if nothing waits. Its room is the topic's own next one.
-    fn drop_oldest(&self, outlet: &mut WayOut<'_>) -> bool {
+    /// Drops what has waited longest, and gives its bytes; `None` if nothing waits. Its room is the
+    /// topic's own next one.
+    fn drop_oldest(&self, outlet: &mut WayOut<'_>) -> Option<u64> {
         self.collect(outlet);
         if outlet.is_empty() {
             self.end_open(outlet);
             self.collect(outlet);
         }
-        let Some(oldest) = outlet.pop() else { return false };
+        let oldest = outlet.pop()?;
         if !self.options.is_ring {
             self.dropped.fetch_add(oldest.published, Relaxed);
         }
-        self.credit_bytes.fetch_add(oldest.queued.held_bytes() as i64, Relaxed);
+        let held_bytes = oldest.queued.held_bytes();
+        self.credit_bytes.fetch_add(held_bytes as i64, Relaxed);
         match oldest.queued {
             Queued::Batch(batch) => outlet.keep_records(batch.records),
             Queued::Own(extent) => self.spares.give_block(extent.block),
         }
         self.prepare(outlet, 0);
         self.note_held(outlet);
-        true
+        Some(held_bytes)
     }
 
     /// Lets go of what is older than `nanos` (log time) in a ring.
@@ -527,26 +557,28 @@ impl TopicQueue {
 
     /// Memory for a segment, with room for the chunk, its last message and its index at once: nothing
     /// grows by copying.
-    fn make_records(&self) -> Vec<u8> {
-        let (_, capacity) = self.segment_bytes();
+    fn make_records(capacity: usize) -> Vec<u8> {
         Vec::with_capacity(CHUNK_HEADER_BYTES + capacity + capacity / 4)
     }
 
-    /// Gives all spare memory to segments, and asks the system for more if fewer than `least` have some.
-    fn prepare(&self, outlet: &mut WayOut<'_>, least: u64) {
+    /// Gives all spare memory to segments, and asks the system for more if fewer than `least` have some;
+    /// `false` if no place in the ring is free for it.
+    fn prepare(&self, outlet: &mut WayOut<'_>, least: u64) -> bool {
         let (ends_at, capacity) = self.segment_bytes();
         while self.inlet.ahead() < SPARE_BATCHES_MAX as u64 {
             let mut records = match outlet.take_records() {
                 Some(records) if records.capacity() < CHUNK_HEADER_BYTES + capacity => continue,
                 Some(records) => records,
-                None if self.inlet.ahead() < least => self.make_records(),
-                None => return,
+                None if self.inlet.ahead() < least => Self::make_records(capacity),
+                None => return true,
             };
             records.resize(CHUNK_HEADER_BYTES, 0);
             if let Err(records) = outlet.prepare(records, ends_at, capacity) {
-                return outlet.keep_records(records);
+                outlet.keep_records(records);
+                return false;
             }
         }
+        true
     }
 
     /// The recorder's look, at every turn, whether or not it takes anything: so that writers find memory and
@@ -558,7 +590,8 @@ impl TopicQueue {
         }
         // Asked for, and its first pages faulted in, while nobody is kept out.
         let records = lacks.then(|| {
-            let mut records = self.make_records();
+            let (_, capacity) = self.segment_bytes();
+            let mut records = Self::make_records(capacity);
             records.resize(SEGMENT_TOUCHED_BYTES.min(records.capacity()), 0);
             records
         });

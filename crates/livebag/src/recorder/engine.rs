@@ -22,8 +22,8 @@ use super::splits::History;
 use super::topic::{Cause, SplitTopic, TopicState};
 use super::{Command, Counters, Machine, RecordError, Shared};
 use crate::limits::{
-    CHUNK_AGE_MAX_READ, FILL_BYTES_PER_NANO, IN_FLIGHT_BYTES_MAX, MANIFEST_INTERVAL, POLL_MAX,
-    POLL_MAX_READ, POLL_MIN,
+    CHUNK_AGE_MAX_READ, FILL_BYTES_PER_NANO, FLUSH_LOOKS_MAX, IN_FLIGHT_BYTES_MAX,
+    MANIFEST_INTERVAL, POLL_MAX, POLL_MAX_READ, POLL_MIN,
 };
 use crate::queue::{Queued, TopicQueue};
 use crate::source::StreamSource;
@@ -67,6 +67,8 @@ pub(super) struct Engine {
     next_sync_nanos: u64,
     /// A snapshot has been asked for: the ring goes to the disk.
     flush_ring: bool,
+    /// Looks that are left to take what writers were still copying when it was asked for.
+    flush_looks: u32,
     done: Vec<Completion>,
     drained: VecDeque<Queued>,
     /// Memory of committed index entries, on its way back.
@@ -107,6 +109,7 @@ impl Engine {
             next_manifest_nanos: 0,
             next_sync_nanos: 0,
             flush_ring: false,
+            flush_looks: 0,
             done: Vec::new(),
             drained: VecDeque::new(),
             spent: Vec::new(),
@@ -137,7 +140,10 @@ impl Engine {
                 Ok(Command::AddTopic(topic, queue)) => self.add_topic(topic, queue),
                 Ok(Command::Follow(selector)) => self.discovery.follow(selector),
                 Ok(Command::Split) => self.begin_split(),
-                Ok(Command::Snapshot) => self.flush_ring = true,
+                Ok(Command::Snapshot) => {
+                    self.flush_ring = true;
+                    self.flush_looks = FLUSH_LOOKS_MAX;
+                }
                 Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return true,
                 Err(TryRecvError::Empty) => return false,
             }
@@ -275,7 +281,9 @@ impl Engine {
             self.drained = drained;
         }
         self.write_shared(shared);
-        self.flush_ring = false;
+        let is_behind = || self.topics.iter().any(|topic| topic.queue.is_behind());
+        self.flush_ring = self.flush_ring && self.flush_looks > 0 && is_behind();
+        self.flush_looks = self.flush_looks.saturating_sub(1);
     }
 
     /// Takes all that one topic has gathered, so that a large message does not overtake it.
@@ -406,6 +414,8 @@ impl Engine {
             self.look();
             self.reap(POLL_MIN);
         }
+        // What was lost since the last look, if only the watchman has seen it.
+        self.look();
         self.note_all_counts();
         self.finish_splits()
     }

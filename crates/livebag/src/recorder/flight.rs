@@ -112,10 +112,11 @@ impl Engine {
 
     /// Writes the frame that waits longest.
     pub fn write_next_held(&mut self) {
-        let Some((topic, _)) = self.lookout.next_held() else { return };
+        let Some(next) = self.lookout.next_held() else { return };
+        let topic = next.topic;
         // While one of its frames waits, none enters the topic's queue: all there is older.
         self.take_queue(topic);
-        let Some(going) = self.lookout.release(self.compresses()) else { return };
+        let Some(going) = self.lookout.release(next.number, self.compresses()) else { return };
         if self.shared.failure().is_some() {
             return self.give_up(going, Cause::Disk);
         }

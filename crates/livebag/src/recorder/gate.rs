@@ -132,9 +132,9 @@ impl Engine {
     /// Writes frames that wait, oldest first, up to so many bytes; gives what is left of them.
     fn write_some_held(&mut self, mut left: u64) -> u64 {
         while !self.gate.is_full()
-            && let Some((_, bytes)) = self.lookout.next_held().filter(|(_, bytes)| *bytes <= left)
+            && let Some(next) = self.lookout.next_held().filter(|next| next.bytes <= left)
         {
-            left -= bytes;
+            left -= next.bytes;
             self.write_next_held();
         }
         left

@@ -85,6 +85,7 @@ enum Kept {
 
 /// A large frame that waits for a moment to be written.
 struct Held {
+    number: FrameNumber,
     source: usize,
     kept: Kept,
     /// All but place and length.
@@ -113,8 +114,16 @@ struct Flying {
     copy: Option<OwnedExtent>,
 }
 
-/// Number of a frame on its way to the disk.
+/// Number of a frame that has waited.
 pub(super) type FrameNumber = u64;
+
+/// The frame that waits longest.
+#[derive(Clone, Copy)]
+pub(super) struct NextHeld {
+    pub number: FrameNumber,
+    pub topic: usize,
+    pub bytes: u64,
+}
 
 /// A frame on its way to the disk.
 pub(super) struct Going {
@@ -200,7 +209,7 @@ impl Lookout {
         watch.sources.push(Source { topic, stream, queue, stays_in_memory, unseen });
         watch.rounds.add(priority, at);
         // Until the first look tells better.
-        watch.lap_nanos.get_or_insert(0);
+        watch.lap_nanos = Some(0);
         self.news.notify_all();
     }
 
@@ -251,17 +260,21 @@ impl Lookout {
         }
     }
 
-    /// Topic and bytes of the frame that waits longest.
-    pub fn next_held(&self) -> Option<(usize, u64)> {
+    /// The frame that waits longest.
+    pub fn next_held(&self) -> Option<NextHeld> {
         let watch = self.lock();
         let held = watch.held.front()?;
-        Some((watch.sources[held.source].topic, held.bytes()))
+        let topic = watch.sources[held.source].topic;
+        Some(NextHeld { number: held.number, topic, bytes: held.bytes() })
     }
 
-    /// Lets the frame go that waits longest; `None` if nothing waits, or there is nothing left of it.
-    /// As a copy if it is to be compressed.
-    pub fn release(&self, as_copy: bool) -> Option<Going> {
+    /// Lets the frame go that waits longest, if it is still this one: it may have been lost since it was
+    /// asked for, and another has its place. As a copy if it is to be compressed.
+    pub fn release(&self, number: FrameNumber, as_copy: bool) -> Option<Going> {
         let mut watch = self.lock();
+        if watch.held.front()?.number != number {
+            return None;
+        }
         if as_copy && !watch.copy_held(&self.shared, 0) {
             return None;
         }
@@ -272,8 +285,6 @@ impl Lookout {
             Kept::InSlot(frame) => {
                 let bytes = frame.payload_bytes() as u64;
                 self.shared.slot_bytes.fetch_sub(bytes, Ordering::Relaxed);
-                let number = watch.next_number;
-                watch.next_number += 1;
                 let flying = Flying { source, frame: frame.clone(), entry, encoder, copy: None };
                 watch.flying.insert(number, flying);
                 Origin::Slot { number, frame, encoder }
@@ -384,7 +395,10 @@ impl Watch {
             ..IndexEntry::default()
         };
         shared.slot_bytes.fetch_add(frame.payload_bytes() as u64, Ordering::Relaxed);
+        let number = self.next_number;
+        self.next_number += 1;
         self.held.push_back(Held {
+            number,
             source: at,
             kept: Kept::InSlot(frame),
             entry,
@@ -474,6 +488,9 @@ fn copy(
     entry: IndexEntry,
     encoder: Encoder,
 ) -> Result<OwnedExtent, NoCopy> {
+    if !frame.is_intact() {
+        return Err(NoCopy::Overwritten);
+    }
     let data_bytes = encoder.encoded_bytes(frame);
     let held_bytes = OwnedExtent::bytes_for(data_bytes) as u64;
     if !queue.take(held_bytes) {
@@ -488,6 +505,19 @@ fn copy(
     })
 }
 
+/// Ends a recording whose streams nobody may be looking at any more.
+struct ToldIfPanicking<'a>(&'a Shared);
+
+impl Drop for ToldIfPanicking<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(
+                "the thread that watches the streams has stopped by a fault in livebag".into(),
+            );
+        }
+    }
+}
+
 /// The thread that stands in.
 pub(super) struct Watchman {
     lookout: Arc<Lookout>,
@@ -500,7 +530,10 @@ impl Watchman {
         let watched = lookout.clone();
         let thread = std::thread::Builder::new()
             .name("livebag-watch".into())
-            .spawn(move || watched.stand_in())
+            .spawn(move || {
+                let _told = ToldIfPanicking(&watched.shared);
+                watched.stand_in();
+            })
             .map_err(|source| RecordError::Io {
                 doing: "starting a thread to watch the streams for",
                 path,

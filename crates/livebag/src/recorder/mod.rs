@@ -218,6 +218,22 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub fn new(disk: Arc<dyn Disk>, directory: &Path, options: RecorderOptions) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            disk,
+            budget: Budget::new(options.cache_bytes_max),
+            topics: Mutex::default(),
+            paused: Arc::new(AtomicBool::new(options.start_paused)),
+            splits: AtomicU32::new(1),
+            slot_bytes: AtomicU64::new(0),
+            channels_given: AtomicU32::new(0),
+            read_until_nanos: AtomicU64::new(0),
+            failure: Mutex::default(),
+            options,
+        }
+    }
+
     /// A queue for one more topic, with a channel of its own.
     ///
     /// # Errors
@@ -336,21 +352,7 @@ impl Recorder {
         directory: &Path,
         options: RecorderOptions,
     ) -> Result<Self, RecordError> {
-        let budget = Budget::new(options.cache_bytes_max);
-        let paused = Arc::new(AtomicBool::new(options.start_paused));
-        let shared = Arc::new(Shared {
-            directory: directory.to_owned(),
-            disk,
-            options,
-            budget,
-            topics: Mutex::default(),
-            paused,
-            splits: AtomicU32::new(1),
-            slot_bytes: AtomicU64::new(0),
-            channels_given: AtomicU32::new(0),
-            read_until_nanos: AtomicU64::new(0),
-            failure: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(disk, directory, options));
         if shared.options.database.is_some() {
             Self::start(database::Collector::create(shared.clone())?, shared)
         } else {

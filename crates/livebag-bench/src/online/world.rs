@@ -151,7 +151,9 @@ impl World {
         let count = |name: &&str| {
             let times =
                 self.ledger[self.place(name)].read().unwrap_or_else(PoisonError::into_inner);
-            times.partition_point(|&time| time <= to) - times.partition_point(|&time| time < from)
+            // An answer may be newer than its question: then nothing lies between.
+            let before = times.partition_point(|&time| time < from);
+            times.partition_point(|&time| time <= to).saturating_sub(before)
         };
         names.iter().map(count).sum()
     }

@@ -85,7 +85,9 @@ def test_what_a_server_refuses_is_said(both, server, sample):
 
 
 STALLED = """
-import livebag, sys
+import livebag, signal, sys
+# A shell's background jobs begin with it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 bag = livebag.open(sys.argv[1])
 try:
     print("asking", flush=True)

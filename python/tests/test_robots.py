@@ -128,7 +128,9 @@ def test_a_robot_that_dies_is_told_and_the_others_answer(sample, frames, robots)
 
 
 INTERRUPTED = """
-import sys, livebag
+import livebag, signal, sys
+# A shell's background jobs begin with it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 bag = livebag.open("zenoh/r3/run", zenoh_connect=[sys.argv[1]])
 messages = bag.read_messages()
 next(messages)

@@ -11,6 +11,7 @@ use clap::Args;
 use livebag::{
     Recorder, RecorderOptions, Retention, Selector, SplitRules, Status, Topic, TopicWriter,
 };
+use serde::Serialize;
 use serde_json::json;
 
 use crate::child::Process;
@@ -109,7 +110,7 @@ fn soak(args: &SoakArgs, options: &RunOptions) -> Result<matrix::Outcome> {
     producer.go()?;
     producer.finish()?;
     let found = summary(args, &samples, &status, published, &produced);
-    Ok(matrix::Outcome { rows: vec![found], runs: samples.rows, failures: Vec::new() })
+    Ok(matrix::Outcome { rows: vec![found], runs: samples.taken.iter().map(row).collect(), failures: Vec::new() })
 }
 
 fn record(args: &SoakArgs, container: &Path) -> Result<Recorder> {
@@ -126,10 +127,24 @@ fn record(args: &SoakArgs, container: &Path) -> Result<Recorder> {
 
 #[derive(Default)]
 struct Samples {
-    rows: Vec<Row>,
-    anon_bytes: Vec<u64>,
-    disk_bytes_max: u64,
+    /// As many as there will be have their room from the beginning: memory that grows is then the
+    /// recorder's.
+    taken: Vec<Sample>,
     imu_messages: u64,
+}
+
+#[derive(Serialize)]
+struct Sample {
+    elapsed_s: u64,
+    messages: u64,
+    gb: f64,
+    lost: u64,
+    lapped: u64,
+    queue: u64,
+    splits: u64,
+    anon_bytes: u64,
+    disk_bytes: u64,
+    cache_bytes: u64,
 }
 
 /// Writes the IMU's messages and takes samples until the time is over.
@@ -142,6 +157,7 @@ fn watch(
     let start = clock::monotonic_nanos();
     let end = start + (args.seconds * 1e9) as u64;
     let mut samples = Samples::default();
+    samples.taken.reserve_exact((args.seconds * 1e9) as usize / SAMPLE_NANOS as usize + 1);
     let mut next_sample = start + SAMPLE_NANOS;
     let mut due = start;
     while due < end {
@@ -168,23 +184,20 @@ fn sample(
     let (messages, bytes, lost) = status.totals();
     // A split that is being removed is not there any more.
     let disk_bytes = files::total_bytes(container).unwrap_or_default();
-    let anon_bytes = anonymous_bytes();
-    samples.disk_bytes_max = samples.disk_bytes_max.max(disk_bytes);
-    samples.anon_bytes.push(anon_bytes);
-    let found = row(&json!({
-        "elapsed_s": elapsed_nanos / 1_000_000_000,
-        "messages": messages,
-        "gb": bytes as f64 / 1e9,
-        "lost": lost.total(),
-        "lapped": lost.lapped,
-        "queue": lost.queue,
-        "splits": status.splits,
-        "anon_bytes": anon_bytes,
-        "disk_bytes": disk_bytes,
-        "cache_bytes": status.cache_bytes,
-    }));
+    let found = Sample {
+        elapsed_s: elapsed_nanos / 1_000_000_000,
+        messages,
+        gb: bytes as f64 / 1e9,
+        lost: lost.total(),
+        lapped: lost.lapped,
+        queue: lost.queue,
+        splits: status.splits as u64,
+        anon_bytes: anonymous_bytes(),
+        disk_bytes,
+        cache_bytes: status.cache_bytes as u64,
+    };
     eprintln!("soak: {}", serde_json::to_string(&found).unwrap_or_default());
-    samples.rows.push(found);
+    samples.taken.push(found);
     match status.failure {
         None => Ok(()),
         Some(failure) => Err(failed("recording")(failure)),
@@ -207,8 +220,10 @@ fn summary(
     produced: &Produced,
 ) -> Row {
     let (messages, bytes, lost) = status.totals();
-    let settled = samples.anon_bytes.get(SETTLING_SAMPLES).or(samples.anon_bytes.last());
-    let mb = |bytes: Option<&u64>| bytes.map(|bytes| *bytes as f64 / 1e6);
+    let taken = &samples.taken;
+    let settled = taken.get(SETTLING_SAMPLES).or(taken.last());
+    let mb = |sample: Option<&Sample>| sample.map(|sample| sample.anon_bytes as f64 / 1e6);
+    let disk_bytes_max = taken.iter().map(|sample| sample.disk_bytes).max().unwrap_or_default();
     row(&json!({
         "seconds": args.seconds,
         "published": published,
@@ -218,9 +233,9 @@ fn summary(
         "unaccounted": published as i64 - (messages + lost.total()) as i64,
         "splits": status.splits,
         "anon_mb_settled": mb(settled),
-        "anon_mb_end": mb(samples.anon_bytes.last()),
-        "anon_mb_max": mb(samples.anon_bytes.iter().max()),
-        "disk_gb_max": samples.disk_bytes_max as f64 / 1e9,
+        "anon_mb_end": mb(taken.last()),
+        "anon_mb_max": mb(taken.iter().max_by_key(|sample| sample.anon_bytes)),
+        "disk_gb_max": disk_bytes_max as f64 / 1e9,
         "producer_late_ms": produced.late_nanos_max as f64 / 1e6,
     }))
 }

@@ -110,7 +110,11 @@ fn soak(args: &SoakArgs, options: &RunOptions) -> Result<matrix::Outcome> {
     producer.go()?;
     producer.finish()?;
     let found = summary(args, &samples, &status, published, &produced);
-    Ok(matrix::Outcome { rows: vec![found], runs: samples.taken.iter().map(row).collect(), failures: Vec::new() })
+    Ok(matrix::Outcome {
+        rows: vec![found],
+        runs: samples.taken.iter().map(row).collect(),
+        failures: Vec::new(),
+    })
 }
 
 fn record(args: &SoakArgs, container: &Path) -> Result<Recorder> {

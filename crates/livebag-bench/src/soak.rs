@@ -198,7 +198,7 @@ fn sample(
         splits: status.splits as u64,
         anon_bytes: anonymous_bytes(),
         disk_bytes,
-        cache_bytes: status.cache_bytes as u64,
+        cache_bytes: status.cache_bytes,
     };
     eprintln!("soak: {}", serde_json::to_string(&found).unwrap_or_default());
     samples.taken.push(found);

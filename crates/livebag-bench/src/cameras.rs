@@ -193,6 +193,7 @@ fn run(
         cache_bytes_max: args.max_cache_size,
         pins: None,
         cycle_aware: false,
+        sensors_first: false,
     };
     in_new_directory(directory, &mut options, matrix::run)
 }

@@ -147,6 +147,11 @@ pub fn bind_to(core: usize) -> Result<()> {
         .map_err(|e| BenchError::io(format!("binding a process to processor {core}"), e))
 }
 
+/// The child's side: goes before others on the processors, where it may.
+pub fn go_first() {
+    let _ = rustix::process::setpriority_process(None, -20);
+}
+
 /// The child's side: says that it is set up and waits to be told to go on.
 pub fn ready_and_wait() -> Result<()> {
     say("ready")?;

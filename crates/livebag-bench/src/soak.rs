@@ -86,6 +86,7 @@ pub fn measure(args: &SoakArgs) -> Result<matrix::Outcome> {
         cache_bytes_max: matrix::CACHE_BYTES,
         pins: None,
         cycle_aware: false,
+        sensors_first: true,
     };
     matrix::in_new_directory(&directory, &mut options, |options| soak(args, options))
 }

@@ -34,6 +34,8 @@ pub const TOPIC_BYTES_MIN: u64 = 256 << 10;
 /// Room that a topic takes from the cache ahead of its next small messages.
 pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 
+/// Memory for one frame that is at least so large is the kernel's own, and goes back to it at once.
+pub const LENT_BYTES_MIN: usize = 1 << 20;
 /// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
 /// some dozen of 64 KiB.
 pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;

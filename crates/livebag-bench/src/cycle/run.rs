@@ -53,6 +53,7 @@ pub fn run(setting: &Setting, contender: Contender, directory: &Path) -> Result<
         cache_bytes_max: setting.cache_bytes_max,
         pins: Some(setting.pins),
         cycle_aware: schedule == Schedule::CycleAware,
+        sensors_first: false,
     };
     in_new_directory(directory, &mut options, |options| {
         run_processes(setting, system.is_some(), options)

@@ -52,6 +52,7 @@ mod tests {
             cache_bytes_max: 0,
             pins: None,
             cycle_aware: false,
+            sensors_first: false,
         };
         let topics = Workload::Small.topics();
         let mut newest = vec![0; topics.len()];

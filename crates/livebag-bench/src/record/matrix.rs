@@ -240,6 +240,7 @@ fn measure_once(
         cache_bytes_max: args.max_cache_size,
         pins: None,
         cycle_aware: false,
+        sensors_first: false,
     };
     in_new_directory(directory, &mut options, run)
 }

@@ -87,6 +87,9 @@ pub struct RunOptions {
     pub pins: Option<Pins>,
     /// Whether livebag writes while the applications on the cycle board rest.
     pub cycle_aware: bool,
+    /// Whether sensors go before everything else on the processors, as hardware does, where the
+    /// system lets them.
+    pub sensors_first: bool,
 }
 
 /// Processors by number.

@@ -62,6 +62,9 @@ pub fn produce(orders: &str) -> Result<()> {
     if let Some(pins) = options.pins {
         child::bind_to(pins.producer)?;
     }
+    if options.sensors_first {
+        child::go_first();
+    }
     let topics = options.workload.topics();
     let control = Control::create(&options.name, topics.len())?;
     let mut sources = Vec::with_capacity(topics.len());
@@ -118,8 +121,8 @@ fn unpaced(sources: &mut [Source], control: &Control) -> Result<()> {
         let mut any = false;
         for (index, source) in sources.iter_mut().enumerate() {
             // The slot of the frame being made must not be one that is still being read, nor one
-            // that a recorder must fear for: livebag copies frames whose slot is next but one.
-            let room = u64::from(source.topic.shape.slots()) - 3;
+            // that a recorder must fear for: livebag copies frames once half of the slots hold newer ones.
+            let room = u64::from(source.topic.shape.slots()) / 2;
             let free = source.published < control.done(index) + room;
             if free && source.published < source.count {
                 source.publish(Mode::Unpaced)?;

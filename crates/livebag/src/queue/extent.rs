@@ -173,15 +173,16 @@ impl OwnedExtent {
         extent
     }
 
-    /// Makes an extent whose message of `data_bytes` is written by `fill`; `None` if it says that
-    /// it failed.
+    /// Makes an extent whose message of `data_bytes` is written by `fill`, in memory for this once; `None`
+    /// if it says that it failed.
     pub fn with(
         channel_id: u16,
         entry: IndexEntry,
         data_bytes: usize,
         fill: impl FnOnce(&mut [u8]) -> bool,
     ) -> Option<Self> {
-        let mut extent = Self::with_room(data_bytes, None);
+        let mut extent =
+            Self::with_room(data_bytes, Some(Block::lent(Self::bytes_for(data_bytes))));
         if !fill(extent.data_mut()) {
             return None;
         }

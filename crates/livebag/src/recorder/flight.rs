@@ -446,7 +446,11 @@ impl Engine {
             // A stream's frames seldom pass through memory: theirs goes.
             (true, _) if is_large => drop(block),
             (false, 1) if is_large => queue.recycle_block(block),
-            _ => queue.recycle_records(block.into_vec()),
+            _ => {
+                if let Some(records) = block.into_vec() {
+                    queue.recycle_records(records);
+                }
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use super::{RecordError, Shared};
 use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
 use crate::queue::{OwnedExtent, Priority, TopicQueue};
 use crate::source::{Encoder, StreamSource};
+use crate::storage::raise_priority;
 
 /// Topics by priority, in another order among equals each time.
 #[derive(Default)]
@@ -531,6 +532,7 @@ impl Watchman {
         let thread = std::thread::Builder::new()
             .name("livebag-watch".into())
             .spawn(move || {
+                raise_priority();
                 let _told = ToldIfPanicking(&watched.shared);
                 watched.stand_in();
             })

@@ -95,13 +95,15 @@ impl StreamSource {
 
     /// Whether the slot of `frame` is about to be refilled, or is being refilled already.
     ///
-    /// The writer may begin with frame k + N as soon as it has published k + N - 1. So once
-    /// k + N - 2 is out, the slot is safe for one more period at most; half of it is left to the
-    /// device.
+    /// The writer may begin with frame k + N as soon as it has published k + N - 1. Who looks may be
+    /// late, and so may the writer have been, who then publishes several at once. So a frame is in danger
+    /// once half of the slots hold newer ones, and half a period after that. A healthy disk has fetched it
+    /// by then; with one that has not, a copy too many is the lesser evil.
     pub(crate) fn endangers(&self, frame: &FrameRef) -> bool {
+        let margin = (self.slots / 2).saturating_sub(1).max(1);
         match frame.frames_left() {
-            0 => true,
-            1 => {
+            left if left < margin => true,
+            left if left == margin => {
                 let waited = self.clock.monotonic_nanos().saturating_sub(self.latest_seen_nanos);
                 waited >= self.period_nanos / 2
             }

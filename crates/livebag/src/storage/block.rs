@@ -1,29 +1,69 @@
 //! Memory that begins on a block boundary.
 
-use crate::limits::BLOCK_BYTES;
+use memmap2::{Advice, MmapMut};
+
+use crate::limits::{BLOCK_BYTES, LENT_BYTES_MIN};
 
 /// Owned bytes, aligned for direct I/O.
 pub struct Block {
-    memory: Vec<u8>,
+    memory: Memory,
     start: usize,
     bytes: usize,
 }
 
+enum Memory {
+    Heap(Vec<u8>),
+    /// Of the kernel, and the kernel's again afterwards.
+    Lent(MmapMut),
+}
+
+impl std::ops::Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Heap(memory) => memory,
+            Self::Lent(memory) => memory,
+        }
+    }
+}
+
+impl std::ops::DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(memory) => memory,
+            Self::Lent(memory) => memory,
+        }
+    }
+}
+
 impl Block {
-    /// `bytes` zeros.
-    pub fn zeroed(bytes: usize) -> Self {
-        // Over-allocating keeps this free of `unsafe`; the surplus is never touched, so it costs
-        // address space only.
-        let memory = vec![0; bytes + BLOCK_BYTES];
+    fn new(memory: Memory, bytes: usize) -> Self {
         let start = memory.as_ptr().align_offset(BLOCK_BYTES);
         Self { memory, start, bytes }
     }
 
+    /// `bytes` zeros.
+    pub fn zeroed(bytes: usize) -> Self {
+        // Over-allocating keeps this free of `unsafe`; the surplus is never touched, so it costs
+        // address space only.
+        Self::new(Memory::Heap(vec![0; bytes + BLOCK_BYTES]), bytes)
+    }
+
+    /// `bytes` zeros that are needed once, and seldom. The allocator would keep them for another time
+    /// (glibc's does, once it has seen their size), and a recorder that had a bad second would hold its
+    /// memory for the rest of the day. In huge pages where they are to be had: fewer faults.
+    pub fn lent(bytes: usize) -> Self {
+        let lent = (bytes >= LENT_BYTES_MIN).then(|| MmapMut::map_anon(bytes));
+        let Some(Ok(memory)) = lent else { return Self::zeroed(bytes) };
+        // Only a hint.
+        let _ = memory.advise(Advice::HugePage);
+        Self::new(Memory::Lent(memory), bytes)
+    }
+
     /// `bytes` of no matter what, in memory whose pages are there: filling it meets no page fault.
     pub fn touched(bytes: usize) -> Self {
-        let mut block = Self { memory: vec![1; bytes + BLOCK_BYTES], start: 0, bytes };
-        block.start = block.memory.as_ptr().align_offset(BLOCK_BYTES);
-        block
+        Self::new(Memory::Heap(vec![1; bytes + BLOCK_BYTES]), bytes)
     }
 
     /// The same memory for another `bytes`, whatever they are; `None` if they do not fit.
@@ -35,13 +75,16 @@ impl Block {
 
     /// Bytes of memory that it holds.
     pub fn memory_bytes(&self) -> usize {
-        self.memory.capacity()
+        match &self.memory {
+            Memory::Heap(memory) => memory.capacity(),
+            Memory::Lent(memory) => memory.len(),
+        }
     }
 
     /// Plain bytes that need no alignment, because they go through the page cache.
     pub fn unaligned(memory: Vec<u8>) -> Self {
         let bytes = memory.len();
-        Self { memory, start: 0, bytes }
+        Self { memory: Memory::Heap(memory), start: 0, bytes }
     }
 
     /// MCAP records and behind them a padding record up to whole blocks.
@@ -53,9 +96,12 @@ impl Block {
         block
     }
 
-    /// Gives the memory back, to be used again.
-    pub fn into_vec(self) -> Vec<u8> {
-        self.memory
+    /// Gives the memory back, to be used again, if it is not the kernel's.
+    pub fn into_vec(self) -> Option<Vec<u8>> {
+        match self.memory {
+            Memory::Heap(memory) => Some(memory),
+            Memory::Lent(_) => None,
+        }
     }
 
     /// Forgets all but the first `bytes`.

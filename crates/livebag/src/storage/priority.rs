@@ -2,6 +2,8 @@
 
 /// How much less than others readers want.
 const NICE: i32 = 10;
+/// How much more than others who saves frames from being overwritten needs.
+const NICE_URGENT: i32 = -10;
 /// `ioprio_set(2)`: a thread.
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;
 /// The best-effort class (2) at its lowest level (7). The idle class would let readers starve while
@@ -16,4 +18,11 @@ pub fn lower_priority() {
     #[expect(unsafe_code, reason = "no library wraps ioprio_set")]
     // SAFETY: the call takes three integers and touches no memory; 0 is the calling thread.
     let _ = unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_LOWEST) };
+}
+
+/// Makes the calling thread go before others on the processors, where it may: what it does is short and
+/// seldom, and does not bear waiting. Needs `CAP_SYS_NICE` or `RLIMIT_NICE`; without, nothing happens.
+pub(crate) fn raise_priority() {
+    // Of this thread only, as above.
+    let _ = rustix::process::setpriority_process(None, NICE_URGENT);
 }

@@ -271,13 +271,19 @@ pub enum ContainerError {
 }
 
 impl Manifest {
-    /// Reads `container.yaml`.
+    /// Reads `container.yaml`, as livebag writes it or as any other YAML.
     ///
     /// # Errors
     /// See [`ContainerError`]. File names that would leave the container's directory are refused.
     pub fn parse(text: &str) -> Result<Self, ContainerError> {
-        let manifest: Self =
-            crate::yaml::read(text).map_err(|error| ContainerError::Yaml(error.to_string()))?;
+        let (above, _) = text.rsplit_once(CHECKSUM_LINE).unwrap_or((text, ""));
+        let manifest: Self = match serde_json::from_str(above) {
+            Ok(manifest) => manifest,
+            // Of another hand or an older livebag.
+            Err(_) => {
+                crate::yaml::read(text).map_err(|error| ContainerError::Yaml(error.to_string()))?
+            }
+        };
         if manifest.livebag_container > CONTAINER_VERSION {
             return Err(ContainerError::Version { found: manifest.livebag_container });
         }
@@ -297,16 +303,30 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The file's text.
+    /// The file's text. It is JSON, which is YAML too, and is read in a tenth of the time: opening a
+    /// container is little else.
     ///
     /// # Errors
-    /// If the YAML library refuses, which it has no known cause for.
+    /// If the JSON library refuses, which it has no known cause for.
     pub fn to_yaml(&self) -> Result<String, ContainerError> {
-        let mut text = serde_saphyr::to_string(self)
+        let json = serde_json::to_string_pretty(self)
             .map_err(|error| ContainerError::Yaml(error.to_string()))?;
-        if !text.ends_with('\n') {
-            text.push('\n');
+        let mut text = String::with_capacity(json.len() + 1);
+        for sign in json.chars() {
+            match sign {
+                // JSON has them in strings as they are, where YAML wants them escaped.
+                '\u{7f}'..='\u{9f}'
+                | '\u{2028}'
+                | '\u{2029}'
+                | '\u{feff}'
+                | '\u{fffe}'
+                | '\u{ffff}' => {
+                    text.push_str(&format!("\\u{:04x}", u32::from(sign)));
+                }
+                sign => text.push(sign),
+            }
         }
+        text.push('\n');
         let crc = crc32c::crc32c(text.as_bytes());
         Ok(format!("{text}{CHECKSUM_LINE}{crc:08x}\n"))
     }

@@ -87,8 +87,8 @@ pub struct RunOptions {
     pub pins: Option<Pins>,
     /// Whether livebag writes while the applications on the cycle board rest.
     pub cycle_aware: bool,
-    /// Whether sensors go before everything else on the processors, as hardware does, where the
-    /// system lets them.
+    /// Whether sensors behave as hardware does: they go before everything else on the processors, where
+    /// the system lets them, and never deliver late frames all at once.
     pub sensors_first: bool,
 }
 

@@ -35,6 +35,8 @@ struct Source {
     writer: Writer,
     published: u64,
     count: u64,
+    /// When its cable is free again.
+    not_before_nanos: u64,
 }
 
 impl Source {
@@ -72,12 +74,12 @@ pub fn produce(orders: &str) -> Result<()> {
         let writer = Writer::create(&topic.stream_name(&options.name), &topic.stream_options())
             .map_err(|e| BenchError::system("livebag", "creating a stream")(&e))?;
         let count = topic.count(options.seconds);
-        sources.push(Source { topic, writer, published: 0, count });
+        sources.push(Source { topic, writer, published: 0, count, not_before_nanos: 0 });
     }
     child::ready_and_wait()?;
     let cpu_start = clock::process_cpu_nanos();
     let late_nanos_max = match options.mode {
-        Mode::Paced => paced(&mut sources, &control)?,
+        Mode::Paced => paced(&mut sources, &control, options.sensors_first)?,
         Mode::Unpaced => unpaced(&mut sources, &control).map(|()| 0)?,
     };
     child::answer(&Produced {
@@ -90,8 +92,10 @@ pub fn produce(orders: &str) -> Result<()> {
 }
 
 /// Publishes each topic at its rate; topics of one rate are spread over the period, as sensors
-/// that nobody synchronises are. A late frame is published at once and none is left out.
-fn paced(sources: &mut [Source], control: &Control) -> Result<u64> {
+/// that nobody synchronises are. A late frame is published at once and none is left out; with
+/// `keeps_apart` at least half a period after the one before, since no sensor's cable carries them
+/// faster: a machine that stood still does not find a ring's worth of frames in one instant.
+fn paced(sources: &mut [Source], control: &Control, keeps_apart: bool) -> Result<u64> {
     let start = clock::monotonic_nanos() + 100_000_000;
     let topics = sources.len() as f64;
     let due = |source: &Source, index: usize| {
@@ -110,7 +114,13 @@ fn paced(sources: &mut [Source], control: &Control) -> Result<u64> {
         clock::sleep_until(due_nanos);
         late_nanos_max = late_nanos_max.max(clock::monotonic_nanos() - due_nanos);
         control.start();
-        sources[index].publish(Mode::Paced)?;
+        let source = &mut sources[index];
+        if keeps_apart {
+            clock::sleep_until(source.not_before_nanos);
+            source.not_before_nanos =
+                clock::monotonic_nanos() + (0.5e9 / source.topic.rate_hz) as u64;
+        }
+        source.publish(Mode::Paced)?;
     }
 }
 

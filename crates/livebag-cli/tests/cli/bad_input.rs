@@ -129,7 +129,7 @@ fn a_damaged_container_is_refused_and_left_as_it_is() {
     let bag = empty_container(folder.path());
     let manifest = bag.join("container.yaml");
     let whole = std::fs::read_to_string(&manifest).unwrap();
-    let newer = whole.replacen("livebag_container: 1", "livebag_container: 99", 1);
+    let newer = whole.replacen("\"livebag_container\": 1", "\"livebag_container\": 99", 1);
     assert_ne!(whole, newer);
     for (written, said) in
         [("", "damaged"), ("]:{", "damaged"), ("a: b", "damaged"), (&newer, "newer")]

@@ -42,8 +42,23 @@ proptest! {
         };
         let text = manifest(&topic).to_yaml().unwrap();
         let back = Manifest::parse(&text).unwrap();
+        prop_assert_eq!(&crate::yaml::read::<Manifest>(&text).unwrap(), &back);
         prop_assert_eq!(back.topics[0].topic().unwrap(), topic);
     }
+}
+
+#[test]
+fn a_manifest_is_yaml_whatever_stands_in_it() {
+    let text = "# crc32c: 00000000\n\t\u{0}\u{7}\u{7f}\u{85}\u{2028}\u{feff}\u{1f916} \"'\\/: - {}";
+    let topic = Topic { name: "/t".into(), schema: text.into(), ..Topic::default() };
+    let whole = Manifest { failure: text.into(), ..manifest(&topic) };
+    let written = whole.to_yaml().unwrap();
+    assert_eq!(Manifest::parse(&written).unwrap(), whole);
+    assert_eq!(crate::yaml::read::<Manifest>(&written).unwrap(), whole);
+    // As an older livebag wrote it, and as somebody may write it today.
+    let block = serde_saphyr::to_string(&whole).unwrap();
+    assert!(block.contains("\ntopics:\n"), "{block}");
+    assert_eq!(Manifest::parse(&block).unwrap(), whole);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::client::{Client, Response, get};
 use super::fixture::{Site, record_all};
@@ -182,6 +182,15 @@ const READS: [&str; 5] = [
     "/bags/run2.mcap",
 ];
 
+/// Changes `container.yaml`, as by hand: without a checksum.
+fn change_manifest(container: &Path, change: impl FnOnce(&mut Value)) {
+    let file = container.join("container.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut manifest = serde_json::from_str(&text[..text.find("# crc32c").unwrap()]).unwrap();
+    change(&mut manifest);
+    std::fs::write(&file, manifest.to_string()).unwrap();
+}
+
 #[test]
 fn links_inside_a_container_are_not_followed() {
     // The manifest, an index, a brick, or a split is a link to one outside.
@@ -193,11 +202,7 @@ fn links_inside_a_container_are_not_followed() {
         std::fs::rename(recorded.path().join("run2"), &inside).unwrap();
         if linked == "split" {
             symlink(&foreign, inside.join("split_2")).unwrap();
-            let manifest = std::fs::read_to_string(inside.join("container.yaml")).unwrap();
-            assert!(manifest.contains("topics:"));
-            let manifest = manifest.replacen("topics:", "splits:\n- split_2\ntopics:", 1);
-            let end = manifest.find("# crc32c").unwrap();
-            std::fs::write(inside.join("container.yaml"), &manifest[..end]).unwrap();
+            change_manifest(&inside, |manifest| manifest["splits"] = json!(["split_2"]));
         } else {
             let files: Vec<_> =
                 inside.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -252,25 +257,11 @@ fn manifests_that_name_files_elsewhere_are_refused() {
         let (site, _outside) = site();
         let folder = site.folder.path().join("run2");
         record_all(&folder, 10);
-        let file = folder.join("container.yaml");
-        let manifest = std::fs::read_to_string(&file).unwrap();
-        let mut lines: Vec<String> = manifest.lines().map(str::to_owned).collect();
-        lines.retain(|line| !line.starts_with('#'));
-        match key {
-            "splits" => lines.push(format!("splits: ['{value}']")),
-            "index" => {
-                let line = lines.iter_mut().find(|line| line.trim().starts_with("index:")).unwrap();
-                *line =
-                    format!("{}index: '{value}'", " ".repeat(line.len() - line.trim_start().len()));
-            }
-            _ => {
-                let at = lines.iter().position(|line| line.trim() == "bricks:").unwrap();
-                let item = &lines[at + 1];
-                let indent = item.len() - item.trim_start().len();
-                lines[at + 1] = format!("{}- '{value}'", " ".repeat(indent));
-            }
-        }
-        std::fs::write(&file, lines.join("\n")).unwrap();
+        change_manifest(&folder, |manifest| match key {
+            "splits" => manifest["splits"] = json!([value]),
+            "index" => manifest["topics"][0]["index"] = json!(value),
+            _ => manifest["topics"][0]["bricks"][0] = json!(value),
+        });
         site.later();
         for target in READS {
             let error = get(site.address(), target).must(500).error();

@@ -58,18 +58,11 @@ impl Brick {
         }
     }
 
-    /// A message that is not compressed, in place. `None` if it must be read.
+    /// A mapping that has a message that is not compressed. `None` if it must be read.
     ///
     /// # Errors
     /// If the brick ends before.
-    pub fn part(&self, entry: &IndexEntry) -> Result<Option<FilePart>, BagError> {
-        let Some(mapping) = self.mapping(entry)? else { return Ok(None) };
-        // What cannot be fetched is read: that tells what is the matter.
-        Ok(mapping.part(entry.offset, entry.data_bytes as usize).unwrap_or_default())
-    }
-
-    /// A mapping that has the message.
-    fn mapping(&self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, BagError> {
+    pub fn mapping(&self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, BagError> {
         let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         match &*mapped {
             Mapped::Until(known) if known.bytes() >= end_of(entry) => {
@@ -87,6 +80,12 @@ impl Brick {
         *mapped = mapping.clone().map_or(Mapped::Never, Mapped::Until);
         Ok(mapping)
     }
+}
+
+/// A message that is not compressed, in place. `None` if it must be read.
+pub(super) fn part(mapping: &Arc<Mapping>, entry: &IndexEntry) -> Option<FilePart> {
+    // What cannot be fetched is read: that tells what is the matter.
+    mapping.part(entry.offset, entry.data_bytes as usize).unwrap_or_default()
 }
 
 /// File offset behind a message that is not compressed.

@@ -6,7 +6,8 @@ use std::collections::BinaryHeap;
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 
-use super::brick::brick_ends;
+use super::ahead::Ahead;
+use super::brick::{brick_ends, part};
 use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
 use crate::limits::{
@@ -37,6 +38,8 @@ struct TopicCursor<'bag> {
     entries: Vec<IndexEntry>,
     at: usize,
     window: Window,
+    /// Who fetches what is read in place, by brick; none where nobody needs to.
+    ahead: Option<(u16, Option<Ahead>)>,
     unpacked: Unpacked,
     /// Whether so much is wanted that the kernel may fetch it 2 MiB at a time; known once there are
     /// entries.
@@ -253,6 +256,7 @@ impl<'bag> TopicCursor<'bag> {
             entries: Vec::new(),
             at: 0,
             window,
+            ahead: None,
             unpacked: Unpacked::default(),
         })
     }
@@ -277,12 +281,28 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// A message in place, where that is worth it and possible.
-    fn part(&self, entry: &IndexEntry) -> Result<Option<FilePart>, BagError> {
+    fn part(&mut self, entry: &IndexEntry) -> Result<Option<FilePart>, BagError> {
         let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
         if entry.compressed || !is_large || self.is_long != Some(true) {
             return Ok(None);
         }
-        self.segment.brick(entry)?.part(entry)
+        let brick = self.segment.brick(entry)?;
+        let Some(mapping) = brick.mapping(entry)? else { return Ok(None) };
+        match &self.ahead {
+            Some((number, ahead)) if *number == entry.brick => {
+                if let Some(ahead) = ahead.as_ref().filter(|ahead| ahead.covers(entry.offset)) {
+                    ahead.reach(entry.offset);
+                }
+            }
+            _ => {
+                let (last, end) = self.window.end;
+                let end =
+                    if last == entry.brick { end.min(mapping.bytes()) } else { mapping.bytes() };
+                let ahead = Ahead::begin(&mapping, entry.offset..end);
+                self.ahead = Some((entry.brick, ahead));
+            }
+        }
+        Ok(part(&mapping, entry))
     }
 
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {

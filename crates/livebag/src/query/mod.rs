@@ -19,6 +19,7 @@ use livebag_format::container::{
 
 use crate::storage::{Disk, KernelDisk};
 
+mod ahead;
 mod answer;
 mod brick;
 mod buffer;

@@ -80,6 +80,29 @@ impl Mapping {
         Ok(Some(FilePart { mapping: self.clone(), start, bytes }))
     }
 
+    /// Whether the page at `offset` can be had without the device, as far as the kernel tells: of a file
+    /// that this process may not write it says yes.
+    pub fn is_there(&self, offset: u64) -> bool {
+        let page = rustix::param::page_size();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX) / page * page;
+        if start >= self.bytes.get() {
+            return true;
+        }
+        let mut there = 0;
+        // SAFETY: the page lies within the mapping; one byte is written, for one page.
+        let told = unsafe { libc::mincore(self.start.as_ptr().add(start).cast(), 1, &mut there) };
+        told != 0 || there & 1 == 1
+    }
+
+    /// Waits until bytes are there; whether they are.
+    pub fn fetched(&self, offset: u64, bytes: u64) -> bool {
+        let (Ok(start), Ok(bytes)) = (usize::try_from(offset), usize::try_from(bytes)) else {
+            return false;
+        };
+        let is_inside = start.checked_add(bytes).is_some_and(|end| end <= self.bytes.get());
+        is_inside && self.fetch(start, bytes).is_ok()
+    }
+
     /// Has the kernel fetch pages. `start..start + bytes` lies within the mapping.
     fn fetch(&self, start: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {

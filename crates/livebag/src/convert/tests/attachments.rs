@@ -144,7 +144,9 @@ fn a_conversion_that_was_cut_short_keeps_what_it_had() {
     // As if it had been killed: never closed, nobody holds the lock.
     let manifest = container.join("container.yaml");
     let text = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, text.replace("state: closed", "state: recording")).unwrap();
+    let open = text.replace("\"state\": \"closed\"", "\"state\": \"recording\"");
+    assert_ne!(open, text);
+    std::fs::write(&manifest, open).unwrap();
     let bag = Bag::open(&container).unwrap();
     assert_eq!(bag.state(), crate::BagState::Recovered);
     assert_eq!(comparable(&attachments(&bag).unwrap()), comparable(&samples()));

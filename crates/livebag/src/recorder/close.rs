@@ -216,6 +216,7 @@ impl Split {
         let closed = match answers {
             Ok(()) => self.close_files(),
             Err(source) => {
+                self.topics.iter_mut().for_each(SplitTopic::give_up_unindexed);
                 let path = self.directory.clone();
                 Err(RecordError::Io { doing: "closing", path, source })
             }
@@ -245,6 +246,7 @@ impl Split {
                 outcome = Err(RecordError::Io { doing: "closing", path, source });
             }
         };
+        self.topics.iter_mut().for_each(SplitTopic::index_at_last);
         self.start_write_back();
         for at in 0..self.bricks.len() {
             let path = self.bricks[at].path.clone();

@@ -133,6 +133,9 @@ pub(super) struct SplitTopic {
     pub counters: Arc<Counters>,
     /// Once there is something to write.
     pub files: Option<TopicFiles>,
+    /// Entries of messages that are in the brick, for which the index had no room. Few: a failed index
+    /// ends the recording.
+    unindexed: Vec<IndexEntry>,
     messages: u64,
     bytes: u64,
     repeated: u64,
@@ -147,6 +150,7 @@ impl SplitTopic {
             channel_id,
             counters,
             files: None,
+            unindexed: Vec::new(),
             messages: 0,
             bytes: 0,
             repeated: 0,
@@ -164,7 +168,7 @@ impl SplitTopic {
     /// what has been committed goes to `spent`.
     ///
     /// # Errors
-    /// If the index cannot be written; the messages concerned are then counted as lost.
+    /// If the index cannot be written; the messages concerned wait for [`SplitTopic::index_at_last`].
     pub fn settle(
         &mut self,
         ticket: Ticket,
@@ -177,8 +181,9 @@ impl SplitTopic {
         while let Some(outcome) = self.files.as_mut().and_then(|f| f.tickets.next_settled()) {
             match outcome {
                 Outcome::Readable(entries) => {
-                    if let Err(error) = self.commit(&entries) {
-                        self.lose(Cause::Disk, published(&entries));
+                    let earlier = self.index_again();
+                    if let Err(error) = earlier.and_then(|()| self.commit(&entries)) {
+                        self.unindexed.extend_from_slice(&entries);
                         failure = Err(error);
                     }
                     spent.push(entries);
@@ -205,6 +210,33 @@ impl SplitTopic {
         // finds the index entries.
         self.counters.messages.fetch_add(entries.len() as u64, Ordering::Release);
         Ok(())
+    }
+
+    fn index_again(&mut self) -> io::Result<()> {
+        if self.unindexed.is_empty() {
+            return Ok(());
+        }
+        let entries = std::mem::take(&mut self.unindexed);
+        let committed = self.commit(&entries);
+        if committed.is_err() {
+            self.unindexed = entries;
+        }
+        committed
+    }
+
+    /// Indexes what had no room before, now that reserved space has been given free; what has none now
+    /// either is counted as lost.
+    pub fn index_at_last(&mut self) {
+        // The failure has been told when it came first.
+        if self.index_again().is_err() {
+            self.give_up_unindexed();
+        }
+    }
+
+    /// Counts as lost what had no room in the index.
+    pub fn give_up_unindexed(&mut self) {
+        let entries = std::mem::take(&mut self.unindexed);
+        self.lose(Cause::Disk, published(&entries));
     }
 
     pub fn lose(&mut self, cause: Cause, count: u64) {

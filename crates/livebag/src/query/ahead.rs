@@ -71,7 +71,7 @@ impl Ahead {
     /// Begins with a range of a mapping, if the device will have to be waited for and it is worth a thread.
     pub fn begin(mapping: &Arc<Mapping>, range: Range<u64>) -> Option<Self> {
         let second = range.start + AHEAD_PIECE_BYTES;
-        if range.end <= second + AHEAD_PIECE_BYTES || mapping.is_there(second) {
+        if range.end <= second + AHEAD_PIECE_BYTES || mapping.is_there(second, 1) != Some(false) {
             return None;
         }
         let counted = Counted::new()?;

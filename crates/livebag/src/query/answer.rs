@@ -51,11 +51,12 @@ pub trait Messages {
     /// # Errors
     /// If the brick cannot be read.
     fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError>;
-    /// The message of that entry in place, where that is possible. One that is damaged is counted.
+    /// The message of that entry in place for who hands it to the kernel, where that is possible. One that
+    /// is damaged is counted.
     ///
     /// # Errors
     /// [`BagError::Damaged`] if it cannot be had.
-    fn part(&mut self) -> Result<Option<FilePart>, BagError> {
+    fn reference(&mut self) -> Result<Option<FilePart>, BagError> {
         Ok(None)
     }
     /// Messages left out so far because the medium has damaged them, or their index entries.
@@ -69,8 +70,8 @@ impl Messages for Cursor<'_> {
     fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
         Cursor::append_to(self, out)
     }
-    fn part(&mut self) -> Result<Option<FilePart>, BagError> {
-        Cursor::part(self)
+    fn reference(&mut self) -> Result<Option<FilePart>, BagError> {
+        Cursor::reference(self)
     }
     fn damaged(&self) -> u64 {
         Cursor::damaged(self)
@@ -164,7 +165,7 @@ impl<'bag> McapAnswer<'bag> {
     }
 
     /// The same, but a message that can be had in place ends its chunk and is not copied into `out`: it
-    /// follows what `out` has then.
+    /// follows what `out` has then, and is for the kernel only ([`Cursor::reference`]).
     ///
     /// # Errors
     /// If index or brick cannot be read.
@@ -231,7 +232,7 @@ impl<'bag> McapAnswer<'bag> {
                 entry.publish_time_nanos,
                 u64::from(entry.data_bytes),
             ));
-            let is_there = match if in_parts { messages.part() } else { Ok(None) } {
+            let is_there = match if in_parts { messages.reference() } else { Ok(None) } {
                 Ok(None) => messages.append_to(out)?,
                 Ok(part) => {
                     last = part;

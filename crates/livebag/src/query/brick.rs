@@ -83,9 +83,23 @@ impl Brick {
 }
 
 /// A message that is not compressed, in place. `None` if it must be read.
-pub(super) fn part(mapping: &Arc<Mapping>, entry: &IndexEntry) -> Option<FilePart> {
+pub(super) fn part(mapping: &Arc<Mapping>, entry: &IndexEntry, purpose: Use) -> Option<FilePart> {
+    let (offset, bytes) = (entry.offset, entry.data_bytes as usize);
+    let part = match purpose {
+        Use::Look => mapping.part(offset, bytes),
+        Use::HandOn => mapping.reference(offset, bytes),
+    };
     // What cannot be fetched is read: that tells what is the matter.
-    mapping.part(entry.offset, entry.data_bytes as usize).unwrap_or_default()
+    part.unwrap_or_default()
+}
+
+/// What is done with a part of a brick.
+#[derive(Clone, Copy)]
+pub(super) enum Use {
+    /// Somebody looks at it.
+    Look,
+    /// The kernel gets it, and nobody else looks.
+    HandOn,
 }
 
 /// File offset behind a message that is not compressed.

@@ -7,7 +7,7 @@ use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 
 use super::ahead::Ahead;
-use super::brick::{brick_ends, part};
+use super::brick::{Use, brick_ends, part};
 use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
 use crate::limits::{
@@ -194,8 +194,21 @@ impl<'bag> Cursor<'bag> {
     /// # Errors
     /// [`BagError::Damaged`] if the brick ends before it, which counts as damaged.
     pub fn part(&mut self) -> Result<Option<FilePart>, BagError> {
+        self.part_for(Use::Look)
+    }
+
+    /// The same for who hands it to the kernel and never looks at it: what is in the page cache already is
+    /// found to be there, and no more.
+    ///
+    /// # Errors
+    /// As [`Cursor::part`].
+    pub fn reference(&mut self) -> Result<Option<FilePart>, BagError> {
+        self.part_for(Use::HandOn)
+    }
+
+    fn part_for(&mut self, purpose: Use) -> Result<Option<FilePart>, BagError> {
         let Some((at, entry)) = self.last else { return Ok(None) };
-        let part = self.topics[at].part(&entry);
+        let part = self.topics[at].part(&entry, purpose);
         self.damaged += u64::from(matches!(part, Err(BagError::Damaged { .. })));
         part
     }
@@ -281,7 +294,7 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// A message in place, where that is worth it and possible.
-    fn part(&mut self, entry: &IndexEntry) -> Result<Option<FilePart>, BagError> {
+    fn part(&mut self, entry: &IndexEntry, purpose: Use) -> Result<Option<FilePart>, BagError> {
         let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
         if entry.compressed || !is_large || self.is_long != Some(true) {
             return Ok(None);
@@ -302,7 +315,7 @@ impl<'bag> TopicCursor<'bag> {
                 self.ahead = Some((entry.brick, ahead));
             }
         }
-        Ok(part(&mapping, entry))
+        Ok(part(&mapping, entry, purpose))
     }
 
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
@@ -331,7 +344,7 @@ impl<'bag> TopicCursor<'bag> {
         (window.part, window.filled) = (None, 0);
         let wanted = READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
         if window.in_place
-            && let Some(part) = self.part(entry)?
+            && let Some(part) = self.part(entry, Use::Look)?
         {
             let window = &mut self.window;
             (window.start, window.filled) = (entry.offset, part.len());

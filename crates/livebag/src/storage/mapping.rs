@@ -27,6 +27,9 @@ const SMALL_PAGE_BYTES: usize = 4096;
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: NonZeroUsize,
+    /// Whether the kernel tells this process what of the file is in the page cache (`mincore(2)`, since
+    /// Linux 5.2): its own files, or any to root.
+    tells: bool,
 }
 
 // SAFETY: the memory is mapped read-only, and unmapped by nobody but `drop`.
@@ -49,7 +52,9 @@ impl Mapping {
             mmap(at, bytes.get(), ProtFlags::READ, flags, file, 0)
         }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let this = Self { start, bytes };
+        let user = rustix::process::geteuid();
+        let tells = user.is_root() || rustix::fs::fstat(file)?.st_uid == user.as_raw();
+        let this = Self { start, bytes, tells };
         if rustix::param::page_size() == SMALL_PAGE_BYTES {
             // Pages that are fetched through the mapping come 2 MiB at a time where the filesystem
             // can, and are mapped by one entry: looking at 18 MB of cached images takes 0.07 ms
@@ -80,18 +85,47 @@ impl Mapping {
         Ok(Some(FilePart { mapping: self.clone(), start, bytes }))
     }
 
-    /// Whether the page at `offset` can be had without the device, as far as the kernel tells: of a file
-    /// that this process may not write it says yes.
-    pub fn is_there(&self, offset: u64) -> bool {
-        let page = rustix::param::page_size();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX) / page * page;
-        if start >= self.bytes.get() {
-            return true;
+    /// The same for who hands them to the kernel and does not look at them: what is in the page cache is
+    /// not looked at here either, which takes a tenth of the time where its pages are small. Of other
+    /// people's files the kernel does not tell, and all of it is fetched.
+    ///
+    /// # Errors
+    /// As [`Mapping::part`].
+    pub fn reference(self: &Arc<Self>, offset: u64, bytes: usize) -> io::Result<Option<FilePart>> {
+        match self.is_there(offset, bytes) {
+            Some(true) => {
+                let start = offset as usize;
+                Ok(Some(FilePart { mapping: self.clone(), start, bytes }))
+            }
+            _ => self.part(offset, bytes),
         }
-        let mut there = 0;
-        // SAFETY: the page lies within the mapping; one byte is written, for one page.
-        let told = unsafe { libc::mincore(self.start.as_ptr().add(start).cast(), 1, &mut there) };
-        told != 0 || there & 1 == 1
+    }
+
+    /// Whether bytes are in the page cache. `None` if the kernel does not tell, or they do not lie within
+    /// the mapping.
+    pub fn is_there(&self, offset: u64, bytes: usize) -> Option<bool> {
+        const PAGES_AT_ONCE: usize = 1024;
+        let start = usize::try_from(offset).ok()?;
+        let end = start.checked_add(bytes).filter(|end| self.tells && *end <= self.bytes.get())?;
+        let page = rustix::param::page_size();
+        let mut there = [0; PAGES_AT_ONCE];
+        for at in (start / page * page..end).step_by(PAGES_AT_ONCE * page) {
+            let bytes = (end - at).min(PAGES_AT_ONCE * page);
+            let pages = bytes.div_ceil(page);
+            // SAFETY: the range lies within the mapping (its last page counts as whole), and there is room
+            // for one byte for each of its pages.
+            let told = unsafe {
+                let at = self.start.as_ptr().add(at).cast();
+                libc::mincore(at, bytes, there.as_mut_ptr())
+            };
+            if told != 0 {
+                return None;
+            }
+            if there[..pages].iter().any(|page| page & 1 == 0) {
+                return Some(false);
+            }
+        }
+        Some(true)
     }
 
     /// Waits until bytes are there; whether they are.

@@ -36,7 +36,8 @@ def test_a_live_container_is_read_by_its_url(tmp_path, beside):
     # Only these: other tests publish on this machine.
     topics = [topic["name"] for topic in json.loads(livebag("info", published(), "--json"))["topics"]]
     options = ["-o", container, "--max-bag-duration", "2", *(["--serve", "127.0.0.1:0"] if beside else [])]
-    with running("play", published(), "--loop"):
+    # Slowly: a reader who takes long has the recording grow by little.
+    with running("play", published(), "--loop", "--rate", "0.2"):
         with running("record", *topics, *options) as (recorder, lines):
             wait_for("a recording", lambda: (container / "container.yaml").exists())
             with running("serve", tmp_path, "--listen", "127.0.0.1:0") as (_, served):

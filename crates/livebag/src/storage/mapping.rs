@@ -2,8 +2,8 @@
 //!
 //! Who looks at a page of a mapped file that cannot be had, because the file has been cut or its medium
 //! fails, is killed (SIGBUS). The kernel, made to look at it in a system call, says `EFAULT` instead.
-//! So a part of a mapping is handed out only after the kernel has fetched all of it: what was cut or
-//! spoilt before is an error. What remains is a cut between then and the look, which is why nobody
+//! So a part of a mapping is handed out to be looked at only after the kernel has fetched all of it: what
+//! was cut or spoilt before is an error. What remains is a cut between then and the look, which is why nobody
 //! maps unless told to (ARCHITECTURE.md, "Reading in place").
 
 #![expect(unsafe_code, reason = "mapping a file, and slices of it")]

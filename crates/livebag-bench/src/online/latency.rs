@@ -60,6 +60,12 @@ impl Random {
     }
 }
 
+/// Waits up to three periods of a topic of 30 Hz, so that a question comes at any moment of its period: what
+/// was done before it is of the same length every time, and went on with the publishing.
+fn wait_for_any_moment(random: &mut Random) {
+    clock::sleep(random.below(100_000_000));
+}
+
 /// Asks all systems the same questions in turn.
 pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Result<()> {
     let world = World::begin(directory, &[2, 10])?;
@@ -71,7 +77,8 @@ pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Re
             let seconds = 1 + u64::from(round) % 2;
             // The first to ask for something has it read from the device.
             let in_place_first = round % 2 == 0;
-            runs.extend(latest(&world, (topic, names), seconds, in_place_first)?);
+            let order = (in_place_first, &mut random);
+            runs.extend(latest(&world, (topic, names), seconds, order)?);
             let seconds = 1 + random.below(8);
             let span = seconds * 1_000_000_000;
             let room = world.newest(names).saturating_sub(world.oldest() + span);
@@ -124,7 +131,7 @@ fn latest(
     world: &World,
     (topic, names): (&'static str, &[&str]),
     seconds: u64,
-    in_place_first: bool,
+    (in_place_first, random): (bool, &mut Random),
 ) -> Result<Vec<Run>> {
     let span = seconds * 1_000_000_000;
     let mut runs = Vec::new();
@@ -146,6 +153,7 @@ fn latest(
     };
     let question = Question::latest(&format!("{seconds}s"));
     for (system, server) in servers(world, in_place_first) {
+        wait_for_any_moment(random);
         let asked = clock::realtime_nanos();
         let (server_ms, client_ms, count, newest) = ask(server, &question, names)?;
         runs.push(run(system, asked, server_ms, Some(client_ms), count, newest));

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
@@ -13,7 +14,7 @@ use super::{Bag, BagError, Buffer, Segment};
 use crate::limits::{
     IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
 };
-use crate::storage::{DiskFile, FilePart};
+use crate::storage::{DiskFile, FilePart, Mapping, Stretch};
 
 /// Index entries read at once.
 const ENTRIES_AT_ONCE: usize = 512;
@@ -50,8 +51,8 @@ struct TopicCursor<'bag> {
 struct Window {
     /// Whether they are to be in place, where that is possible.
     in_place: bool,
-    /// In place they are these.
-    part: Option<FilePart>,
+    /// In place they are here.
+    stretch: Option<Stretch>,
     bytes: Vec<u8>,
     start: u64,
     filled: usize,
@@ -253,7 +254,7 @@ impl<'bag> TopicCursor<'bag> {
         let last = last.map(|(_, entry)| entry).unwrap_or_default();
         let window = Window {
             in_place: false,
-            part: None,
+            stretch: None,
             bytes: Vec::new(),
             start: 0,
             filled: 0,
@@ -296,7 +297,13 @@ impl<'bag> TopicCursor<'bag> {
     /// A message in place, where that is worth it and possible.
     fn part(&mut self, entry: &IndexEntry, purpose: Use) -> Result<Option<FilePart>, BagError> {
         let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
-        if entry.compressed || !is_large || self.is_long != Some(true) {
+        let mapping = if is_large { self.mapping(entry)? } else { None };
+        Ok(mapping.and_then(|mapping| part(&mapping, entry, purpose)))
+    }
+
+    /// A mapping of what is wanted of a message's brick, where one is worth it and possible.
+    fn mapping(&mut self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, BagError> {
+        if entry.compressed || self.is_long != Some(true) {
             return Ok(None);
         }
         let brick = self.segment.brick(entry)?;
@@ -315,7 +322,7 @@ impl<'bag> TopicCursor<'bag> {
                 self.ahead = Some((entry.brick, ahead));
             }
         }
-        Ok(part(&mapping, entry, purpose))
+        Ok(Some(mapping))
     }
 
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
@@ -324,9 +331,14 @@ impl<'bag> TopicCursor<'bag> {
             return self.segment.unpack(entry, &mut self.unpacked);
         }
         self.fill(entry)?;
-        let start = (entry.offset - self.window.start) as usize;
-        let held = self.window.part.as_deref().unwrap_or(&self.window.bytes);
-        Ok(&held[start..start + entry.data_bytes as usize])
+        let bytes = entry.data_bytes as usize;
+        Ok(match &self.window.stretch {
+            Some(stretch) => stretch.message(entry.offset, bytes),
+            None => {
+                let start = (entry.offset - self.window.start) as usize;
+                &self.window.bytes[start..start + bytes]
+            }
+        })
     }
 
     /// Makes sure that the window has a message, and some behind it.
@@ -341,15 +353,21 @@ impl<'bag> TopicCursor<'bag> {
             return Ok(());
         }
         // Whatever happens below, it holds nothing of before.
-        (window.part, window.filled) = (None, 0);
+        (window.stretch, window.filled) = (None, 0);
         let wanted = READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
         if window.in_place
-            && let Some(part) = self.part(entry, Use::Look)?
+            && let Some(mapping) = self.mapping(entry)?
         {
-            let window = &mut self.window;
-            (window.start, window.filled) = (entry.offset, part.len());
-            window.part = Some(part);
-            return Ok(());
+            let there = mapping.bytes().saturating_sub(entry.offset);
+            // Of messages larger than a window one at a time.
+            let wanted = wanted.min(usize::try_from(there).unwrap_or(usize::MAX));
+            // What cannot be fetched is read: that tells what is the matter.
+            if let Some(stretch) = mapping.stretch(entry.offset, wanted).unwrap_or_default() {
+                let window = &mut self.window;
+                (window.start, window.filled) = (entry.offset, wanted);
+                window.stretch = Some(stretch);
+                return Ok(());
+            }
         }
         let window = &mut self.window;
         self.segment.holds(entry)?;
@@ -386,7 +404,7 @@ impl Window {
     fn turn_to(&mut self, brick: u16) -> u64 {
         if brick != self.brick {
             (self.brick, self.start, self.filled, self.asked) = (brick, 0, 0, 0);
-            self.part = None;
+            self.stretch = None;
         }
         if brick == self.end.0 { self.end.1 } else { u64::MAX }
     }

@@ -12,12 +12,14 @@ use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use super::cached::Mapped;
 
 /// The page size for which a huge page is 2 MiB. With larger pages it can be half a gigabyte, which
 /// nobody wants to have read at once.
@@ -27,9 +29,9 @@ const SMALL_PAGE_BYTES: usize = 4096;
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: NonZeroUsize,
-    /// Whether the kernel tells this process what of the file is in the page cache (`mincore(2)`, since
-    /// Linux 5.2): its own files, or any to root.
-    tells: bool,
+    /// To ask what of it is in the page cache. None if the kernel does not tell this process: it tells of
+    /// its own files, and root of any (`mincore(2)`, since Linux 5.2).
+    file: Option<OwnedFd>,
 }
 
 // SAFETY: the memory is mapped read-only, and unmapped by nobody but `drop`.
@@ -54,7 +56,9 @@ impl Mapping {
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let user = rustix::process::geteuid();
         let tells = user.is_root() || rustix::fs::fstat(file)?.st_uid == user.as_raw();
-        let this = Self { start, bytes, tells };
+        // Without it more is looked at than need be.
+        let file = tells.then(|| file.try_clone_to_owned().ok()).flatten();
+        let this = Self { start, bytes, file };
         if rustix::param::page_size() == SMALL_PAGE_BYTES {
             // Pages that are fetched through the mapping come 2 MiB at a time where the filesystem
             // can, and are mapped by one entry: looking at 18 MB of cached images takes 0.07 ms
@@ -104,28 +108,31 @@ impl Mapping {
     /// Whether bytes are in the page cache. `None` if the kernel does not tell, or they do not lie within
     /// the mapping.
     pub fn is_there(&self, offset: u64, bytes: usize) -> Option<bool> {
-        const PAGES_AT_ONCE: usize = 1024;
         let start = usize::try_from(offset).ok()?;
-        let end = start.checked_add(bytes).filter(|end| self.tells && *end <= self.bytes.get())?;
-        let page = rustix::param::page_size();
-        let mut there = [0; PAGES_AT_ONCE];
-        for at in (start / page * page..end).step_by(PAGES_AT_ONCE * page) {
-            let bytes = (end - at).min(PAGES_AT_ONCE * page);
-            let pages = bytes.div_ceil(page);
-            // SAFETY: the range lies within the mapping (its last page counts as whole), and there is room
-            // for one byte for each of its pages.
-            let told = unsafe {
-                let at = self.start.as_ptr().add(at).cast();
-                libc::mincore(at, bytes, there.as_mut_ptr())
-            };
-            if told != 0 {
-                return None;
-            }
-            if there[..pages].iter().any(|page| page & 1 == 0) {
-                return Some(false);
-            }
-        }
-        Some(true)
+        let end = start.checked_add(bytes).filter(|end| *end <= self.bytes.get())?;
+        let mapped = Mapped { file: self.file.as_ref()?.as_fd(), start: self.start };
+        // SAFETY: the range lies within the mapping.
+        unsafe { mapped.is_there(start..end) }
+    }
+
+    /// The same bytes, of which messages are looked at one by one.
+    ///
+    /// # Errors
+    /// As [`Mapping::part`].
+    pub fn stretch(self: &Arc<Self>, offset: u64, bytes: usize) -> io::Result<Option<Stretch>> {
+        Ok(self.part(offset, bytes)?.map(|FilePart { mapping, start, bytes }| Stretch {
+            mapping,
+            range: start..start + bytes,
+        }))
+    }
+
+    /// Bytes of the mapping.
+    ///
+    /// # Safety
+    /// The range lies within the mapping, and nobody writes what is there.
+    unsafe fn look(&self, start: usize, bytes: usize) -> &[u8] {
+        // SAFETY: the caller's promise; the mapping lives as long as this.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(start), bytes) }
     }
 
     /// Waits until bytes are there; whether they are.
@@ -189,12 +196,10 @@ impl Deref for FilePart {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies within the mapping (checked in `Mapping::part`), which lives as long as
-        // this. Nobody writes these bytes: they are of a committed message, which livebag never
-        // changes, and who asks for a part accepts what others do to the file (see above).
-        unsafe {
-            std::slice::from_raw_parts(self.mapping.start.as_ptr().add(self.start), self.bytes)
-        }
+        // SAFETY: the range lies within the mapping (checked in `Mapping::part`). Nobody writes these
+        // bytes: they are of a committed message, which livebag never changes, and who asks for a part
+        // accepts what others do to the file (see above).
+        unsafe { self.mapping.look(self.start, self.bytes) }
     }
 }
 
@@ -207,5 +212,26 @@ impl AsRef<[u8]> for FilePart {
 impl fmt::Debug for FilePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of a file", self.bytes)
+    }
+}
+
+/// A stretch of a mapped file that has been fetched. What lies between its messages may still be written.
+pub struct Stretch {
+    mapping: Arc<Mapping>,
+    range: std::ops::Range<usize>,
+}
+
+impl Stretch {
+    /// A committed message, `bytes` bytes from file offset `offset` on.
+    ///
+    /// # Panics
+    /// If it does not lie within the stretch.
+    pub fn message(&self, offset: u64, bytes: usize) -> &[u8] {
+        let start = offset as usize;
+        let is_inside = start >= self.range.start && bytes <= self.range.end.saturating_sub(start);
+        assert!(is_inside, "a message of this stretch");
+        // SAFETY: the range lies within the mapping, and nobody writes a committed message (see
+        // `FilePart`).
+        unsafe { self.mapping.look(start, bytes) }
     }
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 use livebag_shm::FrameRef;
 
 mod block;
+mod cached;
 mod io_uring;
 mod kernel;
 mod mapping;
@@ -30,6 +31,7 @@ mod simulated;
 
 pub use block::Block;
 pub use kernel::{KernelDisk, Method, MethodChoice};
+pub(crate) use mapping::Stretch;
 pub use mapping::{FilePart, Mapping};
 pub use owner::Owner;
 pub use priority::lower_priority;

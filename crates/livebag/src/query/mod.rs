@@ -5,16 +5,12 @@
 //! a gigabyte and of a terabyte.
 
 use std::collections::BTreeMap;
-use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use livebag_format::Topic;
 use livebag_format::container::{
-    CONTAINER_FILE, ContainerError, LOCK_FILE, Losses, Manifest, MetadataEntry, Removed, State,
-    TopicManifest,
+    CONTAINER_FILE, ContainerError, Losses, Manifest, MetadataEntry, Removed,
 };
 
 use crate::storage::{Disk, KernelDisk};
@@ -27,8 +23,10 @@ mod cursor;
 mod distrust;
 mod index;
 mod newest_first;
+mod open;
 mod rebuild;
 mod recover;
+mod topic;
 pub(crate) mod unpack;
 mod virtual_file;
 
@@ -38,11 +36,13 @@ pub use cursor::Cursor;
 pub(crate) use distrust::says_the_same;
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
+pub(crate) use open::is_being_written;
+pub use topic::BagTopic;
 pub use virtual_file::{VirtualFile, VirtualFileError};
 
 use brick::Brick;
-use index::IndexReader;
-use unpack::{UnpackError, Unpacked};
+use open::{add_topics, as_it_is, settled, settled_by_force};
+use topic::Segment;
 
 /// What a container is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,138 +136,6 @@ pub enum Span {
     Latest(Duration),
     /// From the first to the second log time, both included; nanoseconds since the Unix epoch.
     History(u64, u64),
-}
-
-/// An index that was tampered with may promise messages of 4 GiB: from this length on its brick is
-/// asked first, which costs a system call.
-const LARGE_MESSAGE_BYTES: usize = 1 << 20;
-
-/// A topic's part of one split.
-struct Segment {
-    index: IndexReader,
-    bricks: Vec<Brick>,
-    message_bytes: u64,
-}
-
-impl Segment {
-    fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
-        let count = self.index.count()?;
-        let first = self.index.first_whole(0..count)?;
-        let last = self.index.last_whole(0..count)?;
-        Ok(first
-            .zip(last)
-            .map(|((_, first), (_, last))| (first.log_time_nanos, last.log_time_nanos)))
-    }
-
-    /// Numbers of the entries from one log time to another, both included.
-    fn between(&self, from: u64, to: u64) -> Result<std::ops::Range<u64>, BagError> {
-        let count = self.index.count()?;
-        let first = self.index.lower_bound(count, from)?;
-        let end = match to.checked_add(1) {
-            Some(after) => self.index.lower_bound(count, after)?.max(first),
-            None => count,
-        };
-        Ok(first..end)
-    }
-
-    /// Where the message of an entry is.
-    fn brick(&self, entry: &IndexEntry) -> Result<&Brick, BagError> {
-        self.bricks.get(usize::from(entry.brick)).ok_or_else(|| BagError::Damaged {
-            path: self.index.path().to_owned(),
-            offset: entry.offset,
-            what: "the time index names a brick that the container does not have",
-        })
-    }
-
-    /// Before memory is taken for a large message: whether its brick is that long.
-    fn holds(&self, entry: &IndexEntry) -> Result<(), BagError> {
-        // In a compressed chunk an offset is not a place in the file, and the chunk bounds the memory.
-        if entry.compressed || (entry.data_bytes as usize) < LARGE_MESSAGE_BYTES {
-            return Ok(());
-        }
-        self.brick(entry)?.reaches(entry)
-    }
-
-    /// Fills `out` with a message that is not compressed, from its byte `skip` on.
-    fn read_at(&self, entry: &IndexEntry, skip: u64, out: &mut [u8]) -> Result<(), BagError> {
-        self.brick(entry)?.read(entry, skip, out)
-    }
-
-    /// A message of a compressed chunk.
-    fn unpack<'a>(
-        &self,
-        entry: &IndexEntry,
-        unpacked: &'a mut Unpacked,
-    ) -> Result<&'a [u8], BagError> {
-        let brick = self.brick(entry)?;
-        let read = unpacked.message(&*brick.file, entry);
-        read.map(|(_, data)| data).map_err(|error| match error {
-            UnpackError::Io(source) => BagError::Io { path: brick.path.clone(), source },
-            UnpackError::Damaged(what) => {
-                BagError::Damaged { path: brick.path.clone(), offset: entry.offset, what }
-            }
-        })
-    }
-}
-
-/// One topic of a container.
-pub struct BagTopic {
-    topic: Topic,
-    /// In order of time. A topic without a message has none.
-    segments: Vec<Arc<Segment>>,
-    brick_names: Vec<String>,
-    lost: Losses,
-    skipped: u64,
-}
-
-impl BagTopic {
-    /// Name, type, encodings, schema, metadata.
-    pub fn topic(&self) -> &Topic {
-        &self.topic
-    }
-
-    /// Messages readable now.
-    ///
-    /// # Errors
-    /// If the index cannot be looked at.
-    pub fn message_count(&self) -> Result<u64, BagError> {
-        self.segments.iter().map(|segment| segment.index.count()).sum()
-    }
-
-    /// First and last log time; `None` without messages.
-    ///
-    /// # Errors
-    /// If the index cannot be read or is damaged.
-    pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
-        let mut range = None;
-        for segment in &self.segments {
-            if let Some((first, last)) = segment.time_range()? {
-                let (start, end) = range.unwrap_or((first, last));
-                range = Some((first.min(start), last.max(end)));
-            }
-        }
-        Ok(range)
-    }
-
-    /// Messages lost, by cause, as last written by the recorder.
-    pub fn lost(&self) -> &Losses {
-        &self.lost
-    }
-
-    /// Bytes of encoded messages; of a live container as last written by the recorder.
-    pub fn message_bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.message_bytes).sum()
-    }
-
-    /// Messages left out on purpose: while paused, or more often than asked for.
-    pub fn skipped(&self) -> u64 {
-        self.skipped
-    }
-
-    /// File names of its bricks, relative to the container's directory.
-    pub fn bricks(&self) -> &[String] {
-        &self.brick_names
-    }
 }
 
 /// What a container has in one of its MCAP files.
@@ -368,9 +236,9 @@ impl Bag {
         Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false })
     }
 
-    /// The same, whose cursors give large messages where they lie in the page cache ([`Cursor::next`])
-    /// instead of copying them, where that is possible: they are not compressed, and their brick can be
-    /// mapped.
+    /// The same, whose cursors give messages where they lie in the page cache ([`Cursor::next`]) instead of
+    /// copying them, where that is worth it and possible: much of their topic is asked for (2 MiB), they are
+    /// not compressed, and their brick can be mapped.
     ///
     /// livebag never changes or cuts what is committed. But if something else cuts a brick while one of
     /// its messages is looked at, the process is killed (SIGBUS), as it is with any mapped file. So this
@@ -578,143 +446,6 @@ impl Bag {
             },
         };
         Ok((chosen, from, to))
-    }
-}
-
-fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
-    let file = path.join(CONTAINER_FILE);
-    let bytes = disk.read(&file).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound if !path.exists() => BagError::NotFound(path.to_owned()),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            BagError::NotAContainer(path.to_owned())
-        }
-        _ => BagError::Io { path: file.clone(), source },
-    })?;
-    let text = String::from_utf8_lossy(&bytes);
-    Manifest::parse(&text).map_err(|source| BagError::Manifest { path: path.to_owned(), source })
-}
-
-/// The state and the manifest of one split; recovers it if its recorder died.
-fn settled(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
-    // Only a power cut leaves a damaged manifest.
-    settle_if(disk, path, &|disk, path| !recover::kernel_survived(disk, path))
-}
-
-/// The same for one whose manifest is damaged, whatever damaged it.
-fn settled_by_force(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
-    settle_if(disk, path, &|_, _| true)
-}
-
-fn settle_if(
-    disk: &dyn Disk,
-    path: &Path,
-    may_rebuild: &dyn Fn(&dyn Disk, &Path) -> bool,
-) -> Result<(BagState, Manifest), BagError> {
-    match read_manifest(disk, path) {
-        Ok(manifest) => match manifest.state {
-            State::Closed => Ok((BagState::Closed, manifest)),
-            State::Recovered => Ok((BagState::Recovered, manifest)),
-            State::Recording => recover::settle(disk, path),
-        },
-        Err(error) if may_rebuild(disk, path) && rebuild::can_help(disk, path, &error) => {
-            recover::settle(disk, path)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// What a split is at the moment, without recovering it.
-fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
-    let manifest = read_manifest(disk, path)?;
-    let live = is_being_written(disk, path);
-    let live = live.map_err(|source| BagError::Io { path: path.to_owned(), source })?;
-    let state = match manifest.state {
-        State::Closed => BagState::Closed,
-        State::Recovered => BagState::Recovered,
-        State::Recording if live => BagState::Live,
-        State::Recording => BagState::Unrecovered,
-    };
-    Ok((state, manifest))
-}
-
-/// Whether a topic's files are there: the container may have been opened before the recorder had made
-/// them, and then its messages are seen by opening again.
-fn has_files(described: &TopicManifest) -> bool {
-    !described.index.is_empty() && !described.bricks.is_empty()
-}
-
-/// Adds what one split has, `directory`, called `split` in the container.
-fn add_topics(
-    disk: &dyn Disk,
-    directory: &Path,
-    split: &str,
-    manifest: &Manifest,
-    state: BagState,
-    topics: &mut Vec<BagTopic>,
-) -> Result<(), BagError> {
-    let open = |name: &String| {
-        let path = directory.join(name);
-        match disk.open(&path) {
-            Ok(file) => Ok((path, file)),
-            Err(source) => Err(BagError::Io { path, source }),
-        }
-    };
-    // Heads of indexes that the page cache does not have come from the device together.
-    let mut indexes = Vec::new();
-    for described in manifest.topics.iter().filter(|topic| has_files(topic)) {
-        let (path, file) = open(&described.index)?;
-        IndexReader::head_will_be_read(&*file);
-        indexes.push((path, file));
-    }
-    let mut indexes = indexes.into_iter();
-    // Two topics may have one name: their order among those tells which is which.
-    let mut seen: HashMap<&str, usize> = HashMap::new();
-    for described in &manifest.topics {
-        let topic = described
-            .topic()
-            .map_err(|source| BagError::Manifest { path: directory.to_owned(), source })?;
-        let skip = seen.entry(&described.name).or_default();
-        let mut same = topics.iter().enumerate().filter(|(_, known)| known.topic == topic);
-        let at = same.nth(*skip).map(|(at, _)| at);
-        *skip += 1;
-        let at = at.unwrap_or_else(|| {
-            topics.push(BagTopic {
-                topic,
-                segments: Vec::new(),
-                brick_names: Vec::new(),
-                lost: Losses::default(),
-                skipped: 0,
-            });
-            topics.len() - 1
-        });
-        let known = &mut topics[at];
-        known.lost.add(&described.lost);
-        known.skipped += described.skipped;
-        if !has_files(described) {
-            continue;
-        }
-        let Some((path, file)) = indexes.next() else { continue };
-        known.segments.push(Arc::new(Segment {
-            index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
-            bricks: described
-                .bricks
-                .iter()
-                .map(|name| open(name).map(|(path, file)| Brick::new(path, file)))
-                .collect::<Result<_, _>>()?,
-            message_bytes: described.message_bytes,
-        }));
-        let named = described.bricks.iter().map(|name| Path::new(split).join(name));
-        known.brick_names.extend(named.map(|path| path.display().to_string()));
-    }
-    Ok(())
-}
-
-/// Whether a recorder holds the container's lock.
-pub(crate) fn is_being_written(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
-    match disk.lock(&path.join(LOCK_FILE), true) {
-        Ok(lock) => Ok(lock.is_none()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

@@ -17,9 +17,10 @@ use livebag_format::mcap::{
 };
 use mcap::records::Record;
 
+use super::BagError;
 use super::distrust::says_the_same;
+use super::open::read_manifest;
 use super::unpack::Unpacked;
-use super::{BagError, read_manifest};
 use crate::recorder::FileNames;
 use crate::storage::{Access, Disk, DiskFile};
 

@@ -19,8 +19,9 @@ use livebag_format::mcap::{
 
 use super::distrust::distrust;
 use super::index::IndexReader;
+use super::open::read_manifest;
 use super::rebuild::{correct_splits, name_newest_files, rebuild};
-use super::{BagError, BagState, is_being_written, read_manifest};
+use super::{BagError, BagState, is_being_written};
 use crate::limits::OWN_CHUNK_BYTES_MIN;
 use crate::recorder::{ChunkWalk, write_summary};
 use crate::storage::{Access, Disk, DiskFile, Owner};

@@ -1,0 +1,144 @@
+//! A topic of a container, and its part of one split.
+
+use std::sync::Arc;
+
+use livebag_format::Topic;
+use livebag_format::container::Losses;
+use livebag_format::index::IndexEntry;
+
+use super::BagError;
+use super::brick::Brick;
+use super::index::IndexReader;
+use super::unpack::{UnpackError, Unpacked};
+
+/// An index that was tampered with may promise messages of 4 GiB: from this length on its brick is
+/// asked first, which costs a system call.
+const LARGE_MESSAGE_BYTES: usize = 1 << 20;
+
+/// A topic's part of one split.
+pub(super) struct Segment {
+    pub index: IndexReader,
+    pub bricks: Vec<Brick>,
+    pub message_bytes: u64,
+}
+
+impl Segment {
+    pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
+        let count = self.index.count()?;
+        let first = self.index.first_whole(0..count)?;
+        let last = self.index.last_whole(0..count)?;
+        Ok(first
+            .zip(last)
+            .map(|((_, first), (_, last))| (first.log_time_nanos, last.log_time_nanos)))
+    }
+
+    /// Numbers of the entries from one log time to another, both included.
+    pub fn between(&self, from: u64, to: u64) -> Result<std::ops::Range<u64>, BagError> {
+        let count = self.index.count()?;
+        let first = self.index.lower_bound(count, from)?;
+        let end = match to.checked_add(1) {
+            Some(after) => self.index.lower_bound(count, after)?.max(first),
+            None => count,
+        };
+        Ok(first..end)
+    }
+
+    /// Where the message of an entry is.
+    pub fn brick(&self, entry: &IndexEntry) -> Result<&Brick, BagError> {
+        self.bricks.get(usize::from(entry.brick)).ok_or_else(|| BagError::Damaged {
+            path: self.index.path().to_owned(),
+            offset: entry.offset,
+            what: "the time index names a brick that the container does not have",
+        })
+    }
+
+    /// Before memory is taken for a large message: whether its brick is that long.
+    pub fn holds(&self, entry: &IndexEntry) -> Result<(), BagError> {
+        // In a compressed chunk an offset is not a place in the file, and the chunk bounds the memory.
+        if entry.compressed || (entry.data_bytes as usize) < LARGE_MESSAGE_BYTES {
+            return Ok(());
+        }
+        self.brick(entry)?.reaches(entry)
+    }
+
+    /// Fills `out` with a message that is not compressed, from its byte `skip` on.
+    pub fn read_at(&self, entry: &IndexEntry, skip: u64, out: &mut [u8]) -> Result<(), BagError> {
+        self.brick(entry)?.read(entry, skip, out)
+    }
+
+    /// A message of a compressed chunk.
+    pub fn unpack<'a>(
+        &self,
+        entry: &IndexEntry,
+        unpacked: &'a mut Unpacked,
+    ) -> Result<&'a [u8], BagError> {
+        let brick = self.brick(entry)?;
+        let read = unpacked.message(&*brick.file, entry);
+        read.map(|(_, data)| data).map_err(|error| match error {
+            UnpackError::Io(source) => BagError::Io { path: brick.path.clone(), source },
+            UnpackError::Damaged(what) => {
+                BagError::Damaged { path: brick.path.clone(), offset: entry.offset, what }
+            }
+        })
+    }
+}
+
+/// One topic of a container.
+pub struct BagTopic {
+    pub(super) topic: Topic,
+    /// In order of time. A topic without a message has none.
+    pub(super) segments: Vec<Arc<Segment>>,
+    pub(super) brick_names: Vec<String>,
+    pub(super) lost: Losses,
+    pub(super) skipped: u64,
+}
+
+impl BagTopic {
+    /// Name, type, encodings, schema, metadata.
+    pub fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
+    /// Messages readable now.
+    ///
+    /// # Errors
+    /// If the index cannot be looked at.
+    pub fn message_count(&self) -> Result<u64, BagError> {
+        self.segments.iter().map(|segment| segment.index.count()).sum()
+    }
+
+    /// First and last log time; `None` without messages.
+    ///
+    /// # Errors
+    /// If the index cannot be read or is damaged.
+    pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
+        let mut range = None;
+        for segment in &self.segments {
+            if let Some((first, last)) = segment.time_range()? {
+                let (start, end) = range.unwrap_or((first, last));
+                range = Some((first.min(start), last.max(end)));
+            }
+        }
+        Ok(range)
+    }
+
+    /// Messages lost, by cause, as last written by the recorder.
+    pub fn lost(&self) -> &Losses {
+        &self.lost
+    }
+
+    /// Bytes of encoded messages; of a live container as last written by the recorder.
+    pub fn message_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.message_bytes).sum()
+    }
+
+    /// Messages left out on purpose: while paused, or more often than asked for.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// File names of its bricks, relative to the container's directory.
+    pub fn bricks(&self) -> &[String] {
+        &self.brick_names
+    }
+}

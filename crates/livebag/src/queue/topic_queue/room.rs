@@ -1,0 +1,167 @@
+//! The room that a topic's messages take: its share, what it has of the common rest, and who makes way.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{TRIES, TopicQueue, WayOut, spin};
+use crate::limits::QUEUE_CREDIT_BYTES;
+use crate::queue::{Overflow, Queued};
+
+impl TopicQueue {
+    /// Takes room for a message, if need be that of the oldest ones.
+    pub(super) fn take_room(&self, bytes: u64) -> bool {
+        let makes_way = self.options.is_ring || self.options.overflow == Overflow::DropOldest;
+        for _ in 0..TRIES {
+            if self.take_bytes(bytes) {
+                return true;
+            }
+            if !makes_way {
+                break;
+            }
+            let Some(mut outlet) = self.inlet.try_outlet() else {
+                spin();
+                continue;
+            };
+            // As much as it takes, at one go: however many messages that are, they wait here already.
+            let mut freed = 0;
+            while freed < bytes
+                && let Some(more) = self.drop_oldest(&mut outlet)
+            {
+                freed += more;
+            }
+            drop(outlet);
+            if freed == 0 {
+                // A message larger than all that a topic may have fits where it has nothing.
+                let credit = self.take_credit();
+                self.give_back(credit);
+                if self.take_bytes(bytes) {
+                    return true;
+                }
+                break;
+            }
+        }
+        // Wanted, though not taken: the topic's share is to follow.
+        self.taken_bytes.fetch_add(bytes, Relaxed);
+        false
+    }
+
+    /// Drops what has waited longest, and gives its bytes; `None` if nothing waits. Its room is the
+    /// topic's own next one.
+    fn drop_oldest(&self, outlet: &mut WayOut<'_>) -> Option<u64> {
+        self.collect(outlet);
+        if outlet.is_empty() {
+            self.end_open(outlet);
+            self.collect(outlet);
+        }
+        let oldest = outlet.pop()?;
+        if !self.options.is_ring {
+            self.dropped.fetch_add(oldest.published, Relaxed);
+        }
+        let held_bytes = oldest.queued.held_bytes();
+        self.credit_bytes.fetch_add(held_bytes as i64, Relaxed);
+        match oldest.queued {
+            Queued::Batch(batch) => outlet.keep_records(batch.records),
+            Queued::Own(extent) => self.spares.give_block(extent.block),
+        }
+        self.prepare(outlet, 0);
+        self.note_held(outlet);
+        Some(held_bytes)
+    }
+
+    /// Lets go of what is older than `nanos` (log time) in a ring.
+    pub fn evict_before(&self, nanos: u64) {
+        let mut outlet = self.inlet.outlet();
+        self.collect(&mut outlet);
+        while outlet.oldest().is_some_and(|oldest| oldest.newest_nanos() < nanos) {
+            self.drop_oldest(&mut outlet);
+        }
+        drop(outlet);
+        self.trim_credit();
+    }
+
+    /// Takes room for a message. Small ones take some for their successors too: the budget is
+    /// shared by all threads, and touching it for each message would cost more than the message.
+    pub(super) fn take_bytes(&self, bytes: u64) -> bool {
+        let wanted = bytes as i64;
+        if self.credit_bytes.load(Relaxed) >= wanted {
+            if self.credit_bytes.fetch_sub(wanted, Relaxed) >= wanted {
+                return true;
+            }
+            self.credit_bytes.fetch_add(wanted, Relaxed);
+        }
+        let credit = self.take_credit();
+        if credit >= bytes {
+            self.credit_bytes.fetch_add((credit - bytes) as i64, Relaxed);
+            return true;
+        }
+        for more in [QUEUE_CREDIT_BYTES, 0] {
+            if self.take_from_budget(bytes - credit + more, bytes) {
+                self.credit_bytes.fetch_add(more as i64, Relaxed);
+                return true;
+            }
+        }
+        self.credit_bytes.fetch_add(credit as i64, Relaxed);
+        false
+    }
+
+    /// Takes all credit. Other writers go to the budget meanwhile.
+    fn take_credit(&self) -> u64 {
+        let credit = self.credit_bytes.swap(0, Relaxed);
+        u64::try_from(credit).unwrap_or_else(|_| {
+            // Somebody has wanted too much, and is about to put it right.
+            self.credit_bytes.fetch_add(credit, Relaxed);
+            0
+        })
+    }
+
+    /// Takes from the topic's own share first, then from what all have in common; for a message that takes
+    /// `whole` bytes, which fits where there is nothing else.
+    ///
+    /// Of several threads that find room for one message only, none may get it: each adds before it
+    /// looks, so that the bounds hold.
+    pub(super) fn take_from_budget(&self, bytes: u64, whole: u64) -> bool {
+        let held_bytes = self.held_bytes.fetch_add(bytes, Relaxed);
+        let is_over = |most: u64| held_bytes + bytes > most.max(whole);
+        // What others are about to add to `common_bytes` counts as the topic's own until then, which
+        // leaves less of the share and not more.
+        let own_bytes = held_bytes.saturating_sub(self.common_bytes.load(Relaxed));
+        let share = self.share_bytes.load(Relaxed).saturating_sub(own_bytes);
+        let common_bytes = bytes - share.min(bytes);
+        if self.options.bytes_max.is_some_and(is_over)
+            || !self.budget.take(bytes, common_bytes, self.options.priority)
+        {
+            self.held_bytes.fetch_sub(bytes, Relaxed);
+            return false;
+        }
+        self.common_bytes.fetch_add(common_bytes, Relaxed);
+        true
+    }
+
+    /// Gives back the room of messages that have been written.
+    pub fn release(&self, bytes: u64) {
+        self.give_back(bytes);
+        self.budget.wake();
+    }
+
+    /// The same without waking writers that wait, which takes a lock; they look again by themselves.
+    pub(super) fn give_back(&self, bytes: u64) {
+        // All of the common part is in one hand for a moment, so that nobody repeats anything.
+        let common_bytes = self.common_bytes.swap(0, Relaxed);
+        // Who came in that moment has given none of it back: what exceeds all that is held goes now.
+        let held_bytes = self.held_bytes.load(Relaxed).saturating_sub(bytes);
+        let given = common_bytes.min(bytes).max(common_bytes.saturating_sub(held_bytes));
+        self.common_bytes.fetch_add(common_bytes - given, Relaxed);
+        self.held_bytes.fetch_sub(bytes, Relaxed);
+        self.budget.give(bytes, given);
+    }
+
+    /// Gives back the room that came by what made way, and that nobody has used.
+    pub(super) fn trim_credit(&self) {
+        if self.credit_bytes.load(Relaxed) <= 2 * QUEUE_CREDIT_BYTES as i64 {
+            return;
+        }
+        let credit = self.take_credit();
+        let kept = credit.min(QUEUE_CREDIT_BYTES);
+        self.credit_bytes.fetch_add(kept as i64, Relaxed);
+        self.give_back(credit - kept);
+    }
+}

@@ -36,6 +36,10 @@ pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 
 /// Memory for one frame that is at least so large is the kernel's own, and goes back to it at once.
 pub const LENT_BYTES_MIN: usize = 1 << 20;
+/// Memory that lies ready for copies of frames that are about to be overwritten: two of a FullHD camera …
+pub const RESERVE_BYTES: usize = 16 << 20;
+/// … and no more blocks than this; one in any case.
+pub const RESERVE_BLOCKS_MAX: usize = 4;
 /// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
 /// some dozen of 64 KiB.
 pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;

@@ -173,16 +173,15 @@ impl OwnedExtent {
         extent
     }
 
-    /// Makes an extent whose message of `data_bytes` is written by `fill`, in memory for this once; `None`
-    /// if it says that it failed.
+    /// Makes an extent in `block`, as long as [`OwnedExtent::bytes_for`] tells, whose message of `data_bytes`
+    /// is written by `fill`; `None` if it says that it failed.
     pub fn with(
-        channel_id: u16,
-        entry: IndexEntry,
+        (channel_id, entry): (u16, IndexEntry),
         data_bytes: usize,
+        block: Block,
         fill: impl FnOnce(&mut [u8]) -> bool,
     ) -> Option<Self> {
-        let mut extent =
-            Self::with_room(data_bytes, Some(Block::lent(Self::bytes_for(data_bytes))));
+        let mut extent = Self::with_room(data_bytes, Some(block));
         if !fill(extent.data_mut()) {
             return None;
         }

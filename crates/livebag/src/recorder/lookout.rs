@@ -16,11 +16,12 @@ use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 use livebag_shm::{FrameRef, Reader};
 
+use super::reserve::Reserve;
 use super::{RecordError, Shared};
 use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
 use crate::queue::{OwnedExtent, Priority, TopicQueue};
 use crate::source::{Encoder, StreamSource};
-use crate::storage::raise_priority;
+use crate::storage::{Block, raise_priority};
 
 /// Topics by priority, in another order among equals each time.
 #[derive(Default)]
@@ -171,6 +172,8 @@ struct Watch {
     flying: HashMap<FrameNumber, Flying>,
     next_number: FrameNumber,
     scratch: Vec<u8>,
+    /// For copies.
+    reserve: Reserve,
     /// The shortest lap at the latest look; `None` while there are no streams.
     lap_nanos: Option<u64>,
     /// No more frames are wanted.
@@ -325,6 +328,13 @@ impl Lookout {
             if stands_in {
                 watch.look(&self.shared);
             }
+            if let Some(bytes) = watch.reserve.missing() {
+                // The kernel may take its time, and nobody waits for it.
+                drop(watch);
+                let block = Block::ready(bytes);
+                watch = self.lock();
+                watch.reserve.put(block);
+            }
         }
     }
 
@@ -396,6 +406,7 @@ impl Watch {
             ..IndexEntry::default()
         };
         shared.slot_bytes.fetch_add(frame.payload_bytes() as u64, Ordering::Relaxed);
+        self.reserve.expect(OwnedExtent::bytes_for(stream.encoder().encoded_bytes(&frame)));
         let number = self.next_number;
         self.next_number += 1;
         self.held.push_back(Held {
@@ -444,7 +455,9 @@ impl Watch {
             let endangered = stream.is_some_and(|stream| stream.endangers(&flying.frame));
             if flying.copy.is_none() && endangered {
                 // Without room, or torn already: the device may still have been fast enough.
-                flying.copy = copy(&source.queue, &flying.frame, flying.entry, flying.encoder).ok();
+                let Flying { frame, entry, encoder, .. } = &*flying;
+                let copied = copy(&source.queue, &mut self.reserve, frame, (*entry, *encoder));
+                flying.copy = copied.ok();
             }
         }
     }
@@ -454,7 +467,8 @@ impl Watch {
         let Some(held) = self.held.get_mut(at) else { return false };
         let Kept::InSlot(frame) = &held.kept else { return true };
         let source = &mut self.sources[held.source];
-        let copied = copy(&source.queue, frame, held.entry, held.encoder);
+        let described = (held.entry, held.encoder);
+        let copied = copy(&source.queue, &mut self.reserve, frame, described);
         // Release: who sees it leave its slot sees a whole copy.
         shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
         match copied {
@@ -485,23 +499,24 @@ enum NoCopy {
 /// Copies a frame into memory that its topic's queue gives room for.
 fn copy(
     queue: &TopicQueue,
+    reserve: &mut Reserve,
     frame: &FrameRef,
-    entry: IndexEntry,
-    encoder: Encoder,
+    (entry, encoder): (IndexEntry, Encoder),
 ) -> Result<OwnedExtent, NoCopy> {
     if !frame.is_intact() {
         return Err(NoCopy::Overwritten);
     }
     let data_bytes = encoder.encoded_bytes(frame);
-    let held_bytes = OwnedExtent::bytes_for(data_bytes) as u64;
-    if !queue.take(held_bytes) {
+    let bytes = OwnedExtent::bytes_for(data_bytes);
+    if !queue.take(bytes as u64) {
         return Err(NoCopy::NoRoom);
     }
-    let copied = OwnedExtent::with(queue.channel_id(), entry, data_bytes, |room| {
+    let described = (queue.channel_id(), entry);
+    let copied = OwnedExtent::with(described, data_bytes, reserve.take(bytes), |room| {
         encoder.encode_into(frame, room)
     });
     copied.ok_or_else(|| {
-        queue.release(held_bytes);
+        queue.release(bytes as u64);
         NoCopy::Overwritten
     })
 }

@@ -28,6 +28,7 @@ mod gate;
 mod keeper;
 mod lookout;
 mod options;
+mod reserve;
 mod split;
 mod splits;
 mod topic;

@@ -1,6 +1,6 @@
 //! Memory that begins on a block boundary.
 
-use memmap2::{Advice, MmapMut};
+use memmap2::{MmapMut, MmapOptions};
 
 use crate::limits::{BLOCK_BYTES, LENT_BYTES_MIN};
 
@@ -52,13 +52,20 @@ impl Block {
 
     /// `bytes` zeros that are needed once, and seldom. The allocator would keep them for another time
     /// (glibc's does, once it has seen their size), and a recorder that had a bad second would hold its
-    /// memory for the rest of the day. In huge pages where they are to be had: fewer faults.
+    /// memory for the rest of the day. Not in huge pages: where memory is short, the kernel makes who asks
+    /// for one move others about.
     pub fn lent(bytes: usize) -> Self {
         let lent = (bytes >= LENT_BYTES_MIN).then(|| MmapMut::map_anon(bytes));
         let Some(Ok(memory)) = lent else { return Self::zeroed(bytes) };
-        // Only a hint.
-        let _ = memory.advise(Advice::HugePage);
         Self::new(Memory::Lent(memory), bytes)
+    }
+
+    /// The same, whose pages are there.
+    pub fn ready(bytes: usize) -> Self {
+        match MmapOptions::new().len(bytes).populate().map_anon() {
+            Ok(memory) => Self::new(Memory::Lent(memory), bytes),
+            Err(_) => Self::touched(bytes),
+        }
     }
 
     /// `bytes` of no matter what, in memory whose pages are there: filling it meets no page fault.

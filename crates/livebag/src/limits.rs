@@ -38,8 +38,10 @@ pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 pub const LENT_BYTES_MIN: usize = 1 << 20;
 /// Memory that lies ready for copies of frames that are about to be overwritten: two of a FullHD camera …
 pub const RESERVE_BYTES: usize = 16 << 20;
-/// … and no more blocks than this; one in any case.
+/// … and no more blocks than this …
 pub const RESERVE_BLOCKS_MAX: usize = 4;
+/// … of a length that grows by as much at least.
+pub const RESERVE_STEP_BYTES: usize = 1 << 20;
 /// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
 /// some dozen of 64 KiB.
 pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;
@@ -149,8 +151,10 @@ pub const IN_PLACE_BYTES_MIN: u64 = 2 << 20;
 pub const AHEAD_PIECE_BYTES: u64 = 4 << 20;
 /// … so many pieces ahead …
 pub const AHEAD_PIECES: u64 = 3;
-/// … and there are so many such threads in a process at most.
+/// … and there are so many such threads in a process at most …
 pub const AHEAD_THREADS_MAX: usize = 4;
+/// … the last of which are for large messages.
+pub const AHEAD_THREADS_MAX_SMALL: usize = 1;
 /// A chunk of an answer is closed at this size …
 pub const ANSWER_CHUNK_BYTES: u64 = 256 << 10;
 /// … which doubles after so many chunks, so that the summary of a long answer stays small …

@@ -36,6 +36,11 @@ impl Brick {
         |source| BagError::Io { path: self.path.clone(), source }
     }
 
+    /// Whether it is so long now. A page that has been fetched is zeros behind the end of the file.
+    pub fn has(&self, bytes: u64) -> bool {
+        self.file.length().is_ok_and(|length| length >= bytes)
+    }
+
     /// Whether it is long enough for the message of an entry that is not compressed.
     ///
     /// # Errors

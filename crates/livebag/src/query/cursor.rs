@@ -12,7 +12,8 @@ use super::brick::{Use, brick_ends, part};
 use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
 use crate::limits::{
-    IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
+    AHEAD_THREADS_MAX, AHEAD_THREADS_MAX_SMALL, IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES,
+    READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
 };
 use crate::storage::{DiskFile, FilePart, Mapping, Stretch};
 
@@ -298,7 +299,10 @@ impl<'bag> TopicCursor<'bag> {
     fn part(&mut self, entry: &IndexEntry, purpose: Use) -> Result<Option<FilePart>, BagError> {
         let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
         let mapping = if is_large { self.mapping(entry)? } else { None };
-        Ok(mapping.and_then(|mapping| part(&mapping, entry, purpose)))
+        let Some(mapping) = mapping else { return Ok(None) };
+        let brick = self.segment.brick(entry)?;
+        let end = entry.offset + u64::from(entry.data_bytes);
+        Ok(part(&mapping, entry, purpose).filter(|_| brick.has(end)))
     }
 
     /// A mapping of what is wanted of a message's brick, where one is worth it and possible.
@@ -318,7 +322,9 @@ impl<'bag> TopicCursor<'bag> {
                 let (last, end) = self.window.end;
                 let end =
                     if last == entry.brick { end.min(mapping.bytes()) } else { mapping.bytes() };
-                let ahead = Ahead::begin(&mapping, entry.offset..end);
+                let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
+                let most = if is_large { AHEAD_THREADS_MAX } else { AHEAD_THREADS_MAX_SMALL };
+                let ahead = Ahead::begin(&mapping, entry.offset..end, most);
                 self.ahead = Some((entry.brick, ahead));
             }
         }
@@ -358,11 +364,10 @@ impl<'bag> TopicCursor<'bag> {
         if window.in_place
             && let Some(mapping) = self.mapping(entry)?
         {
-            let there = mapping.bytes().saturating_sub(entry.offset);
-            // Of messages larger than a window one at a time.
-            let wanted = wanted.min(usize::try_from(there).unwrap_or(usize::MAX));
+            let wanted = self.stretch_bytes(entry, mapping.bytes());
             // What cannot be fetched is read: that tells what is the matter.
-            if let Some(stretch) = mapping.stretch(entry.offset, wanted).unwrap_or_default() {
+            let stretch = mapping.stretch(entry.offset, wanted).unwrap_or_default();
+            if let Some(stretch) = stretch.filter(|_| brick.has(entry.offset + wanted as u64)) {
                 let window = &mut self.window;
                 (window.start, window.filled) = (entry.offset, wanted);
                 window.stretch = Some(stretch);
@@ -383,6 +388,18 @@ impl<'bag> TopicCursor<'bag> {
             return Err(brick_ends(path, entry));
         }
         Ok(())
+    }
+
+    /// From a message on, what is fetched at once: up to the last that is known to follow within a window.
+    fn stretch_bytes(&self, entry: &IndexEntry, mapped_bytes: u64) -> usize {
+        let end_of = |entry: &IndexEntry| entry.offset.saturating_add(entry.data_bytes.into());
+        let most = mapped_bytes.min(entry.offset.saturating_add(READ_WINDOW_BYTES as u64));
+        let follows = |next: &&IndexEntry| {
+            next.brick == entry.brick && !next.compressed && next.offset >= entry.offset
+        };
+        let known = self.entries[self.at..].iter().take_while(follows).map(end_of);
+        let last = known.take_while(|end| *end <= most).last().unwrap_or_default();
+        (last.max(end_of(entry)) - entry.offset) as usize
     }
 
     /// Reads a large message straight to where it is wanted.

@@ -277,3 +277,54 @@ fn entries_that_lie_of_place_and_length_are_not_followed_out_of_the_brick() {
     }
     assert_eq!((count, cursor.damaged()), (56, 4));
 }
+
+/// A finished recording of 4,000 messages of 1,001 bytes, each of which says its number everywhere.
+fn record_small(path: &Path) {
+    let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
+    let recorder = Recorder::create(path, options).unwrap();
+    let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
+    (0..4_000).for_each(|k| write_frame(&writer, k, 1_001));
+    recorder.finish().unwrap();
+}
+
+#[test]
+fn small_messages_are_the_same_in_place_also_some_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    record_small(&path);
+    assert_same_in_place(&path, 4_000);
+    let bag = Bag::open(&path).unwrap().in_place();
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut room = [0; 1_001];
+    // Those that are not looked at lie between.
+    while let Some((_, entry)) = cursor.next_entry().unwrap() {
+        if entry.sequence % 700 < 3 {
+            cursor.read_into(&mut room).unwrap();
+            assert!(room.iter().all(|&byte| byte == (entry.sequence - 1) as u8));
+        }
+    }
+}
+
+#[test]
+fn of_small_messages_those_behind_a_cut_are_damaged_and_not_zeros() {
+    for is_mapped_before in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bag");
+        record_small(&path);
+        let bag = Bag::open(&path).unwrap().in_place();
+        if is_mapped_before {
+            assert_eq!(every(bag.query(&Query::default()).unwrap()).len(), 4_000);
+        }
+        // Within a page: its rest is zeros, and can be looked at.
+        open_to_damage(&path.join(&bag.topics()[0].bricks()[0])).set_len(2_000_100).unwrap();
+        let mut cursor = bag.query(&Query::default()).unwrap();
+        let mut given = 0;
+        while let Some((_, message)) = cursor.next().unwrap() {
+            let number = (message.log_time_nanos - 1_000) as u8;
+            assert!(message.data.iter().all(|&byte| byte == number));
+            given += 1;
+        }
+        assert!((1_000..2_000).contains(&given), "{given}");
+        assert_eq!(cursor.damaged(), 4_000 - given);
+    }
+}

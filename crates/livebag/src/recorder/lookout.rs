@@ -279,7 +279,7 @@ impl Lookout {
         if watch.held.front()?.number != number {
             return None;
         }
-        if as_copy && !watch.copy_held(&self.shared, 0) {
+        if as_copy && !watch.copy_held(&self.shared, 0, Haste::None) {
             return None;
         }
         let held = watch.held.pop_front()?;
@@ -328,12 +328,12 @@ impl Lookout {
             if stands_in {
                 watch.look(&self.shared);
             }
-            if let Some(bytes) = watch.reserve.missing() {
-                // The kernel may take its time, and nobody waits for it.
+            // The kernel may take its time, and while it does nobody stands in.
+            if !stands_in && let Some(bytes) = watch.reserve.missing() {
                 drop(watch);
                 let block = Block::ready(bytes);
                 watch = self.lock();
-                watch.reserve.put(block);
+                block.into_iter().for_each(|block| watch.reserve.put(block));
             }
         }
     }
@@ -447,7 +447,7 @@ impl Watch {
                 Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame)),
                 Kept::Copied(_) => false,
             };
-            at += usize::from(!endangered || self.copy_held(shared, at));
+            at += usize::from(!endangered || self.copy_held(shared, at, Haste::Great));
         }
         for flying in self.flying.values_mut() {
             let source = &self.sources[flying.source];
@@ -456,19 +456,21 @@ impl Watch {
             if flying.copy.is_none() && endangered {
                 // Without room, or torn already: the device may still have been fast enough.
                 let Flying { frame, entry, encoder, .. } = &*flying;
-                let copied = copy(&source.queue, &mut self.reserve, frame, (*entry, *encoder));
+                let reserve = Some(&mut self.reserve);
+                let copied = copy(&source.queue, reserve, frame, (*entry, *encoder));
                 flying.copy = copied.ok();
             }
         }
     }
 
     /// Copies a frame that waits; whether it is still there.
-    fn copy_held(&mut self, shared: &Shared, at: usize) -> bool {
+    fn copy_held(&mut self, shared: &Shared, at: usize, haste: Haste) -> bool {
         let Some(held) = self.held.get_mut(at) else { return false };
         let Kept::InSlot(frame) = &held.kept else { return true };
         let source = &mut self.sources[held.source];
         let described = (held.entry, held.encoder);
-        let copied = copy(&source.queue, &mut self.reserve, frame, described);
+        let reserve = matches!(haste, Haste::Great).then_some(&mut self.reserve);
+        let copied = copy(&source.queue, reserve, frame, described);
         // Release: who sees it leave its slot sees a whole copy.
         shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
         match copied {
@@ -491,6 +493,12 @@ pub(super) fn look_interval(lap_nanos: u64) -> Duration {
     Duration::from_nanos(lap_nanos / 16).clamp(POLL_MIN, POLL_MAX)
 }
 
+/// Whether a frame is about to be overwritten.
+enum Haste {
+    None,
+    Great,
+}
+
 enum NoCopy {
     NoRoom,
     Overwritten,
@@ -499,7 +507,7 @@ enum NoCopy {
 /// Copies a frame into memory that its topic's queue gives room for.
 fn copy(
     queue: &TopicQueue,
-    reserve: &mut Reserve,
+    reserve: Option<&mut Reserve>,
     frame: &FrameRef,
     (entry, encoder): (IndexEntry, Encoder),
 ) -> Result<OwnedExtent, NoCopy> {
@@ -512,9 +520,9 @@ fn copy(
         return Err(NoCopy::NoRoom);
     }
     let described = (queue.channel_id(), entry);
-    let copied = OwnedExtent::with(described, data_bytes, reserve.take(bytes), |room| {
-        encoder.encode_into(frame, room)
-    });
+    let block = reserve.map_or_else(|| Block::lent(bytes), |reserve| reserve.take(bytes));
+    let copied =
+        OwnedExtent::with(described, data_bytes, block, |room| encoder.encode_into(frame, room));
     copied.ok_or_else(|| {
         queue.release(bytes as u64);
         NoCopy::Overwritten

@@ -2,9 +2,9 @@
 //!
 //! Such a copy is made when the machine is busy, and a busy machine may have no memory at hand: the kernel
 //! then takes pages from the page cache first, frame by frame, while the sensor goes on. So a little is kept
-//! ready, whose pages are there; who has a quiet moment replaces what was used.
+//! ready, whose pages are there; the watching thread replaces what was used once it has nothing else to do.
 
-use crate::limits::{RESERVE_BLOCKS_MAX, RESERVE_BYTES};
+use crate::limits::{RESERVE_BLOCKS_MAX, RESERVE_BYTES, RESERVE_STEP_BYTES};
 use crate::storage::Block;
 
 /// See the module's text.
@@ -16,17 +16,20 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// A copy may need so much.
+    /// A copy may need so much. For what is larger than all that may lie ready, nothing does.
     pub fn expect(&mut self, bytes: usize) {
-        if bytes > self.bytes {
-            self.bytes = bytes;
+        if bytes > self.bytes && bytes <= RESERVE_BYTES {
+            // Frames whose lengths vary are seldom longer than all before them.
+            self.bytes = bytes.next_multiple_of(RESERVE_STEP_BYTES).min(RESERVE_BYTES);
             self.blocks.clear();
         }
     }
 
-    /// Memory for a copy: what is ready, or what the kernel gives.
+    /// Memory for a copy: what is ready, or what the kernel gives. A small frame does not get the memory of
+    /// a large one, all of which it would hold.
     pub fn take(&mut self, bytes: usize) -> Block {
-        let ready = if bytes <= self.bytes { self.blocks.pop() } else { None };
+        let suits = bytes <= self.bytes && bytes > self.bytes / 2;
+        let ready = if suits { self.blocks.pop() } else { None };
         ready.and_then(|block| block.reused(bytes)).unwrap_or_else(|| Block::lent(bytes))
     }
 
@@ -48,24 +51,43 @@ impl Reserve {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_taken_is_missing_and_what_is_too_short_is_forgotten() {
-        let mut reserve = Reserve::default();
-        assert_eq!(reserve.missing(), None);
-        reserve.expect(RESERVE_BYTES / 2);
-        for _ in 0..2 {
-            reserve.put(Block::ready(reserve.missing().unwrap()));
+    fn fill(reserve: &mut Reserve) -> usize {
+        let mut count = 0;
+        while let Some(bytes) = reserve.missing() {
+            reserve.put(Block::ready(bytes).unwrap());
+            count += 1;
         }
-        assert_eq!(reserve.missing(), None);
+        count
+    }
+
+    #[test]
+    fn what_was_taken_is_missing() {
+        let mut reserve = Reserve::default();
+        assert_eq!(fill(&mut reserve), 0);
+        reserve.expect(RESERVE_BYTES / 2);
+        assert_eq!(fill(&mut reserve), 2);
+        assert_eq!(reserve.take(RESERVE_BYTES / 2 - 5).len(), RESERVE_BYTES / 2 - 5);
+        assert_eq!(fill(&mut reserve), 1);
+    }
+
+    #[test]
+    fn small_frames_and_very_large_ones_leave_it_alone() {
+        let mut reserve = Reserve::default();
+        reserve.expect(RESERVE_BYTES / 2);
+        fill(&mut reserve);
         assert_eq!(reserve.take(1000).len(), 1000);
-        assert_eq!(reserve.missing(), Some(RESERVE_BYTES / 2));
-        assert_eq!(reserve.take(RESERVE_BYTES).len(), RESERVE_BYTES);
-        let short = Block::ready(RESERVE_BYTES / 2);
-        // A frame larger than all: one block of its size.
-        reserve.expect(RESERVE_BYTES * 2);
+        reserve.expect(RESERVE_BYTES + 1);
+        assert_eq!(reserve.take(RESERVE_BYTES + 1).len(), RESERVE_BYTES + 1);
+        assert_eq!(fill(&mut reserve), 0);
+    }
+
+    #[test]
+    fn what_is_too_short_by_now_is_forgotten() {
+        let mut reserve = Reserve::default();
+        reserve.expect(RESERVE_BYTES / 2);
+        let short = Block::ready(RESERVE_BYTES / 2).unwrap();
+        reserve.expect(RESERVE_BYTES);
         reserve.put(short);
-        assert_eq!(reserve.missing(), Some(RESERVE_BYTES * 2));
-        reserve.put(Block::ready(RESERVE_BYTES * 2));
-        assert_eq!(reserve.missing(), None);
+        assert_eq!(fill(&mut reserve), 1);
     }
 }

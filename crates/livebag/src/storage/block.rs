@@ -1,8 +1,11 @@
 //! Memory that begins on a block boundary.
 
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::MmapMut;
 
 use crate::limits::{BLOCK_BYTES, LENT_BYTES_MIN};
+
+/// The smallest pages that there are.
+const PAGE_BYTES_MIN: usize = 4096;
 
 /// Owned bytes, aligned for direct I/O.
 pub struct Block {
@@ -60,12 +63,12 @@ impl Block {
         Self::new(Memory::Lent(memory), bytes)
     }
 
-    /// The same, whose pages are there.
-    pub fn ready(bytes: usize) -> Self {
-        match MmapOptions::new().len(bytes).populate().map_anon() {
-            Ok(memory) => Self::new(Memory::Lent(memory), bytes),
-            Err(_) => Self::touched(bytes),
-        }
+    /// Such memory for some time, whose pages are there; `None` if the kernel has none.
+    pub fn ready(bytes: usize) -> Option<Self> {
+        let mut memory = MmapMut::map_anon(bytes).ok()?;
+        // One by one: a mapping that the kernel fills at one go keeps the process's others waiting.
+        memory.iter_mut().step_by(PAGE_BYTES_MIN).for_each(|byte| *byte = 1);
+        Some(Self::new(Memory::Lent(memory), bytes))
     }
 
     /// `bytes` of no matter what, in memory whose pages are there: filling it meets no page fault.

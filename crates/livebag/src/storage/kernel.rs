@@ -269,17 +269,17 @@ impl Disk for KernelDisk {
             && matches!(self.choice.method, Method::IoUringDirect | Method::PwriteDirect);
         #[expect(clippy::disallowed_methods, reason = "this is the seam")]
         let file = if direct { open_direct(&mut options, path)? } else { options.open(path)? };
-        Ok(Arc::new(KernelFile { file }))
+        Ok(Arc::new(KernelFile::new(file)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(KernelFile { file: self.open_file(path)? }))
+        Ok(Arc::new(KernelFile::new(self.open_file(path)?)))
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Arc::new(KernelFile { file }))
+        Ok(Arc::new(KernelFile::new(file)))
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
@@ -392,7 +392,13 @@ fn sync_names(directory: &Path) -> io::Result<()> {
 }
 
 struct KernelFile {
-    file: File,
+    file: Arc<File>,
+}
+
+impl KernelFile {
+    fn new(file: File) -> Self {
+        Self { file: Arc::new(file) }
+    }
 }
 
 impl DiskFile for KernelFile {
@@ -445,7 +451,7 @@ impl DiskFile for KernelFile {
     }
 
     fn map(&self, bytes: u64) -> io::Result<Option<Mapping>> {
-        Mapping::new(self.file.as_fd(), bytes).map(Some)
+        Mapping::new(&self.file, bytes).map(Some)
     }
 
     fn will_need(&self, offset: u64, bytes: u64) {

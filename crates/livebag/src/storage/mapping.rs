@@ -9,12 +9,13 @@
 #![expect(unsafe_code, reason = "mapping a file, and slices of it")]
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -29,9 +30,9 @@ const SMALL_PAGE_BYTES: usize = 4096;
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: NonZeroUsize,
-    /// To ask what of it is in the page cache. None if the kernel does not tell this process: it tells of
-    /// its own files, and root of any (`mincore(2)`, since Linux 5.2).
-    file: Option<OwnedFd>,
+    /// To ask what of it is in the page cache, while it is open. None if the kernel does not tell this process:
+    /// it tells of its own files, and root of any (`mincore(2)`, since Linux 5.2).
+    file: Option<Weak<File>>,
 }
 
 // SAFETY: the memory is mapped read-only, and unmapped by nobody but `drop`.
@@ -45,7 +46,7 @@ impl Mapping {
     ///
     /// # Errors
     /// What the kernel says; `InvalidInput` for no bytes.
-    pub(super) fn new(file: BorrowedFd<'_>, bytes: u64) -> io::Result<Self> {
+    pub(super) fn new(file: &Arc<File>, bytes: u64) -> io::Result<Self> {
         let bytes = usize::try_from(bytes).ok().and_then(NonZeroUsize::new);
         let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping at a place of the kernel's choice concerns no memory of ours.
@@ -56,8 +57,7 @@ impl Mapping {
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let user = rustix::process::geteuid();
         let tells = user.is_root() || rustix::fs::fstat(file)?.st_uid == user.as_raw();
-        // Without it more is looked at than need be.
-        let file = tells.then(|| file.try_clone_to_owned().ok()).flatten();
+        let file = tells.then(|| Arc::downgrade(file));
         let this = Self { start, bytes, file };
         if rustix::param::page_size() == SMALL_PAGE_BYTES {
             // Pages that are fetched through the mapping come 2 MiB at a time where the filesystem
@@ -110,7 +110,8 @@ impl Mapping {
     pub fn is_there(&self, offset: u64, bytes: usize) -> Option<bool> {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(bytes).filter(|end| *end <= self.bytes.get())?;
-        let mapped = Mapped { file: self.file.as_ref()?.as_fd(), start: self.start };
+        let file = self.file.as_ref()?.upgrade()?;
+        let mapped = Mapped { file: file.as_fd(), start: self.start };
         // SAFETY: the range lies within the mapping.
         unsafe { mapped.is_there(start..end) }
     }

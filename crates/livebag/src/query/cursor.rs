@@ -364,7 +364,7 @@ impl<'bag> TopicCursor<'bag> {
         if window.in_place
             && let Some(mapping) = self.mapping(entry)?
         {
-            let wanted = self.stretch_bytes(entry, mapping.bytes());
+            let wanted = self.stretch_bytes(entry, mapping.bytes().min(end));
             // What cannot be fetched is read: that tells what is the matter.
             let stretch = mapping.stretch(entry.offset, wanted).unwrap_or_default();
             if let Some(stretch) = stretch.filter(|_| brick.has(entry.offset + wanted as u64)) {
@@ -390,16 +390,23 @@ impl<'bag> TopicCursor<'bag> {
         Ok(())
     }
 
-    /// From a message on, what is fetched at once: up to the last that is known to follow within a window.
-    fn stretch_bytes(&self, entry: &IndexEntry, mapped_bytes: u64) -> usize {
+    /// From a message on, what is fetched at once: up to the last that is known to lie within a window and
+    /// before `end`. Where those that are known lie densely, as those behind them will: the window.
+    fn stretch_bytes(&self, entry: &IndexEntry, end: u64) -> usize {
         let end_of = |entry: &IndexEntry| entry.offset.saturating_add(entry.data_bytes.into());
-        let most = mapped_bytes.min(entry.offset.saturating_add(READ_WINDOW_BYTES as u64));
-        let follows = |next: &&IndexEntry| {
-            next.brick == entry.brick && !next.compressed && next.offset >= entry.offset
-        };
-        let known = self.entries[self.at..].iter().take_while(follows).map(end_of);
-        let last = known.take_while(|end| *end <= most).last().unwrap_or_default();
-        (last.max(end_of(entry)) - entry.offset) as usize
+        let most = end.min(entry.offset.saturating_add(READ_WINDOW_BYTES as u64));
+        let known = &self.entries[self.at..];
+        let (mut last, mut count, mut message_bytes) = (end_of(entry), 0, 0);
+        for next in known {
+            let is_behind = next.brick == entry.brick && next.offset >= entry.offset;
+            if !is_behind || next.compressed || end_of(next) > most {
+                break;
+            }
+            (last, count) = (last.max(end_of(next)), count + 1);
+            message_bytes += u64::from(next.data_bytes);
+        }
+        let is_dense = count > 0 && count == known.len() && message_bytes * 2 > last - entry.offset;
+        (if is_dense { most.max(last) } else { last } - entry.offset) as usize
     }
 
     /// Reads a large message straight to where it is wanted.

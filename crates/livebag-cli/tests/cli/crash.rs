@@ -232,7 +232,12 @@ fn check_messages(bag: &Bag, names: &[&str], firsts: Option<&[u64]>) -> Vec<u64>
         // What was in flight at the end of a split may be missing where the next one was further.
         let has_splits = !bag.splits().is_empty();
         let fits = message.sequence == expected || (has_splits && message.sequence > expected);
-        assert!(fits, "{name}: {} and not {expected}: no holes", message.sequence);
+        let lost = bag.topics()[at].lost();
+        assert!(
+            fits,
+            "{name}, topic {topic} from {first} on: {} and not {expected}: no holes; lost {lost:?}",
+            message.sequence
+        );
         let found = payload_in(topic, message.data);
         assert!(found == payload(topic, message.sequence), "{name} {expected}: the bytes");
         next[topic] = Some(message.sequence + 1);

@@ -270,6 +270,20 @@ impl TopicQueue {
         }
     }
 
+    /// The same for a frame that its slot still holds, and without waiting. `false` if there is room for it,
+    /// but no memory ahead, and whoever makes it is at the outlet and has lost the processor there: the
+    /// frame can come again.
+    ///
+    /// # Errors
+    /// If there is no room. It counts as lost then.
+    pub fn write_frame(&self, message: &Message<'_>) -> Result<bool, WriteError> {
+        if !self.inlet.is_closed() && self.take_room(Self::room_for(message).1) {
+            return Ok(self.enter(message, false).is_ok());
+        }
+        self.dropped.fetch_add(1, Relaxed);
+        Err(WriteError::Full { topic: self.topic.clone() })
+    }
+
     /// The same for a message that was recorded before and is to be there once more. Where it finds no
     /// room it is left out: nothing is lost, nothing waits or makes way for it.
     pub fn repeat(&self, message: &Message<'_>) {
@@ -562,7 +576,7 @@ impl TopicQueue {
 
     /// Stands where the recorder would stop if the kernel took the processor away from it.
     #[cfg(test)]
-    pub(super) fn stop_in_the_outlet(&self) -> impl Sized + '_ {
+    pub(crate) fn stop_in_the_outlet(&self) -> impl Sized + '_ {
         self.inlet.outlet()
     }
 

@@ -372,15 +372,25 @@ impl Watch {
                 false => unseen.lapped += next.lapped,
             }
             let Some(frame) = next.frame else { break };
-            let is_newest = frame.sequence() >= newest;
-            self.take_frame(shared, at, stream, frame);
-            if is_newest {
+            let sequence = frame.sequence();
+            if !self.take_frame(shared, at, stream, frame) {
+                stream.again_from(sequence);
+                break;
+            }
+            if sequence >= newest {
                 break;
             }
         }
     }
 
-    fn take_frame(&mut self, shared: &Shared, at: usize, stream: &StreamSource, frame: FrameRef) {
+    /// Takes a frame, or counts it as lost. `false` if it is to come again.
+    fn take_frame(
+        &mut self,
+        shared: &Shared,
+        at: usize,
+        stream: &StreamSource,
+        frame: FrameRef,
+    ) -> bool {
         let source = &mut self.sources[at];
         if !source.queue.wants_frame() {
             source.unseen.skipped += 1;
@@ -391,8 +401,9 @@ impl Watch {
         {
             self.hold(shared, at, stream, frame);
         } else {
-            self.copy_small(at, stream, &frame);
+            return self.copy_small(at, stream, &frame);
         }
+        true
     }
 
     /// Lets a frame wait: a large one, or one that must not overtake one that waits.
@@ -421,11 +432,13 @@ impl Watch {
         });
     }
 
-    fn copy_small(&mut self, at: usize, stream: &StreamSource, frame: &FrameRef) {
+    /// Copies a small frame into its topic's queue, or counts it as lost. `false` if it is to wait in its slot:
+    /// the recorder's thread has lost the processor where it would make memory for more.
+    fn copy_small(&mut self, at: usize, stream: &StreamSource, frame: &FrameRef) -> bool {
         let source = &mut self.sources[at];
         if !stream.encoder().encode(frame, &mut self.scratch) {
             source.unseen.lapped += 1;
-            return;
+            return true;
         }
         let message = Message {
             log_time_nanos: 0,
@@ -434,7 +447,7 @@ impl Watch {
             data: &self.scratch,
         };
         // A full queue has counted the message as lost.
-        let _ = source.queue.write_wanted(&message);
+        source.queue.write_frame(&message).unwrap_or(true)
     }
 
     /// Copies frames that are about to be overwritten into memory: one copy when the disk does not keep
@@ -585,8 +598,50 @@ mod tests {
     use livebag_shm::{FrameMeta, StreamOptions, Writer};
 
     use super::*;
+    use crate::queue::Queued;
     use crate::recorder::RecorderOptions;
     use crate::storage::SimulatedDisk;
+
+    /// The kernel may take the processor away from the recorder's thread while it is at a queue's outlet. The
+    /// watchman then finds no memory for more than a few small frames; their slots hold them.
+    #[test]
+    fn small_frames_wait_in_their_slots_while_the_recorder_is_stopped_in_its_queue() {
+        const FRAMES: u64 = 200;
+        let options = RecorderOptions::default();
+        let clock = options.clock.clone();
+        let shared =
+            Arc::new(Shared::new(Arc::new(SimulatedDisk::new(1)), Path::new("bag"), options));
+        let lookout = Lookout::new(shared.clone());
+        let name = format!("test-{}-stopped", std::process::id());
+        let options = StreamOptions::bytes(10_000).slots(512).remove_on_drop(true);
+        let mut writer = Writer::create(&name, &options).unwrap();
+        let queue = shared.make_stream_queue(&name).unwrap();
+        let reader = Reader::open(&name).unwrap();
+        lookout.add(0, StreamSource::new(reader, true, clock), queue.clone(), false);
+        // So that it has memory at all.
+        writer.publish(&FrameMeta::bytes(), &[0; 10_000]).unwrap();
+        lookout.look();
+        let stopped = queue.stop_in_the_outlet();
+        for _ in 1..FRAMES {
+            writer.publish(&FrameMeta::bytes(), &[7; 10_000]).unwrap();
+        }
+        lookout.look();
+        drop(stopped);
+        let mut out = VecDeque::new();
+        let mut taken = [0; 2];
+        for count in &mut taken {
+            queue.drain(u64::MAX, &mut u64::MAX.clone(), &mut out);
+            for queued in out.drain(..) {
+                let Queued::Batch(batch) = queued else { panic!("small ones") };
+                *count += batch.entries.len() as u64;
+            }
+            lookout.look();
+        }
+        assert!(taken[0] > 0 && taken[1] > 0, "{taken:?}");
+        assert_eq!(taken[0] + taken[1], FRAMES);
+        assert_eq!(queue.counts(), [0; 3]);
+        assert!(lookout.take_unseen().is_empty());
+    }
 
     /// Between the question for the frame that waits longest and its release the watchman may find it
     /// overwritten; then the next one, of another topic, must not go in its place.

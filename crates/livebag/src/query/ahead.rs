@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::limits::{AHEAD_PIECE_BYTES, AHEAD_PIECES};
+use crate::limits::{AHEAD_PIECE_BYTES, AHEAD_PIECES, AHEAD_THREADS_MAX};
 use crate::storage::Mapping;
 
 /// Threads of all cursors of this process.
@@ -38,8 +38,8 @@ struct State {
 struct Counted;
 
 impl Counted {
-    fn new(most: usize) -> Option<Self> {
-        let more = |count| (count < most).then_some(count + 1);
+    fn new() -> Option<Self> {
+        let more = |count| (count < AHEAD_THREADS_MAX).then_some(count + 1);
         THREADS.fetch_update(Relaxed, Relaxed, more).ok().map(|_| Self)
     }
 }
@@ -68,14 +68,13 @@ impl Shared {
 }
 
 impl Ahead {
-    /// Begins with a range of a mapping, if the device will have to be waited for and it is worth a thread, of
-    /// which there are `most` in the process.
-    pub fn begin(mapping: &Arc<Mapping>, range: Range<u64>, most: usize) -> Option<Self> {
+    /// Begins with a range of a mapping, if the device will have to be waited for and it is worth a thread.
+    pub fn begin(mapping: &Arc<Mapping>, range: Range<u64>) -> Option<Self> {
         let second = range.start + AHEAD_PIECE_BYTES;
         if range.end <= second + AHEAD_PIECE_BYTES || mapping.is_there(second, 1) != Some(false) {
             return None;
         }
-        let counted = Counted::new(most)?;
+        let counted = Counted::new()?;
         let shared = Arc::new(Shared::default());
         let (mapping, theirs, all) = (mapping.clone(), shared.clone(), range.clone());
         let work = move || {

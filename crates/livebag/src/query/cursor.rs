@@ -12,8 +12,7 @@ use super::brick::{Use, brick_ends, part};
 use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
 use crate::limits::{
-    AHEAD_THREADS_MAX, AHEAD_THREADS_MAX_SMALL, IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES,
-    READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
+    IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
 };
 use crate::storage::{DiskFile, FilePart, Mapping, Stretch};
 
@@ -323,9 +322,8 @@ impl<'bag> TopicCursor<'bag> {
                 let end =
                     if last == entry.brick { end.min(mapping.bytes()) } else { mapping.bytes() };
                 let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
-                let most = if is_large { AHEAD_THREADS_MAX } else { AHEAD_THREADS_MAX_SMALL };
-                let ahead = Ahead::begin(&mapping, entry.offset..end, most);
-                self.ahead = Some((entry.brick, ahead));
+                let ahead = is_large.then(|| Ahead::begin(&mapping, entry.offset..end)).flatten();
+                self.ahead = is_large.then_some((entry.brick, ahead));
             }
         }
         Ok(Some(mapping))
@@ -365,8 +363,13 @@ impl<'bag> TopicCursor<'bag> {
             && let Some(mapping) = self.mapping(entry)?
         {
             let wanted = self.stretch_bytes(entry, mapping.bytes().min(end));
+            let is_large = bytes >= READ_STRAIGHT_BYTES_MIN;
             // What cannot be fetched is read: that tells what is the matter.
-            let stretch = mapping.stretch(entry.offset, wanted).unwrap_or_default();
+            let stretch = match is_large || mapping.is_there(entry.offset, wanted) == Some(true) {
+                true => mapping.stretch(entry.offset, wanted).unwrap_or_default(),
+                // Small ones come from the device sooner where the kernel reads far ahead.
+                false => None,
+            };
             if let Some(stretch) = stretch.filter(|_| brick.has(entry.offset + wanted as u64)) {
                 let window = &mut self.window;
                 (window.start, window.filled) = (entry.offset, wanted);

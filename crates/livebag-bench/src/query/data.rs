@@ -3,7 +3,7 @@
 use livebag::Topic;
 
 /// Length of the recording in seconds at scale 1.
-const SECONDS: f64 = 45.0;
+pub const SECONDS: f64 = 45.0;
 /// Log time of the first message: 2026-11-21, 00:00 UTC.
 pub const START_NANOS: u64 = 1_795_219_200_000_000_000;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::data::{SOURCES, START_NANOS, total_bytes};
+use super::data::{SECONDS, SOURCES, START_NANOS, total_bytes};
 use super::readers::{self, Answer, Question};
 use super::write::{Recordings, write_all};
 use crate::error::{BenchError, Result};
@@ -16,9 +16,6 @@ use crate::stats;
 
 /// Ranges in seconds, besides the whole topic.
 const RANGES: [u64; 3] = [1, 5, 20];
-
-/// Length of the recording at scale 1.
-const RECORDING_SECONDS: f64 = 45.0;
 
 /// Options of `livebag-bench query`. Without them: everything.
 #[derive(Debug, Clone, Args)]
@@ -162,10 +159,10 @@ fn ask(
 }
 
 /// Uses as much memory as the page cache will take, and gives it back. A virtual machine's host takes memory
-/// that has been free for two seconds (free page reporting), and gives it again at a third of the device's
-/// speed: who comes after a reader that left much memory free would wait for that, and for no device.
+/// that has been free for two seconds (free page reporting), and gives it again more slowly than the device
+/// reads: who comes after a reader that left much memory free would wait for that, and for no device.
 fn touch_memory(scale: f64, range_s: Option<u64>) {
-    let share = range_s.map_or(1.0, |seconds| seconds as f64 / RECORDING_SECONDS);
+    let share = range_s.map_or(1.0, |seconds| seconds as f64 / SECONDS);
     let bytes = total_bytes(scale) as f64 * share;
     let mut memory = vec![0u8; bytes as usize];
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);

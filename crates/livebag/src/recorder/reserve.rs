@@ -4,7 +4,7 @@
 //! then takes pages from the page cache first, frame by frame, while the sensor goes on. So a little is kept
 //! ready, whose pages are there; the watching thread replaces what was used once it has nothing else to do.
 
-use crate::limits::{RESERVE_BLOCKS_MAX, RESERVE_BYTES, RESERVE_STEP_BYTES};
+use crate::limits::{LENT_BYTES_MIN, RESERVE_BLOCKS_MAX, RESERVE_BYTES, RESERVE_STEP_BYTES};
 use crate::storage::Block;
 
 /// See the module's text.
@@ -16,9 +16,10 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// A copy may need so much. For what is larger than all that may lie ready, nothing does.
+    /// A copy may need so much. Nothing lies ready for what is larger than all of it may be, and for what the
+    /// allocator has anyway.
     pub fn expect(&mut self, bytes: usize) {
-        if bytes > self.bytes && bytes <= RESERVE_BYTES {
+        if bytes > self.bytes && (LENT_BYTES_MIN..=RESERVE_BYTES).contains(&bytes) {
             // Frames whose lengths vary are seldom longer than all before them.
             self.bytes = bytes.next_multiple_of(RESERVE_STEP_BYTES).min(RESERVE_BYTES);
             self.blocks.clear();
@@ -63,6 +64,7 @@ mod tests {
     #[test]
     fn what_was_taken_is_missing() {
         let mut reserve = Reserve::default();
+        reserve.expect(LENT_BYTES_MIN - 1);
         assert_eq!(fill(&mut reserve), 0);
         reserve.expect(RESERVE_BYTES / 2);
         assert_eq!(fill(&mut reserve), 2);

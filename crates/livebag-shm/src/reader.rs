@@ -267,6 +267,11 @@ impl Reader {
         self.region.liveness(deadline)
     }
 
+    /// Time since the writer's last publish or heartbeat.
+    pub fn silence(&self) -> Duration {
+        self.region.silence()
+    }
+
     /// The stream's counters.
     pub fn counters(&self) -> Counters {
         self.region.counters()

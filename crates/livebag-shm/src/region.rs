@@ -223,9 +223,12 @@ impl Region {
         if !is_live || matches!(holder, Ok(LockHolder::Nobody | LockHolder::Reader)) {
             return Liveness::Gone;
         }
+        if self.silence() > deadline { Liveness::Stalled } else { Liveness::Live }
+    }
+
+    pub(crate) fn silence(&self) -> Duration {
         let beat = self.main.load(live::HEARTBEAT_MONOTONIC_NANOS, Relaxed);
-        let age = u128::from(clock::monotonic_nanos().saturating_sub(beat));
-        if age > deadline.as_nanos() { Liveness::Stalled } else { Liveness::Live }
+        Duration::from_nanos(clock::monotonic_nanos().saturating_sub(beat))
     }
 
     pub(crate) fn counters(&self) -> Counters {

@@ -86,6 +86,12 @@ pub const SPACE_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 pub const POLL_MAX: Duration = Duration::from_millis(5);
 /// See [`POLL_MAX`].
 pub const POLL_MIN: Duration = Duration::from_micros(500);
+/// Longest pause where only slow streams are recorded, each of whose frames is awaited.
+pub const POLL_MAX_AWAITED: Duration = Duration::from_millis(16);
+/// Least time between two frames of a stream that are looked for one by one.
+pub const AWAITED_PERIOD_MIN: Duration = Duration::from_millis(8);
+/// How much after a frame is due it is looked for: what a program's timer may be late.
+pub const AWAITED_BEHIND: Duration = Duration::from_micros(300);
 /// The same while somebody reads what is being recorded: a message that a program writes waits so long
 /// before it is on its way.
 pub const POLL_MAX_READ: Duration = Duration::from_millis(1);
@@ -196,6 +202,8 @@ const _: () = assert!(PLAY_LEAD_IN.as_nanos() > 2 * DISCOVERY_INTERVAL.as_nanos(
 const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(OWN_CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(POLL_MIN.as_nanos() <= POLL_MAX_READ.as_nanos());
+// Who rests as long as that has looked again before another thread stands in.
+const _: () = assert!(POLL_MAX_AWAITED.as_nanos() < WATCH_MAX.as_nanos());
 const _: () = assert!(BLOCK_BYTES.is_power_of_two());
 const _: () = assert!(SPARE_BLOCKS_MIN <= SPARE_BLOCKS_MAX);
 const _: () = assert!(CHUNK_BYTES_MAX < u32::MAX as usize);

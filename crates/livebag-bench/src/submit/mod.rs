@@ -5,14 +5,17 @@
 //!   for a stream, whose frames the recorder takes where they lie. MCAP: the copy into the double buffer.
 //! - *preparation*: laying the message out. livebag: the recorder thread's CPU time in user mode, its
 //!   looking for messages included. MCAP: `write_to_known_channel` without its system calls.
-//! - *system calls*: livebag: the recorder thread's CPU time in the kernel; it waits for no write.
+//! - *system calls*: livebag: the recorder thread's CPU time in the kernel, and that of the kernel's own threads
+//!   that do its writes (`iou-wrk`); it waits for no write.
 //!   MCAP: wall time in `write`.
 //!
 //! The kernel samples in which mode a thread runs every 10 ms: the sum of the recorder thread's two parts
 //! is exact, their proportion is an estimate.
 //!
-//! `p50_us` and `p99_us` are those of handling: how long the message's source is held up.
+//! `p50_us` and `p99_us` are those of handling: how long the message's source is held up. `floor` copies
+//! each message into one of a few buffers in turn, and nobody writes anything.
 
+mod floor;
 mod livebag;
 mod mcap;
 mod thread_cpu;
@@ -47,11 +50,12 @@ enum Way {
     Stream,
 }
 
-const WAYS: [(System, Way); 4] = [
+const WAYS: [(System, Way); 5] = [
     (System::Livebag, Way::Write),
     (System::Livebag, Way::Stream),
     (System::McapFastwrite, Way::Write),
     (System::McapChunked, Way::Write),
+    (System::Floor, Way::Write),
 ];
 
 /// One series of messages.
@@ -172,6 +176,7 @@ fn run(series: Series, (system, way): (System, Way), directory: &Path) -> Result
     let found = match (system, way) {
         (System::Livebag, Way::Write) => livebag::by_write(series, directory.path()),
         (System::Livebag, Way::Stream) => livebag::by_stream(series, directory.path()),
+        (System::Floor, _) => floor::by_copy(series),
         (system, _) => mcap::by_write(series, system, CACHE_BYTES, directory.path()),
     };
     drop(directory);

@@ -1,9 +1,13 @@
-//! CPU time of a thread of this process, in user mode and in the kernel.
+//! CPU time of the recorder's thread of this process, in user mode and in the kernel.
+
+use std::path::Path;
 
 use crate::files;
 
 /// The recorder's thread, as the kernel shortens its name (15 bytes).
 const RECORDER_THREAD: &str = "livebag-recorde";
+/// The kernel's threads of a thread's io_uring: this, and that thread's number.
+const WORKER_THREAD: &str = "iou-wrk-";
 
 /// CPU times since a thread's start, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -13,19 +17,23 @@ pub struct ThreadCpu {
 }
 
 impl ThreadCpu {
-    /// Of the recorder's thread; none if there is no such thread.
+    /// Of the recorder's thread, and of those in which the kernel does its writes that cannot be
+    /// handed to the device at once (all of their time is the kernel's). None if there is no recorder.
     pub fn of_recorder() -> Option<Self> {
-        let tasks = std::fs::read_dir("/proc/self/task").ok()?;
-        tasks.flatten().find_map(|task| {
-            let path = task.path();
-            let name = files::text(path.join("comm"))?;
-            if name.trim_end() != RECORDER_THREAD {
-                return None;
-            }
-            let total = files::text(path.join("schedstat"))?;
-            let total = total.split_whitespace().next()?.parse().ok()?;
-            Some(Self::split(total, &files::text(path.join("stat"))?))
-        })
+        let tasks = || std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let tasks = || {
+            tasks().filter_map(|task| Some((files::text(task.path().join("comm"))?, task.path())))
+        };
+        let total = |path: &Path| -> Option<u64> {
+            files::text(path.join("schedstat"))?.split_whitespace().next()?.parse().ok()
+        };
+        let (_, recorder) = tasks().find(|(name, _)| name.trim_end() == RECORDER_THREAD)?;
+        let workers = format!("{WORKER_THREAD}{}", recorder.file_name()?.to_str()?);
+        let workers = tasks().filter(|(name, _)| name.trim_end() == workers);
+        let workers: u64 = workers.filter_map(|(_, path)| total(&path)).sum();
+        let mut found = Self::split(total(&recorder)?, &files::text(recorder.join("stat"))?);
+        found.system_nanos += workers;
+        Some(found)
     }
 
     /// The total is exact, its parts are counted in ticks of 10 ms: they give the proportion.

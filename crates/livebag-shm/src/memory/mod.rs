@@ -17,6 +17,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
 pub(crate) use copy::copy_from_shared;
+pub use copy::copy_past_caches;
 pub(crate) use mapped::{Access, Mapped};
 
 /// Memory that is only read.

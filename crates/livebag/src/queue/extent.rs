@@ -169,7 +169,7 @@ impl OwnedExtent {
     /// [described](Self::describe).
     pub fn copied(data: &[u8], spare: Option<Block>) -> Self {
         let mut extent = Self::with_room(data.len(), spare);
-        extent.data_mut().copy_from_slice(data);
+        livebag_shm::copy_past_caches(extent.data_mut(), data);
         extent
     }
 

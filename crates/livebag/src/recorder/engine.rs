@@ -16,7 +16,7 @@ use super::discovery::Discovery;
 use super::flight::Flight;
 use super::gate::Gate;
 use super::keeper::Keeper;
-use super::lookout::{Lookout, Rounds, Watchman, look_interval};
+use super::lookout::{Lookout, Rounds, Watchman};
 use super::split::Split;
 use super::splits::History;
 use super::topic::{Cause, SplitTopic, TopicState};
@@ -65,6 +65,8 @@ pub(super) struct Engine {
     discovery: Discovery,
     next_manifest_nanos: u64,
     next_sync_nanos: u64,
+    /// Whether programs write into queues, or only streams are followed.
+    is_written: bool,
     /// A snapshot has been asked for: the ring goes to the disk.
     flush_ring: bool,
     /// Looks that are left to take what writers were still copying when it was asked for.
@@ -108,6 +110,7 @@ impl Engine {
             discovery: Discovery::new(),
             next_manifest_nanos: 0,
             next_sync_nanos: 0,
+            is_written: false,
             flush_ring: false,
             flush_looks: 0,
             done: Vec::new(),
@@ -125,19 +128,22 @@ impl Engine {
         if finish {
             return false;
         }
-        let lap_nanos = self.look();
+        let look_in = self.look();
         self.take_compressed();
         self.take_scheduled(now);
         self.split_if_due(now);
         self.keep(now);
-        self.reap(self.pause(lap_nanos));
+        self.reap(self.pause(look_in));
         true
     }
 
     fn take_commands(&mut self, commands: &Receiver<Command>) -> bool {
         loop {
             match commands.try_recv() {
-                Ok(Command::AddTopic(topic, queue)) => self.add_topic(topic, queue),
+                Ok(Command::AddTopic(topic, queue)) => {
+                    self.is_written = true;
+                    self.add_topic(topic, queue);
+                }
                 Ok(Command::Follow(selector)) => self.discovery.follow(selector),
                 Ok(Command::Split) => self.begin_split(),
                 Ok(Command::Snapshot) => {
@@ -150,14 +156,18 @@ impl Engine {
         }
     }
 
-    /// As long as the streams allow, and between two looks at the queues the time in which writers could
-    /// fill a sixteenth of them.
-    fn pause(&self, lap_nanos: Option<u64>) -> Duration {
+    /// Until a stream is to be looked at, and where programs write into queues, at most the time in which they
+    /// could fill a sixteenth of them.
+    fn pause(&self, look_in: Option<Duration>) -> Duration {
         let fill = self.shared.options.cache_bytes_max / 16 / FILL_BYTES_PER_NANO;
+        let fill = Duration::from_nanos(fill).clamp(POLL_MIN, POLL_MAX);
+        let pause = match look_in {
+            Some(look_in) if self.is_written => look_in.min(fill),
+            Some(look_in) => look_in,
+            None => fill,
+        };
         let now = self.shared.options.clock.monotonic_nanos();
-        let most = if self.is_read(now) { POLL_MAX_READ } else { POLL_MAX };
-        let fill = Duration::from_nanos(fill).clamp(POLL_MIN, most);
-        let pause = lap_nanos.map_or(fill, |lap| look_interval(lap).min(fill));
+        let pause = if self.is_read(now) { pause.min(POLL_MAX_READ) } else { pause };
         self.gate.pause(now, pause)
     }
 
@@ -234,9 +244,9 @@ impl Engine {
         }
     }
 
-    /// Looks at the streams. Gives the shortest lap, if there are streams.
-    fn look(&mut self) -> Option<u64> {
-        let lap_nanos = self.lookout.look();
+    /// Looks at the streams. Tells when to look again, if there are streams.
+    fn look(&mut self) -> Option<Duration> {
+        let look_in = self.lookout.look();
         for (topic, unseen) in self.lookout.take_unseen() {
             let topic = &mut self.current().topics[topic];
             topic.lose(Cause::Transport, unseen.damaged);
@@ -245,7 +255,7 @@ impl Engine {
             topic.lose(Cause::Disk, unseen.refused);
             topic.skip(unseen.skipped);
         }
-        lap_nanos
+        look_in
     }
 
     /// Takes what the queues have to give, most important topics first.

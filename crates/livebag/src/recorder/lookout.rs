@@ -235,8 +235,8 @@ impl Lookout {
         }
     }
 
-    /// A look by the recorder's thread. Gives the shortest lap, if there are streams.
-    pub fn look(&self) -> Option<u64> {
+    /// A look by the recorder's thread. Tells when to look again, if there are streams.
+    pub fn look(&self) -> Option<Duration> {
         self.rounds.fetch_add(1, Ordering::Relaxed);
         self.lock().look(&self.shared)
     }
@@ -346,19 +346,20 @@ impl Lookout {
 
 impl Watch {
     /// Takes every frame that is new now of every stream, and copies what is about to be overwritten.
-    fn look(&mut self, shared: &Shared) -> Option<u64> {
-        let mut lap = None;
+    fn look(&mut self, shared: &Shared) -> Option<Duration> {
+        let (mut lap, mut again) = (None, None);
         for at in self.rounds.next() {
             let Some(mut stream) = self.sources[at].stream.take() else { continue };
             if !self.is_closing {
                 self.take_frames(shared, at, &mut stream);
             }
             lap = lap.into_iter().chain([stream.lap_nanos()]).min();
+            again = again.into_iter().chain([stream.look_in()]).min();
             self.sources[at].stream = Some(stream);
         }
         self.copy_endangered(shared);
         self.lap_nanos = lap;
-        lap
+        again
     }
 
     fn take_frames(&mut self, shared: &Shared, at: usize, stream: &mut StreamSource) {
@@ -501,8 +502,8 @@ impl Watch {
     }
 }
 
-/// Between two looks at the streams a sixteenth of the fastest one's lap may pass at most.
-pub(super) fn look_interval(lap_nanos: u64) -> Duration {
+/// Between two looks of who stands in a sixteenth of the fastest stream's lap may pass at most.
+fn look_interval(lap_nanos: u64) -> Duration {
     Duration::from_nanos(lap_nanos / 16).clamp(POLL_MIN, POLL_MAX)
 }
 

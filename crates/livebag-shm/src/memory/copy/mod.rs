@@ -40,5 +40,20 @@ pub(crate) fn settle() {
     kernels::settle();
 }
 
+/// Copies into memory that a device or another processor reads next: past the caches of this one, where
+/// it has stores that do so (x86-64), as [`slice::copy_from_slice`] elsewhere.
+///
+/// What a device has fetched from memory lies in no near cache, and an ordinary store has to bring each line
+/// back only to overwrite it.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy_past_caches(to: &mut [u8], from: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    x86_64::past_caches(to, from);
+    #[cfg(not(target_arch = "x86_64"))]
+    to.copy_from_slice(from);
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{copy_from_shared, copy_to_shared, portable, settle};
+use super::{copy_from_shared, copy_past_caches, copy_to_shared, portable, settle};
 
 type Kernel = unsafe fn(*mut u8, *const u8, usize);
 
@@ -15,14 +15,27 @@ fn check(kernel: Kernel, to_at: usize, from_at: usize, count: usize) {
     assert!(to[..to_at].iter().chain(&to[to_at + count..]).all(|&byte| byte == 0));
 }
 
+/// [`copy_past_caches`] as a kernel.
+unsafe fn past_caches(to: *mut u8, from: *const u8, count: usize) {
+    // SAFETY: `check` has room for `count` bytes in two buffers.
+    let (to, from) = unsafe {
+        (std::slice::from_raw_parts_mut(to, count), std::slice::from_raw_parts(from, count))
+    };
+    copy_past_caches(to, from);
+}
+
 proptest! {
     #[test]
     fn every_kernel_copies_exactly(
         to_at in 0usize..80, from_at in 0usize..80, count in 0usize..9000,
     ) {
-        for kernel in
-            [copy_from_shared as Kernel, copy_to_shared, portable::from_shared, portable::to_shared]
-        {
+        for kernel in [
+            copy_from_shared as Kernel,
+            copy_to_shared,
+            portable::from_shared,
+            portable::to_shared,
+            past_caches,
+        ] {
             check(kernel, to_at, from_at, count);
         }
     }

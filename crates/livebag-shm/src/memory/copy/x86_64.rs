@@ -46,6 +46,24 @@ pub(super) unsafe fn to_shared(to: *mut u8, from: *const u8, count: usize) {
     }
 }
 
+pub(super) fn past_caches(to: &mut [u8], from: &[u8]) {
+    assert_eq!(to.len(), from.len(), "a copy of just this length");
+    let lead = to.as_ptr().align_offset(BLOCK_BYTES).min(to.len());
+    let blocks_bytes = (to.len() - lead) / BLOCK_BYTES * BLOCK_BYTES;
+    let (to_lead, to) = to.split_at_mut(lead);
+    let (from_lead, from) = from.split_at(lead);
+    let (to_blocks, to_rest) = to.split_at_mut(blocks_bytes);
+    let (from_blocks, from_rest) = from.split_at(blocks_bytes);
+    to_lead.copy_from_slice(from_lead);
+    to_rest.copy_from_slice(from_rest);
+    if blocks_bytes > 0 {
+        // SAFETY: two slices of that length, of which one is borrowed exclusively; the target is aligned
+        // to 64 bytes.
+        unsafe { stream_blocks(to_blocks.as_mut_ptr(), from_blocks.as_ptr(), blocks_bytes) };
+        settle();
+    }
+}
+
 /// Non-temporal stores pass other stores; a release store or fence does not hold them on x86.
 pub(super) fn settle() {
     // SAFETY: SSE is part of x86-64.

@@ -20,6 +20,7 @@ use super::reserve::Reserve;
 use super::{RecordError, Shared};
 use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
 use crate::queue::{OwnedExtent, Priority, TopicQueue};
+use crate::scheduler::Schedule;
 use crate::source::{Encoder, StreamSource};
 use crate::storage::{Block, raise_priority};
 
@@ -348,13 +349,15 @@ impl Watch {
     /// Takes every frame that is new now of every stream, and copies what is about to be overwritten.
     fn look(&mut self, shared: &Shared) -> Option<Duration> {
         let (mut lap, mut again) = (None, None);
+        // An application that computes is to be disturbed seldom, not at each frame.
+        let together = shared.options.schedule != Schedule::Immediate;
         for at in self.rounds.next() {
             let Some(mut stream) = self.sources[at].stream.take() else { continue };
             if !self.is_closing {
                 self.take_frames(shared, at, &mut stream);
             }
             lap = lap.into_iter().chain([stream.lap_nanos()]).min();
-            again = again.into_iter().chain([stream.look_in()]).min();
+            again = again.into_iter().chain([stream.look_in(together)]).min();
             self.sources[at].stream = Some(stream);
         }
         self.copy_endangered(shared);

@@ -99,10 +99,14 @@ impl StreamSource {
         (self.slots - 1) * self.period_nanos
     }
 
-    /// When to look for frames again.
-    pub(crate) fn look_in(&self) -> Duration {
+    /// When to look for frames again; and if they are to be taken several at once.
+    pub(crate) fn look_in(&self, together: bool) -> Duration {
+        let lap = Duration::from_nanos(self.lap_nanos());
         let period = Duration::from_nanos(self.period_nanos);
-        look_in(period, Duration::from_nanos(self.lap_nanos()), self.reader.silence())
+        if together || period < AWAITED_PERIOD_MIN {
+            return (lap / 16).clamp(POLL_MIN, POLL_MAX);
+        }
+        await_in(period, lap, self.reader.silence())
     }
 
     /// Whether the slot of `frame` is about to be refilled, or is being refilled already.
@@ -129,18 +133,13 @@ impl StreamSource {
     }
 }
 
-/// When to look for frames again that come every `period` and whose slots are refilled after a `lap`, `silence`
-/// after the last one. Between two looks at most a sixteenth of a lap passes. Frames of a fast stream
-/// are taken several at once. One of a slow stream is looked for just behind the moment at which it is due,
-/// so that nobody looks in vain and its log time is true; one that is late, when it is half as late again.
-fn look_in(period: Duration, lap: Duration, silence: Duration) -> Duration {
-    let interval = lap / 16;
-    if period < AWAITED_PERIOD_MIN {
-        return interval.clamp(POLL_MIN, POLL_MAX);
-    }
+/// When to look for a frame of those that come every `period` and whose slots are refilled after a `lap`, `silence`
+/// after the last one: just behind the moment at which it is due, so that nobody looks in vain and its log time
+/// is true; if it is late, when it is half as late again. Between two looks at most a sixteenth of a lap passes.
+fn await_in(period: Duration, lap: Duration, silence: Duration) -> Duration {
     let due = period + AWAITED_BEHIND;
     let awaited = due.checked_sub(silence).unwrap_or_else(|| (silence - due) / 2);
-    awaited.min(interval).clamp(POLL_MIN, POLL_MAX_AWAITED)
+    awaited.min(lap / 16).clamp(POLL_MIN, POLL_MAX_AWAITED)
 }
 
 /// How the frames of a stream become messages.
@@ -283,24 +282,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_frame_is_looked_for_when_it_is_due_and_fast_ones_several_at_once() {
+    fn a_frame_is_looked_for_when_it_is_due() {
         const MILLI: u64 = 1000;
-        let look_in = |period_us, lap_us, silence_us| {
+        let await_in = |period_us, lap_us, silence_us| {
             let [period, lap, silence] = [period_us, lap_us, silence_us].map(Duration::from_micros);
-            super::look_in(period, lap, silence).as_micros() as u64
+            await_in(period, lap, silence).as_micros() as u64
         };
         // A camera of 50 Hz whose lap is long enough: when the next one is due, and a little.
-        assert_eq!(look_in(20 * MILLI, 620 * MILLI, 10 * MILLI), 10_300);
+        assert_eq!(await_in(20 * MILLI, 620 * MILLI, 10 * MILLI), 10_300);
         // Late by 2.7 ms: again in 1.35.
-        assert_eq!(look_in(20 * MILLI, 620 * MILLI, 23 * MILLI), 1350);
+        assert_eq!(await_in(20 * MILLI, 620 * MILLI, 23 * MILLI), 1350);
         // Not again at once, and not later than is safe, or than anything is worth.
-        assert_eq!(look_in(20 * MILLI, 620 * MILLI, 20 * MILLI), 500);
-        assert_eq!(look_in(20 * MILLI, 60 * MILLI, MILLI), 3750);
-        assert_eq!(look_in(1000 * MILLI, 63_000 * MILLI, MILLI), 16_000);
-        assert_eq!(look_in(20 * MILLI, 620 * MILLI, 100_000 * MILLI), 16_000);
-        // 1 kHz: by the lap alone.
-        assert_eq!(look_in(MILLI, 63 * MILLI, 0), 3937);
-        assert_eq!(look_in(MILLI, 1023 * MILLI, 0), 5000);
-        assert_eq!(look_in(MILLI, 3 * MILLI, 0), 500);
+        assert_eq!(await_in(20 * MILLI, 620 * MILLI, 20 * MILLI), 500);
+        assert_eq!(await_in(20 * MILLI, 60 * MILLI, MILLI), 3750);
+        assert_eq!(await_in(1000 * MILLI, 63_000 * MILLI, MILLI), 16_000);
+        assert_eq!(await_in(20 * MILLI, 620 * MILLI, 100_000 * MILLI), 16_000);
     }
 }

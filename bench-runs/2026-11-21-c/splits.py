@@ -3,7 +3,7 @@ import json, subprocess, sys, time, re, os, signal
 bench, livebag, out = sys.argv[1:4]
 name = f"split-test-{os.getpid()}"
 orders = {"system": "livebag", "workload": {"cameras": {"count": 5, "rate_hz": 36}}, "mode": "paced", "seconds": 30.0,
-          "name": name, "directory": out, "cache_bytes_max": 104857600, "pins": None, "cycle_aware": False}
+          "name": name, "directory": out, "cache_bytes_max": 104857600, "pins": None, "cycle_aware": False, "sensors_first": False}
 producer = subprocess.Popen([bench, "record-producer", json.dumps(orders)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 assert producer.stdout.readline().strip() == "ready"
 record = subprocess.Popen([livebag, "record", "-e", name, "-o", out + "/bag", "--max-bag-duration", "1", "--max-bag-files", sys.argv[4],

@@ -443,8 +443,8 @@ impl Engine {
         let TopicState { queue, is_stream, .. } = &self.topics[piece.topic];
         let is_large = block.len() >= OWN_CHUNK_BYTES_MIN;
         match (is_stream, piece.entries.len()) {
-            // A stream's frames seldom pass through memory: theirs goes.
-            (true, _) if is_large => drop(block),
+            // A stream's frames seldom pass through memory: theirs goes, once that is over.
+            (true, _) if is_large => self.lookout.give_back(block),
             (false, 1) if is_large => queue.recycle_block(block),
             _ => {
                 if let Some(records) = block.into_vec() {

@@ -305,6 +305,13 @@ impl Lookout {
         Landed { frame, copy }
     }
 
+    /// Memory of a large frame's copy that has been written.
+    pub fn give_back(&self, block: Block) {
+        let unwanted = self.lock().reserve.give_back(block);
+        // Not under the lock: the kernel may take its time.
+        drop(unwanted);
+    }
+
     /// Looks while the recorder's thread has no time to. Ends with [`Lookout::end`].
     fn stand_in(&self) {
         let mut rounds = u64::MAX;
@@ -329,12 +336,19 @@ impl Lookout {
             if stands_in {
                 watch.look(&self.shared);
             }
+            if stands_in {
+                continue;
+            }
             // The kernel may take its time, and while it does nobody stands in.
-            if !stands_in && let Some(bytes) = watch.reserve.missing() {
+            if let Some(bytes) = watch.reserve.missing() {
                 drop(watch);
                 let block = Block::ready(bytes);
                 watch = self.lock();
                 block.into_iter().for_each(|block| watch.reserve.put(block));
+            } else if let Some(surplus) = watch.reserve.surplus() {
+                drop(watch);
+                drop(surplus);
+                watch = self.lock();
             }
         }
     }

@@ -91,6 +91,11 @@ impl Block {
         }
     }
 
+    /// Whether its memory goes back to the kernel.
+    pub fn is_lent(&self) -> bool {
+        matches!(self.memory, Memory::Lent(_))
+    }
+
     /// Plain bytes that need no alignment, because they go through the page cache.
     pub fn unaligned(memory: Vec<u8>) -> Self {
         let bytes = memory.len();

@@ -22,9 +22,12 @@ use super::index::IndexReader;
 use super::open::read_manifest;
 use super::rebuild::{correct_splits, name_newest_files, rebuild};
 use super::{BagError, BagState, is_being_written};
-use crate::limits::OWN_CHUNK_BYTES_MIN;
+use crate::limits::BLOCK_BYTES;
 use crate::recorder::{ChunkWalk, write_summary};
 use crate::storage::{Access, Disk, DiskFile, Owner};
+
+/// The extent of a frame takes two blocks at least, what aligns something less.
+const UNCOMMITTED_BYTES_MIN: u64 = 2 * BLOCK_BYTES as u64;
 
 /// Where a damaged `container.yaml` is kept.
 const DAMAGED_FILE: &str = "container.yaml.damaged";
@@ -352,8 +355,9 @@ impl Brick {
             let next = record.total_bytes().and_then(|bytes| position.checked_add(bytes));
             let Some(next) = next.filter(|next| *next <= self.bytes) else { return Ok(position) };
             match record.opcode {
-                // Alignment takes two blocks at most; this is a frame that was not committed.
-                opcode::PADDING if next - position >= OWN_CHUNK_BYTES_MIN as u64 => {
+                // Alignment takes less. This is a frame that was not committed: a small one too may be
+                // written from its slot, behind a large one that waits.
+                opcode::PADDING if next - position >= UNCOMMITTED_BYTES_MIN => {
                     return Ok(position);
                 }
                 opcode::PADDING | opcode::HEADER | opcode::SCHEMA | opcode::CHANNEL => {}

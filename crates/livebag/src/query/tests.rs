@@ -1,6 +1,8 @@
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use livebag_format::index::{ENTRY_BYTES, entry_offset};
+use livebag_format::mcap::padding_header;
 use livebag_format::{Message, Topic};
 
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
@@ -190,16 +192,68 @@ fn a_recovered_container_is_read_in_place() {
         }
     };
     wait_for(&live, 20);
-    // As it was at this moment, and nobody writes it.
     let copy = folder.path().join("copy");
-    std::fs::create_dir(&copy).unwrap();
-    for file in std::fs::read_dir(&path).unwrap() {
-        let file = file.unwrap();
-        std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
-    }
+    copy_files(&path, &copy);
     recorder.finish().unwrap();
     assert_same_in_place(&copy, 20);
     assert_eq!(Bag::open(&copy).unwrap().state(), BagState::Recovered);
+}
+
+/// A recording as it is at this moment, which nobody writes.
+fn copy_files(path: &Path, copy: &Path) {
+    std::fs::create_dir(copy).unwrap();
+    for file in std::fs::read_dir(path).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+    }
+}
+
+/// A frame that waits behind a large one is written from its slot too, however small it is. What is
+/// behind it is not to be believed if the crash cost it.
+#[test]
+fn nothing_is_adopted_behind_a_small_frame_that_was_not_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
+    let recorder = Recorder::create(&path, options).unwrap();
+    let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
+    write_frame(&writer, 0, 200_000);
+    let live = loop {
+        let bag = Bag::open(&path).unwrap();
+        if bag.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
+            break bag;
+        }
+    };
+    // Two gathered chunks.
+    for from in [1, 4] {
+        wait_for(&live, from);
+        (from..from + 3).for_each(|k| write_frame(&writer, k, 3_000));
+    }
+    wait_for(&live, 7);
+    let entries: Vec<IndexEntry> = {
+        let mut cursor = live.query(&Query::default()).unwrap();
+        std::iter::from_fn(|| Some(cursor.next_entry().unwrap()?.1)).collect()
+    };
+    let brick = live.topics()[0].bricks()[0].clone();
+    for is_uncommitted in [false, true] {
+        let copy = folder.path().join(format!("copy-{is_uncommitted}"));
+        copy_files(&path, &copy);
+        let index = std::fs::read_dir(&copy).unwrap().find_map(|file| {
+            let file = file.unwrap().path();
+            file.extension().is_some_and(|extension| extension == "idx").then_some(file)
+        });
+        open_to_damage(&index.unwrap()).set_len(entry_offset(1)).unwrap();
+        let (first, second) = (entries[1].chunk_offset(), entries[4].chunk_offset());
+        assert!((8192..65_536).contains(&(second - first)), "as long as a small frame's extent");
+        if is_uncommitted {
+            let file = open_to_damage(&copy.join(&brick));
+            file.write_all_at(&padding_header(second - first), first).unwrap();
+        }
+        let bag = Bag::open(&copy).unwrap();
+        assert_eq!(bag.state(), BagState::Recovered);
+        assert_eq!(bag.topics()[0].message_count().unwrap(), if is_uncommitted { 1 } else { 7 });
+    }
+    recorder.finish().unwrap();
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test damages a file")]
@@ -241,7 +295,6 @@ fn a_brick_that_is_cut_before_or_after_it_was_mapped_is_an_error() {
 
 #[test]
 fn entries_that_lie_of_place_and_length_are_not_followed_out_of_the_brick() {
-    use std::os::unix::fs::FileExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bag");
     record(&path, Compression::None);

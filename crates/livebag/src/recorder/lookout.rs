@@ -17,38 +17,13 @@ use livebag_format::index::IndexEntry;
 use livebag_shm::{FrameRef, Reader};
 
 use super::reserve::Reserve;
+use super::rounds::Rounds;
 use super::{RecordError, Shared};
 use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
-use crate::queue::{OwnedExtent, Priority, TopicQueue};
+use crate::queue::{OwnedExtent, TopicQueue};
 use crate::scheduler::Schedule;
 use crate::source::{Encoder, StreamSource};
 use crate::storage::{Block, raise_priority};
-
-/// Topics by priority, in another order among equals each time.
-#[derive(Default)]
-pub(super) struct Rounds {
-    topics: Vec<(Priority, usize)>,
-    turn: usize,
-}
-
-impl Rounds {
-    pub fn add(&mut self, priority: Priority, topic: usize) {
-        self.topics.push((priority, topic));
-        // Stable: equals stay in the order of their coming.
-        self.topics.sort_by_key(|(priority, _)| *priority);
-    }
-
-    /// The next round: most important topics first, among equals beginning with another one.
-    pub fn next(&mut self) -> Vec<usize> {
-        self.turn = self.turn.wrapping_add(1);
-        let mut round = Vec::with_capacity(self.topics.len());
-        for equals in self.topics.chunk_by(|a, b| a.0 == b.0) {
-            let (front, back) = equals.split_at(self.turn % equals.len());
-            round.extend(back.iter().chain(front).map(|(_, topic)| *topic));
-        }
-        round
-    }
-}
 
 /// What of a stream's frames will not be in the recording.
 #[derive(Clone, Copy, Default)]
@@ -335,8 +310,6 @@ impl Lookout {
             stands_in = before == rounds;
             if stands_in {
                 watch.look(&self.shared);
-            }
-            if stands_in {
                 continue;
             }
             // The kernel may take its time, and while it does nobody stands in.

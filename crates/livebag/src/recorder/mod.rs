@@ -29,6 +29,7 @@ mod keeper;
 mod lookout;
 mod options;
 mod reserve;
+mod rounds;
 mod split;
 mod splits;
 mod topic;

@@ -5,8 +5,8 @@
 //! ready, whose pages are there; the watching thread replaces what was used once it has nothing else to do.
 //!
 //! What has been written comes back and is used for the next copy, since who has to copy has to copy often and
-//! a page of the kernel's costs more than filling it. Once no copy has been wanted for some time, all but what lies ready goes
-//! back to the kernel.
+//! a page of the kernel's costs more than filling it. Once no copy has been wanted for some time, all but
+//! what lies ready goes back to the kernel.
 
 use crate::limits::{
     LENT_BYTES_MIN, RESERVE_BLOCKS_MAX, RESERVE_BYTES, RESERVE_CALM_ROUNDS, RESERVE_STEP_BYTES,

@@ -99,7 +99,8 @@ impl StreamSource {
         (self.slots - 1) * self.period_nanos
     }
 
-    /// When to look for frames again; and if they are to be taken several at once.
+    /// When to look for frames again. Those of a fast stream are taken several at once; with `together`,
+    /// nobody waits for those of a slow one either.
     pub(crate) fn look_in(&self, together: bool) -> Duration {
         let lap = Duration::from_nanos(self.lap_nanos());
         let period = Duration::from_nanos(self.period_nanos);

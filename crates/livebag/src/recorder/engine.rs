@@ -247,7 +247,8 @@ impl Engine {
 
     /// Looks at the streams. Tells when to look again, if there are streams.
     fn look(&mut self) -> Option<Duration> {
-        let look_in = self.lookout.look();
+        let now = self.shared.options.clock.monotonic_nanos();
+        let look_in = self.lookout.look(self.gate.spares(now));
         for (topic, unseen) in self.lookout.take_unseen() {
             let topic = &mut self.current().topics[topic];
             topic.lose(Cause::Transport, unseen.damaged);

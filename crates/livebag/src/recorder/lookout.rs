@@ -211,10 +211,11 @@ impl Lookout {
         }
     }
 
-    /// A look by the recorder's thread. Tells when to look again, if there are streams.
-    pub fn look(&self) -> Option<Duration> {
+    /// A look by the recorder's thread, which `bides` its time with copies while applications compute that it
+    /// should not disturb. Tells when to look again, if there are streams.
+    pub fn look(&self, bides: bool) -> Option<Duration> {
         self.rounds.fetch_add(1, Ordering::Relaxed);
-        self.lock().look(&self.shared)
+        self.lock().look(&self.shared, bides)
     }
 
     /// Takes no more frames; those that were taken are watched on.
@@ -232,11 +233,12 @@ impl Lookout {
     /// What waits.
     pub fn waiting(&self) -> Waiting {
         let watch = self.lock();
+        let in_slots = watch.held.iter().filter(|held| matches!(held.kept, Kept::InSlot(_)));
         Waiting {
             bytes: watch.held.iter().map(Held::bytes).sum(),
             next_bytes: watch.held.front().map(Held::bytes),
             oldest_nanos: watch.held.iter().map(|held| held.seen_nanos).min(),
-            deadline_nanos: watch.held.iter().map(|held| held.deadline_nanos).min(),
+            deadline_nanos: in_slots.map(|held| held.deadline_nanos).min(),
         }
     }
 
@@ -309,7 +311,7 @@ impl Lookout {
             let before = std::mem::replace(&mut rounds, self.rounds.load(Ordering::Relaxed));
             stands_in = before == rounds;
             if stands_in {
-                watch.look(&self.shared);
+                watch.look(&self.shared, false);
                 continue;
             }
             // The kernel may take its time, and while it does nobody stands in.
@@ -334,7 +336,7 @@ impl Lookout {
 
 impl Watch {
     /// Takes every frame that is new now of every stream, and copies what is about to be overwritten.
-    fn look(&mut self, shared: &Shared) -> Option<Duration> {
+    fn look(&mut self, shared: &Shared, bides: bool) -> Option<Duration> {
         let (mut lap, mut again) = (None, None);
         // An application that computes is to be disturbed seldom, not at each frame.
         let together = shared.options.schedule != Schedule::Immediate;
@@ -347,7 +349,7 @@ impl Watch {
             again = again.into_iter().chain([stream.look_in(together)]).min();
             self.sources[at].stream = Some(stream);
         }
-        self.copy_endangered(shared);
+        self.copy_endangered(shared, bides);
         self.lap_nanos = lap;
         again
     }
@@ -443,12 +445,12 @@ impl Watch {
 
     /// Copies frames that are about to be overwritten into memory: one copy when the disk does not keep
     /// up, loss only when the cache is full.
-    fn copy_endangered(&mut self, shared: &Shared) {
+    fn copy_endangered(&mut self, shared: &Shared, bides: bool) {
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
             let stream = self.sources[held.source].stream.as_ref();
             let endangered = match &held.kept {
-                Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame)),
+                Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame, bides)),
                 Kept::Copied(_) => false,
             };
             at += usize::from(!endangered || self.copy_held(shared, at, Haste::Great));
@@ -456,7 +458,7 @@ impl Watch {
         for flying in self.flying.values_mut() {
             let source = &self.sources[flying.source];
             let stream = source.stream.as_ref();
-            let endangered = stream.is_some_and(|stream| stream.endangers(&flying.frame));
+            let endangered = stream.is_some_and(|stream| stream.endangers(&flying.frame, bides));
             if flying.copy.is_none() && endangered {
                 // Without room, or torn already: the device may still have been fast enough.
                 let Flying { frame, entry, encoder, .. } = &*flying;
@@ -583,99 +585,4 @@ impl Drop for Watchman {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use livebag_shm::{FrameMeta, StreamOptions, Writer};
-
-    use super::*;
-    use crate::queue::Queued;
-    use crate::recorder::RecorderOptions;
-    use crate::storage::SimulatedDisk;
-
-    /// The kernel may take the processor away from the recorder's thread while it is at a queue's outlet. The
-    /// watchman then finds no memory for more than a few small frames; their slots hold them.
-    #[test]
-    fn small_frames_wait_in_their_slots_while_the_recorder_is_stopped_in_its_queue() {
-        const FRAMES: u64 = 200;
-        let options = RecorderOptions::default();
-        let clock = options.clock.clone();
-        let shared =
-            Arc::new(Shared::new(Arc::new(SimulatedDisk::new(1)), Path::new("bag"), options));
-        let lookout = Lookout::new(shared.clone());
-        let name = format!("test-{}-stopped", std::process::id());
-        let options = StreamOptions::bytes(10_000).slots(512).remove_on_drop(true);
-        let mut writer = Writer::create(&name, &options).unwrap();
-        let queue = shared.make_stream_queue(&name).unwrap();
-        let reader = Reader::open(&name).unwrap();
-        lookout.add(0, StreamSource::new(reader, true, clock), queue.clone(), false);
-        // So that it has memory at all.
-        writer.publish(&FrameMeta::bytes(), &[0; 10_000]).unwrap();
-        lookout.look();
-        let stopped = queue.stop_in_the_outlet();
-        for _ in 1..FRAMES {
-            writer.publish(&FrameMeta::bytes(), &[7; 10_000]).unwrap();
-        }
-        lookout.look();
-        drop(stopped);
-        let mut out = VecDeque::new();
-        let mut taken = [0; 2];
-        for count in &mut taken {
-            queue.drain(u64::MAX, &mut u64::MAX.clone(), &mut out);
-            for queued in out.drain(..) {
-                let Queued::Batch(batch) = queued else { panic!("small ones") };
-                *count += batch.entries.len() as u64;
-            }
-            lookout.look();
-        }
-        assert!(taken[0] > 0 && taken[1] > 0, "{taken:?}");
-        assert_eq!(taken[0] + taken[1], FRAMES);
-        assert_eq!(queue.counts(), [0; 3]);
-        assert!(lookout.take_unseen().is_empty());
-    }
-
-    /// Between the question for the frame that waits longest and its release the watchman may find it
-    /// overwritten; then the next one, of another topic, must not go in its place.
-    #[test]
-    fn a_frame_that_was_given_up_is_not_released_as_another() {
-        let options = RecorderOptions::default();
-        let clock = options.clock.clone();
-        let disk = Arc::new(SimulatedDisk::new(1));
-        let shared = Arc::new(Shared::new(disk, Path::new("bag"), options));
-        let lookout = Lookout::new(shared.clone());
-        let mut writers: Vec<Writer> = ["one", "other"]
-            .iter()
-            .enumerate()
-            .map(|(topic, name)| {
-                let name = format!("test-{}-given-up-{name}", std::process::id());
-                let options = StreamOptions::bytes(100_000).slots(4).remove_on_drop(true);
-                let writer = Writer::create(&name, &options).unwrap();
-                let reader = Reader::open(&name).unwrap();
-                let queue = shared.make_stream_queue(&name).unwrap();
-                lookout.add(topic, StreamSource::new(reader, true, clock.clone()), queue, false);
-                writer
-            })
-            .collect();
-        let frame = vec![7; 100_000];
-        writers[0].publish(&FrameMeta::bytes(), &frame).unwrap();
-        lookout.look();
-        writers[1].publish(&FrameMeta::bytes(), &frame).unwrap();
-        lookout.look();
-        let asked = lookout.next_held().unwrap();
-        assert_eq!(asked.topic, 0);
-        for _ in 0..8 {
-            writers[0].publish(&FrameMeta::bytes(), &frame).unwrap();
-        }
-        lookout.look();
-        assert!(lookout.release(asked.number, false).is_none());
-        let next = lookout.next_held().unwrap();
-        assert_eq!(next.topic, 1);
-        let going = lookout.release(next.number, false).unwrap();
-        assert_eq!(going.topic, 1);
-        let Origin::Slot { number, .. } = going.from else { panic!("from its slot") };
-        assert!(lookout.land(number).frame.is_intact());
-        let lapped: u64 = lookout.take_unseen().iter().map(|(_, unseen)| unseen.lapped).sum();
-        // Nine were published, four slots can hold the last of them.
-        assert!(lapped >= 5, "{lapped} were counted");
-    }
-}
+mod tests;

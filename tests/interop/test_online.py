@@ -34,10 +34,12 @@ def by_topic(url, name):
 def test_a_live_container_is_read_by_its_url(tmp_path, beside):
     container = tmp_path / "run1"
     # Only these: other tests publish on this machine.
-    topics = [topic["name"] for topic in json.loads(livebag("info", published(), "--json"))["topics"]]
+    info = json.loads(livebag("info", published(), "--json"))
+    topics = [topic["name"] for topic in info["topics"]]
     options = ["-o", container, "--max-bag-duration", "2", *(["--serve", "127.0.0.1:0"] if beside else [])]
-    # Slowly: a reader who takes long has the recording grow by little.
-    with running("play", published(), "--loop", "--rate", "0.2"):
+    # All of it once in four seconds: it was made in some milliseconds, and a reader who takes long is not to fill the disk.
+    rate = f"{info['duration_nanos'] / 4e9:.6f}"
+    with running("play", published(), "--loop", "--rate", rate):
         with running("record", *topics, *options) as (recorder, lines):
             wait_for("a recording", lambda: (container / "container.yaml").exists())
             with running("serve", tmp_path, "--listen", "127.0.0.1:0") as (_, served):

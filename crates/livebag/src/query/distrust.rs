@@ -11,8 +11,9 @@
 //!   appended to, so a sector is either what was written or a hole. (A journal commits an extent as
 //!   written after its data, and flushes the device's cache before it commits.)
 //!
-//! Each brick is walked from the mark on up to the first thing that is none of this. The indexes are
-//! then written anew from there on, and the container is as a crash of the process would have left it.
+//! Each brick is walked from the mark on up to the first thing that is none of this. A message that is lost
+//! takes those behind it in its topic along: nobody has counted it. The indexes are then written anew from the
+//! mark on, and the container is as a crash of the process would have left it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -23,11 +24,12 @@ use livebag_format::container::{Manifest, SYNCED_FILE, SyncMark, TopicManifest};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkHeader, Compression, MAGIC,
-    MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode, put_channel,
-    put_file_start, put_message_index, put_padding_to, put_schema,
+    MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode, padding_header,
+    put_channel, put_file_start, put_message_index, put_padding_to, put_schema,
 };
 
 use super::BagError;
+use super::recover::UNCOMMITTED_BYTES_MIN;
 use crate::limits::BLOCK_BYTES;
 use crate::storage::{Access, Disk, DiskFile};
 
@@ -165,6 +167,8 @@ struct Walk<'a, 'm> {
     /// Where believing ends and proving begins.
     position: u64,
     last_log_times: HashMap<usize, u64>,
+    /// A frame's extent has been passed that is padding: overtaken, or not committed.
+    passed_extent: bool,
 }
 
 impl<'a, 'm> Walk<'a, 'm> {
@@ -206,6 +210,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             believed,
             position,
             last_log_times,
+            passed_extent: false,
         })
     }
 
@@ -216,7 +221,11 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
         while let Some((record, end)) = self.record()? {
             let proven = match record.opcode {
-                opcode::PADDING | opcode::HEADER | opcode::MESSAGE_INDEX => true,
+                opcode::PADDING => {
+                    self.passed_extent |= end - self.position >= UNCOMMITTED_BYTES_MIN;
+                    true
+                }
+                opcode::HEADER | opcode::MESSAGE_INDEX => true,
                 opcode::SCHEMA | opcode::CHANNEL => self.is_ours(end)?,
                 opcode::CHUNK => self.prove_chunk(end)?,
                 _ => false,
@@ -225,6 +234,45 @@ impl<'a, 'm> Walk<'a, 'm> {
                 break;
             }
             self.position = end;
+        }
+        self.close_holes()
+    }
+
+    /// Takes back what lies behind a message that has been lost, in the order of its topic, and whatever shares a
+    /// chunk with that.
+    fn close_holes(&mut self) -> io::Result<()> {
+        let mut dropped: HashSet<u64> = HashSet::new();
+        loop {
+            let count = dropped.len();
+            for &(at, brick) in self.members {
+                let index = &self.indexes[at];
+                let of_brick = |entry: &&IndexEntry| entry.brick == brick;
+                let proven: HashSet<_> =
+                    index.proven.iter().filter(of_brick).map(place_of).collect();
+                let is_there =
+                    |place: &(u64, u32)| proven.contains(place) && !dropped.contains(&place.0);
+                let claimed = index.doubtful.iter().filter(of_brick).map(place_of);
+                let whole: HashSet<_> = claimed.clone().take_while(is_there).collect();
+                if whole.len() < claimed.count() {
+                    dropped.extend(proven.difference(&whole).map(|(chunk, _)| chunk));
+                }
+            }
+            if dropped.len() == count {
+                break;
+            }
+        }
+        for &(at, brick) in self.members {
+            let is_kept =
+                |entry: &IndexEntry| entry.brick != brick || !dropped.contains(&place_of(entry).0);
+            self.indexes[at].proven.retain(is_kept);
+        }
+        // Kept messages may lie behind them, and one with a message below the mark stays.
+        let believed: HashSet<u64> = self.believed.iter().map(|(chunk, _)| *chunk).collect();
+        for &chunk in dropped.difference(&believed) {
+            self.position = chunk;
+            if let Some((_, end)) = self.record()? {
+                self.file.write_at(&padding_header(end - chunk), chunk)?;
+            }
         }
         Ok(())
     }
@@ -320,6 +368,11 @@ impl<'a, 'm> Walk<'a, 'm> {
         let in_order = found
             .iter()
             .all(|(at, entry)| !is_new(entry) || entry.log_time_nanos >= self.last_log_times[at]);
+        // Behind an extent that was not committed, what nobody claims would leave a hole.
+        let is_adopted = |entry| is_new(entry) && !self.claimed.contains_key(&place_of(entry));
+        if self.passed_extent && found.iter().any(|(_, entry)| is_adopted(entry)) {
+            return Ok(false);
+        }
         let times = found.iter().map(|(_, entry)| entry.log_time_nanos);
         let bounds = (times.clone().min(), times.max());
         if !in_order || bounds != (Some(chunk.start_nanos), Some(chunk.end_nanos)) {

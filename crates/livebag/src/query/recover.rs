@@ -27,7 +27,7 @@ use crate::recorder::{ChunkWalk, write_summary};
 use crate::storage::{Access, Disk, DiskFile, Owner};
 
 /// The extent of a frame takes two blocks at least, what aligns something less.
-const UNCOMMITTED_BYTES_MIN: u64 = 2 * BLOCK_BYTES as u64;
+pub(super) const UNCOMMITTED_BYTES_MIN: u64 = 2 * BLOCK_BYTES as u64;
 
 /// Where a damaged `container.yaml` is kept.
 const DAMAGED_FILE: &str = "container.yaml.damaged";
@@ -196,7 +196,8 @@ fn recover(
     }
     for (name, indexes) in &mut bricks {
         let path = directory.join(name);
-        let mended = Brick::open(disk, &path).and_then(|mut brick| brick.mend(manifest, indexes));
+        let mended =
+            Brick::open(disk, &path).and_then(|mut brick| brick.mend(manifest, indexes, survived));
         mended.map_err(|error| match error {
             BrickError::Bag(error) => error,
             BrickError::Io(source) => BagError::Io { path, source },
@@ -278,8 +279,13 @@ impl Brick {
         Ok(RecordHeader::parse(&bytes[..count]))
     }
 
-    /// Makes the brick a finished MCAP of its committed messages.
-    fn mend(&mut self, manifest: &Manifest, indexes: &mut [Index]) -> Result<(), BrickError> {
+    /// Makes the brick a finished MCAP of its committed messages, and of those behind them, if it `adopts`.
+    fn mend(
+        &mut self,
+        manifest: &Manifest,
+        indexes: &mut [Index],
+        adopts: bool,
+    ) -> Result<(), BrickError> {
         let mut position = livebag_format::mcap::MAGIC.len() as u64;
         let walk = chunk_walk(&self.file, indexes)?;
         // With one topic everything unfinished lies behind the last commit; with several, chunks
@@ -294,7 +300,7 @@ impl Brick {
             let end = chunk.offset + chunk.chunk_bytes() + indexes;
             position = position.max(end);
         }
-        let tail = self.mend_tail(position, indexes)?;
+        let tail = self.mend_tail(position, indexes, adopts)?;
         let topics: Vec<_> = indexes
             .iter()
             .map(|index| {
@@ -347,8 +353,13 @@ impl Brick {
 
     /// Walks the records behind the last commit; gives the end of what is kept. That is up to the
     /// first frame or chunk that the crash cost: what follows it would leave a hole that nobody has
-    /// counted.
-    fn mend_tail(&mut self, start: u64, indexes: &mut [Index]) -> Result<u64, BrickError> {
+    /// counted. After a power cut all that can be proven has been already ([`distrust`]).
+    fn mend_tail(
+        &mut self,
+        start: u64,
+        indexes: &mut [Index],
+        adopts: bool,
+    ) -> Result<u64, BrickError> {
         let mut position = start;
         loop {
             let Some(record) = self.record_at(position)? else { return Ok(position) };
@@ -363,7 +374,7 @@ impl Brick {
                 opcode::PADDING | opcode::HEADER | opcode::SCHEMA | opcode::CHANNEL => {}
                 opcode::MESSAGE_INDEX => {}
                 opcode::CHUNK => {
-                    if !self.adopt(position, next, indexes)? {
+                    if !adopts || !self.adopt(position, next, indexes)? {
                         return Ok(position);
                     }
                     self.bytes = self.bytes.max(self.file.length()?);

@@ -3,20 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use livebag::storage::{Disk, SimulatedDisk};
 use livebag::{
     Bag, BagError, BagState, Clock, Message, Overflow, Query, RecordError, Recorder,
-    RecorderOptions, Status, Topic, TopicWriter,
+    RecorderOptions, Selector, Status, Topic, TopicWriter,
 };
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count};
+use livebag_shm::{FrameMeta, StreamOptions, Writer};
 
 pub const DIRECTORY: &str = "/bag";
 pub const TOPICS: usize = 3;
 /// Messages from this size on are frames without a checksum.
 pub const FRAME_BYTES: usize = 64 << 10;
+/// Room for the largest message of all.
+const STREAM_PAYLOAD_BYTES: usize = FRAME_BYTES + 5000;
+/// More than a recording writes of a topic: no frame is overwritten.
+const STREAM_SLOTS: u32 = 512;
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 pub struct Random(pub u64);
@@ -77,7 +83,29 @@ pub struct Making {
     pub recorder: Recorder,
     pub clock: Clock,
     pub model: Model,
-    writers: Vec<TopicWriter>,
+    writers: Vec<Source>,
+}
+
+/// Where a topic's messages come from.
+enum Source {
+    Program(TopicWriter),
+    /// A stream in shared memory: large frames are written from their slots, and small ones that
+    /// come right behind a large one.
+    Stream(Writer),
+}
+
+fn stream(at: usize) -> Writer {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("test-{}-crash-{number}", std::process::id());
+    let Topic { name: topic, type_name, message_encoding, schema_encoding, schema, .. } = topic(at);
+    let options = StreamOptions::message(&type_name, STREAM_PAYLOAD_BYTES)
+        .encodings(&message_encoding, &schema_encoding)
+        .schema(&schema)
+        .topic(&topic)
+        .slots(STREAM_SLOTS)
+        .remove_on_drop(true);
+    Writer::create(&name, &options).expect("a stream")
 }
 
 impl Making {
@@ -90,9 +118,28 @@ impl Making {
         let options =
             RecorderOptions { overflow: Overflow::Block, clock: clock.clone(), ..options };
         let recorder = Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options)?;
-        let writers = (0..TOPICS).map(|at| recorder.topic(topic(at))).collect::<Result<_, _>>()?;
+        let program = |at| Ok(Source::Program(recorder.topic(topic(at))?));
+        let writers = (0..TOPICS).map(program).collect::<Result<_, RecordError>>()?;
         let model = vec![Vec::new(); TOPICS];
         Ok(Self { recorder, clock, model, writers })
+    }
+
+    /// All topics but the last come from streams.
+    pub fn begin_with_streams(disk: &SimulatedDisk, options: RecorderOptions) -> Self {
+        let clock = Clock::simulated(1_000_000_000);
+        let options = RecorderOptions { clock: clock.clone(), ..options };
+        let recorder =
+            Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap();
+        let streams: Vec<_> = (0..TOPICS - 1).map(stream).collect();
+        let names: Vec<_> = streams.iter().map(|stream| stream.name().to_owned()).collect();
+        recorder.follow(Selector::names(names)).unwrap();
+        while recorder.status().topics.len() < streams.len() {
+            std::thread::yield_now();
+        }
+        let last = recorder.topic(topic(TOPICS - 1)).unwrap();
+        let writers = streams.into_iter().map(Source::Stream);
+        let writers = writers.chain([Source::Program(last)]).collect();
+        Self { recorder, clock, model: vec![Vec::new(); TOPICS], writers }
     }
 
     /// Writes one message; whether the recorder took it.
@@ -101,7 +148,14 @@ impl Making {
         let data = bytes_of(at, k, size);
         let message =
             Message { log_time_nanos: 0, publish_time_nanos: k, sequence: k + 1, data: &data };
-        let taken = self.writers[at].write_message(&message).is_ok();
+        let taken = match &mut self.writers[at] {
+            Source::Program(writer) => writer.write_message(&message).is_ok(),
+            Source::Stream(writer) => {
+                let meta = FrameMeta::bytes().publish_time_nanos(k);
+                assert_eq!(writer.publish(&meta, &data).expect("it fits"), k + 1);
+                true
+            }
+        };
         if taken {
             self.model[at].push(size);
         }
@@ -226,8 +280,10 @@ pub struct Wanted<'a> {
     pub must_have: Sequences,
     /// Whether there may be no container at all.
     pub may_be_gone: bool,
-    /// Whether the bytes of frames without a checksum that were not synced may be wrong.
+    /// Whether the bytes of frames without a checksum that were not synced may be wrong: of large ones, and of all
+    /// that come from streams.
     pub frames_may_be_torn: bool,
+    pub has_streams: bool,
     /// Whether a brick may have a whole message whose index entry the disk refused.
     pub may_lack_entries: bool,
     /// Whether other messages may be missing before others: at the end of a split, where the next one
@@ -284,9 +340,11 @@ impl Wanted<'_> {
             let size = self.model[at][k as usize];
             assert_eq!(message.data.len(), size, "{}: {name} {k}", self.what);
             let is_promised = self.must_have[at].contains(&message.sequence);
-            let excused = self.frames_may_be_torn && size >= FRAME_BYTES && !is_promised;
-            let intact = excused || message.data == bytes_of(at, k, size);
-            assert!(intact, "{}: the bytes of {name} {k}", self.what);
+            let is_frame = size >= FRAME_BYTES || (self.has_streams && at < TOPICS - 1);
+            let excused = self.frames_may_be_torn && is_frame && !is_promised;
+            let bytes = bytes_of(at, k, size);
+            let wrong = message.data.iter().zip(&bytes).position(|(found, byte)| found != byte);
+            assert!(excused || wrong.is_none(), "{}: {name} {k} of {size}: {wrong:?}", self.what);
             found[at].insert(message.sequence);
         }
     }

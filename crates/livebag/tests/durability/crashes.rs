@@ -6,7 +6,8 @@ use livebag::storage::{Disk, SimulatedDisk};
 use livebag::{ChunkCompression, Compression, RecorderOptions, Retention};
 
 use crate::common::{
-    DIRECTORY, Making, Model, Random, Sequences, TOPICS, Wanted, committed, counts, sync, visible,
+    DIRECTORY, FRAME_BYTES, Making, Model, Random, Sequences, TOPICS, Wanted, committed, counts,
+    sync, visible,
 };
 
 /// Moments of a recording that are looked at.
@@ -26,16 +27,19 @@ pub struct Recorded {
     made: u64,
     /// Whether there are splits.
     has_splits: bool,
+    has_streams: bool,
 }
 
 fn record(seed: u64, syncs: bool) -> Recorded {
-    record_with(seed, &Course { syncs, ..Course::default() })
+    record_with(seed, &Course { syncs, streams: seed % 2 == 1, ..Course::default() })
 }
 
 /// What happens in a recording beside messages.
 #[derive(Clone, Copy, Default)]
 pub struct Course {
     pub syncs: bool,
+    /// Topics come from streams.
+    pub streams: bool,
     /// New splits are begun.
     pub splits: bool,
     /// Old splits are removed.
@@ -58,11 +62,25 @@ pub fn record_with(seed: u64, course: &Course) -> Recorded {
         },
         ..RecorderOptions::default()
     };
-    let mut making = Making::begin_with(&disk, options).unwrap();
+    let mut making = match course.streams {
+        true => Making::begin_with_streams(&disk, options),
+        false => Making::begin_with(&disk, options).unwrap(),
+    };
     let made = disk.operation_count();
     let mut promises = Vec::new();
     for _ in 0..10 + random.below(30) {
-        making.write(random.below(TOPICS as u64) as usize, random.size());
+        let at = random.below(TOPICS as u64) as usize;
+        making.write(at, random.size());
+        if course.streams && random.chance(20) {
+            // Small frames that wait behind a large one are written from their slots, and those behind them
+            // gathered, while the first may still be in flight.
+            for size in [FRAME_BYTES, 200, 3000, 400] {
+                making.write(at, size);
+            }
+            std::thread::yield_now();
+            making.write(at, 500);
+            making.write(at, FRAME_BYTES);
+        }
         match random.below(100) {
             0..=24 => making.let_age(),
             25..=34 => {
@@ -82,8 +100,8 @@ pub fn record_with(seed: u64, course: &Course) -> Recorded {
     }
     let model = making.model.clone();
     making.recorder.finish().unwrap();
-    let has_splits = course.splits;
-    Recorded { model, moments: disk.snapshots(), promises, made, has_splits, disk }
+    let (has_splits, has_streams) = (course.splits, course.streams);
+    Recorded { model, moments: disk.snapshots(), promises, made, has_splits, has_streams, disk }
 }
 
 impl Recorded {
@@ -101,6 +119,7 @@ pub fn check_crash(recorded: &Recorded, seed: u64, operation: u64, disk: &Simula
         must_have: committed(disk),
         may_be_gone: operation < recorded.made,
         frames_may_be_torn: false,
+        has_streams: recorded.has_streams,
         may_lack_entries: false,
         may_have_holes: recorded.has_splits,
     };
@@ -122,6 +141,7 @@ pub fn check_cut(
         may_be_gone: promised.is_none(),
         must_have: promised.unwrap_or_else(|| vec![Default::default(); TOPICS]),
         frames_may_be_torn: tears,
+        has_streams: recorded.has_streams,
         may_lack_entries: false,
         may_have_holes: recorded.has_splits,
     };
@@ -205,6 +225,7 @@ fn a_power_cut_after_the_end_costs_nothing() {
                 .collect(),
             may_be_gone: false,
             frames_may_be_torn: false,
+            has_streams: recorded.has_streams,
             may_lack_entries: false,
             may_have_holes: false,
         };
@@ -235,6 +256,7 @@ fn what_a_status_shows_survives_a_crash() {
                 must_have: shown,
                 may_be_gone: false,
                 frames_may_be_torn: false,
+                has_streams: false,
                 may_lack_entries: false,
                 may_have_holes: false,
             };
@@ -266,6 +288,7 @@ fn a_damaged_manifest_is_made_anew() {
                 must_have: promised,
                 may_be_gone: false,
                 frames_may_be_torn: false,
+                has_streams: recorded.has_streams,
                 may_lack_entries: false,
                 may_have_holes: false,
             };

@@ -42,6 +42,7 @@ fn check(disk: &SimulatedDisk, model: &Model, shown: Sequences, what: String) {
         must_have: shown,
         may_be_gone: false,
         frames_may_be_torn: false,
+        has_streams: false,
         may_lack_entries: true,
         may_have_holes: false,
     };

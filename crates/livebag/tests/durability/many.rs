@@ -76,6 +76,7 @@ fn crashes_of_many_seeds() {
         let way = random.below(CRASHES.len() as u64) as usize;
         let course = Course {
             syncs: random.chance(70),
+            streams: random.chance(50),
             splits: seed % 3 != 0,
             compression: COMPRESSIONS[(seed % 4) as usize],
             ..Course::default()

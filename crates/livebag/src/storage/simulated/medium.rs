@@ -1,5 +1,7 @@
 //! What the kernel has of a file, and what the medium has of it.
 
+use std::ops::Range;
+
 use super::random::Random;
 
 /// A medium keeps or loses bytes in units of this.
@@ -115,13 +117,17 @@ impl Inode {
         let kept_percent = [0, 50, 90, 99, 100][random.below(5) as usize];
         let luck = Luck { kept_percent, tears_sectors };
         let mut left = self.durable.clone();
+        // The page cache as each change left it: what is written back of a sector has all of it.
+        let mut cached = self.durable.clone();
         let mut length = left.bytes.len() as u64;
         let mut lengths = vec![length];
         for change in &self.pending {
+            cached.apply(change);
             match change {
                 Change::Write { offset, bytes } => {
                     length = length.max(offset + bytes.len() as u64);
-                    keep_sectors(&mut left, bytes, *offset, &luck, random);
+                    let range = *offset as usize..*offset as usize + bytes.len();
+                    keep_sectors(&mut left, &cached.bytes, range, &luck, random);
                 }
                 Change::Length(bytes) => {
                     length = *bytes;
@@ -142,17 +148,22 @@ impl Inode {
     }
 }
 
-fn keep_sectors(left: &mut Contents, bytes: &[u8], offset: u64, luck: &Luck, random: &mut Random) {
-    let mut at = 0;
-    while at < bytes.len() {
-        let place = offset as usize + at;
-        let count = (SECTOR_BYTES - place % SECTOR_BYTES).min(bytes.len() - at);
-        let sector = &bytes[at..at + count];
+/// Keeps or loses each sector that a write to `range` has changed, as the page cache then had it.
+fn keep_sectors(
+    left: &mut Contents,
+    cached: &[u8],
+    range: Range<usize>,
+    luck: &Luck,
+    random: &mut Random,
+) {
+    for sector in range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES) {
+        let start = sector * SECTOR_BYTES;
+        let end = (start + SECTOR_BYTES).min(cached.len());
         if random.chance(luck.kept_percent) {
-            left.put(sector, place);
+            left.put(&cached[start..end], start);
         } else if luck.tears_sectors && random.chance(30) {
-            left.put(&sector[..random.below(count as u64 + 1) as usize], place);
+            let kept = start + random.below((end - start) as u64 + 1) as usize;
+            left.put(&cached[start..kept], start);
         }
-        at += count;
     }
 }

@@ -387,7 +387,9 @@ impl Disk for SimulatedDisk {
     }
 
     fn queue(&self) -> Box<dyn WriteQueue> {
-        Box::new(SimulatedQueue { disk: self.clone(), waiting: Vec::new() })
+        // Some disks have writes overtake one another often.
+        let lingers_percent = [25, 80][self.lock_state().random.below(2) as usize];
+        Box::new(SimulatedQueue { disk: self.clone(), waiting: Vec::new(), lingers_percent })
     }
 }
 

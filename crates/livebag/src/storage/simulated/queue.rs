@@ -9,6 +9,8 @@ use crate::storage::{Completion, Part, Write, WriteQueue};
 pub(super) struct SimulatedQueue {
     pub(super) disk: SimulatedDisk,
     pub(super) waiting: Vec<(u64, Write)>,
+    /// Chance that a completion is the last one that the caller gets just now.
+    pub(super) lingers_percent: u64,
 }
 
 fn bytes_of(parts: &[Part]) -> Vec<u8> {
@@ -18,9 +20,11 @@ fn bytes_of(parts: &[Part]) -> Vec<u8> {
             Part::Block(block) => bytes.extend_from_slice(block),
             Part::Slot(frame, count) => {
                 let start = bytes.len();
-                bytes.resize(start + count, 0);
+                bytes.resize(start + frame.payload_bytes().max(*count), 0);
                 // Torn or not, as the real disk would take it.
-                frame.copy_to(&mut bytes[start..]);
+                frame.copy_to(&mut bytes[start..start + frame.payload_bytes()]);
+                // The last bytes of a payload may be another part's.
+                bytes.truncate(start + count);
             }
         }
     }
@@ -50,7 +54,7 @@ impl WriteQueue for SimulatedQueue {
             state.inode(pending.inode).write(&pending.bytes[..kept], pending.offset);
             done.push(Completion { token: write.token, result, parts: write.parts });
             // Some stay in flight, so that the caller sees them overtaken by later ones.
-            if state.random.chance(25) {
+            if state.random.chance(self.lingers_percent) {
                 break;
             }
         }

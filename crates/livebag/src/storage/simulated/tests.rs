@@ -129,3 +129,19 @@ fn rot_and_misdirection_are_seen_by_every_reader() {
     let bytes = left(&disk).unwrap();
     assert_eq!((bytes[7], bytes[1031]), (0, 9));
 }
+
+#[test]
+fn a_sector_is_written_back_with_all_that_it_has() {
+    let mut seen = 0;
+    for seed in 0..400 {
+        let (disk, file) = disk_with(seed, 700);
+        disk.sync_dir(Path::new("/d")).unwrap();
+        file.write_at(&[2; 300], 700).unwrap();
+        let after = left(&disk.power_cut()).unwrap();
+        if after.get(700) == Some(&2) {
+            assert_eq!(after[512..700], [1; 188]);
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "{seen}");
+}

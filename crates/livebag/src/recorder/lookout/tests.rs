@@ -7,21 +7,36 @@ use crate::queue::Queued;
 use crate::recorder::RecorderOptions;
 use crate::storage::SimulatedDisk;
 
+/// A look-out that follows nothing yet.
+fn lookout() -> Lookout {
+    let disk = Arc::new(SimulatedDisk::new(1));
+    Lookout::new(Arc::new(Shared::new(disk, Path::new("bag"), RecorderOptions::default())))
+}
+
+/// A stream of so many slots that `lookout` follows as its topic `number`.
+fn follow(
+    lookout: &Lookout,
+    (number, name): (usize, &str),
+    bytes: usize,
+    slots: u32,
+) -> (Writer, Arc<TopicQueue>) {
+    let name = format!("test-{}-{name}", std::process::id());
+    let options = StreamOptions::bytes(bytes).slots(slots).remove_on_drop(true);
+    let writer = Writer::create(&name, &options).unwrap();
+    let queue = lookout.shared.make_stream_queue(&name).unwrap();
+    let clock = lookout.shared.options.clock.clone();
+    let source = StreamSource::new(Reader::open(&name).unwrap(), true, clock);
+    lookout.add(number, source, queue.clone(), false);
+    (writer, queue)
+}
+
 /// The kernel may take the processor away from the recorder's thread while it is at a queue's outlet. The
 /// watchman then finds no memory for more than a few small frames; their slots hold them.
 #[test]
 fn small_frames_wait_in_their_slots_while_the_recorder_is_stopped_in_its_queue() {
     const FRAMES: u64 = 200;
-    let options = RecorderOptions::default();
-    let clock = options.clock.clone();
-    let shared = Arc::new(Shared::new(Arc::new(SimulatedDisk::new(1)), Path::new("bag"), options));
-    let lookout = Lookout::new(shared.clone());
-    let name = format!("test-{}-stopped", std::process::id());
-    let options = StreamOptions::bytes(10_000).slots(512).remove_on_drop(true);
-    let mut writer = Writer::create(&name, &options).unwrap();
-    let queue = shared.make_stream_queue(&name).unwrap();
-    let reader = Reader::open(&name).unwrap();
-    lookout.add(0, StreamSource::new(reader, true, clock), queue.clone(), false);
+    let lookout = lookout();
+    let (mut writer, queue) = follow(&lookout, (0, "stopped"), 10_000, 512);
     // So that it has memory at all.
     writer.publish(&FrameMeta::bytes(), &[0; 10_000]).unwrap();
     lookout.look(false);
@@ -50,16 +65,8 @@ fn small_frames_wait_in_their_slots_while_the_recorder_is_stopped_in_its_queue()
 /// A copy takes the processor from an application that computes; once it is made, nothing is urgent.
 #[test]
 fn frames_are_copied_later_while_an_application_computes() {
-    let options = RecorderOptions::default();
-    let clock = options.clock.clone();
-    let shared = Arc::new(Shared::new(Arc::new(SimulatedDisk::new(1)), Path::new("bag"), options));
-    let lookout = Lookout::new(shared.clone());
-    let name = format!("test-{}-bides", std::process::id());
-    let options = StreamOptions::bytes(100_000).slots(16).remove_on_drop(true);
-    let mut writer = Writer::create(&name, &options).unwrap();
-    let reader = Reader::open(&name).unwrap();
-    let queue = shared.make_stream_queue(&name).unwrap();
-    lookout.add(0, StreamSource::new(reader, true, clock), queue, false);
+    let lookout = lookout();
+    let (mut writer, _queue) = follow(&lookout, (0, "bides"), 100_000, 16);
     let frame = vec![7; 100_000];
     let copied = || {
         let watch = lookout.lock();
@@ -92,24 +99,10 @@ fn frames_are_copied_later_while_an_application_computes() {
 /// overwritten; then the next one, of another topic, must not go in its place.
 #[test]
 fn a_frame_that_was_given_up_is_not_released_as_another() {
-    let options = RecorderOptions::default();
-    let clock = options.clock.clone();
-    let disk = Arc::new(SimulatedDisk::new(1));
-    let shared = Arc::new(Shared::new(disk, Path::new("bag"), options));
-    let lookout = Lookout::new(shared.clone());
-    let mut writers: Vec<Writer> = ["one", "other"]
-        .iter()
-        .enumerate()
-        .map(|(topic, name)| {
-            let name = format!("test-{}-given-up-{name}", std::process::id());
-            let options = StreamOptions::bytes(100_000).slots(4).remove_on_drop(true);
-            let writer = Writer::create(&name, &options).unwrap();
-            let reader = Reader::open(&name).unwrap();
-            let queue = shared.make_stream_queue(&name).unwrap();
-            lookout.add(topic, StreamSource::new(reader, true, clock.clone()), queue, false);
-            writer
-        })
-        .collect();
+    let lookout = lookout();
+    let mut writers: Vec<Writer> = [(0, "given-up-one"), (1, "given-up-other")]
+        .map(|topic| follow(&lookout, topic, 100_000, 4).0)
+        .into();
     let frame = vec![7; 100_000];
     writers[0].publish(&FrameMeta::bytes(), &frame).unwrap();
     lookout.look(false);

@@ -374,5 +374,17 @@ fn take_channel(brick: &mut Brick, channel: mcap::records::Channel, schemas: &[m
         schema: schema.map(|schema| schema.data.to_vec()).unwrap_or_default(),
         metadata: channel.metadata,
     };
-    brick.topics.push((channel.id, topic));
+    if !is_torn(&topic) {
+        brick.topics.push((channel.id, topic));
+    }
+}
+
+/// Whether a medium that tears sectors has left zeros in what describes a topic: no text has them.
+fn is_torn(topic: &Topic) -> bool {
+    let Topic { name, type_name, message_encoding, schema_encoding, schema, metadata } = topic;
+    let metadata = metadata.iter().flat_map(|(key, value)| [key, value]);
+    let mut texts =
+        [name, type_name, message_encoding, schema_encoding].into_iter().chain(metadata);
+    let is_binary = matches!(schema_encoding.as_str(), "protobuf" | "flatbuffer");
+    texts.any(|text| text.contains('\0')) || (!is_binary && schema.contains(&0))
 }

@@ -410,13 +410,13 @@ fn what_is_published_before_leaving_arrives() {
         let publication = other.advertise(&topic("/t")).unwrap();
         until("the subscription", || publication.subscriptions() == 1);
         warmed(&heard, || publication.publish(&message(0, 10)).unwrap());
-        let before = heard.messages().last().unwrap().sequence;
         for number in 1..=500 {
             publication.publish(&message(number, length)).unwrap();
         }
         drop((publication, other));
-        heard.wait("the last message", |all| all.last().unwrap().sequence >= before + 500);
-        assert_eq!(heard.messages().last().unwrap().data, message(500, length));
+        // Those that warmed it up may be on their way still.
+        let last = message(500, length);
+        heard.wait("the last message", |all| all.last().unwrap().data == last);
         assert_eq!(heard.lost_count(), 0);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::{Bag, Clock, Message, Query, Recorder, RecorderOptions, Topic};
+use livebag::{Bag, Clock, Message, Overflow, Query, Recorder, RecorderOptions, Topic};
 use livebag_net::Catalog;
 use livebag_net::zenoh::{Plan, ZenohAddress, ZenohAsker, ZenohError, ZenohOptions, ZenohServer};
 use zenoh::Wait;
@@ -16,7 +16,8 @@ type Read = Vec<(String, u64, Vec<u8>)>;
 
 /// A finished container with `count` messages on each of two topics, a millisecond apart.
 fn container(path: &Path, count: u64, bytes: usize) {
-    let recorder = Recorder::create(path, RecorderOptions::default()).unwrap();
+    let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
+    let recorder = Recorder::create(path, options).unwrap();
     for name in ["/imu", "/camera/front"] {
         let topic = Topic {
             name: name.into(),

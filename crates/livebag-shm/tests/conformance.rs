@@ -120,7 +120,7 @@ fn rust_tool() -> &'static Path {
             .args(["build", "--quiet", "--package", "livebag-shm", "--example", "stream_tool"])
             .arg("--target-dir")
             .arg(target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .current_dir(std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
             .status()
             .unwrap();
         assert!(built.success());
@@ -136,7 +136,7 @@ fn cpp_tool() -> Option<&'static Path> {
             let asked = Command::new(compiler).arg("--version").stdout(Stdio::null()).status();
             asked.is_ok_and(|status| status.success())
         })?;
-        let cpp = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cpp");
+        let cpp = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../../cpp");
         let tool = scratch().join(format!("stream_tool_cpp_{}", std::process::id()));
         let compiled = Command::new(compiler)
             .args([

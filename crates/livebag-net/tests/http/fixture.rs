@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use livebag::{Bag, Clock, Message, Recorder, RecorderOptions, Topic, TopicWriter};
+use livebag::{Bag, Clock, Message, Overflow, Recorder, RecorderOptions, Topic, TopicWriter};
 use livebag_format::cdr::{ImageHeader, image_prefix};
 use livebag_net::limits::CATALOG_INTERVAL;
 use livebag_net::{Catalog, Server, ServerOptions};
@@ -71,6 +71,7 @@ pub struct Recording {
 
 impl Recording {
     pub fn new(path: &Path, options: RecorderOptions) -> Self {
+        let options = RecorderOptions { overflow: Overflow::Block, ..options };
         let recorder = Recorder::create(path, options).unwrap();
         Self { path: path.to_owned(), recorder, writers: Vec::new(), known: Vec::new() }
     }

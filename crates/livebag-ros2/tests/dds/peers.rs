@@ -184,7 +184,7 @@ impl Drop for Peer {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dds")
+    Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("tests/dds")
 }
 
 /// A Python that has Cyclone DDS.
@@ -192,7 +192,8 @@ pub struct Python(PathBuf);
 
 impl Python {
     pub fn find() -> Option<Self> {
-        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
+        let own = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
+            .join("../../.venv/bin/python");
         let python = std::env::var_os("LIVEBAG_DDS_PYTHON").map_or(own, PathBuf::from);
         let mut check = Command::new(&python);
         let check = check.args(["-c", "import cyclonedds"]).stderr(Stdio::null()).status();

@@ -20,10 +20,13 @@ use crate::limits::{
 };
 use crate::storage::Block;
 
-/// How often a writer looks for the outlet, or makes way, before it gives its message up …
+/// How often a writer looks for the outlet, or makes way, before it sleeps or gives its message up …
 const TRIES: usize = 64;
 /// … and how long it spins in between: together less than a tenth of a millisecond.
 const SPINS: usize = 16;
+/// How often it then sleeps for [`POLL_MIN`], so that who has lost the processor at the outlet gets it back: a
+/// turn of the kernel's scheduler (some 3 ms) and a little more.
+const NAPS: usize = 10;
 /// Looks for a topic's very first memory.
 const FIRST_LOOKS_MAX: usize = 10_000;
 
@@ -31,6 +34,16 @@ mod room;
 
 type Way = Inlet<OwnedExtent, Held>;
 type WayOut<'a> = Outlet<'a, OwnedExtent, Held>;
+
+/// What a message does for which no memory is ready, while somebody who has lost the processor keeps it from
+/// the outlet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// Sleeps for a few milliseconds.
+    Naps,
+    /// Is refused.
+    None,
+}
 
 /// What came of a writer's attempt to get memory for a further segment.
 enum Help {
@@ -70,6 +83,8 @@ pub struct TopicQueue {
     is_held: AtomicBool,
     /// The recorder found a writer at the outlet at its last look, and went on.
     missed: AtomicBool,
+    /// A writer has slept in vain, and the outlet has not been free since: no other sleeps.
+    is_stopped: AtomicBool,
     /// Largest record of a small message, so that segments have room for it.
     record_bytes: AtomicU64,
     last_sequence: AtomicU64,
@@ -108,6 +123,7 @@ impl TopicQueue {
             spares: Spares::default(),
             is_held: AtomicBool::new(false),
             missed: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
             record_bytes: AtomicU64::new(Way::OWN_RECORD_BYTES as u64),
             last_sequence: AtomicU64::new(0),
             due_nanos: AtomicU64::new(0),
@@ -220,7 +236,9 @@ impl TopicQueue {
     /// Copies a message in. A log time of 0 means now; log times never decrease within a topic, an
     /// earlier one is raised to that of the message before.
     ///
-    /// Wait-free (see the module) unless the topic's overflow is [`Overflow::Block`] and there is no room.
+    /// Wait-free (see the module) unless the topic's overflow is [`Overflow::Block`] and there is no room. In a
+    /// burst that has used up what was prepared, and with the recorder stopped at the outlet, it sleeps
+    /// for some 5 ms at the most before it gives the message up, and the next ones do not.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -253,7 +271,9 @@ impl TopicQueue {
         loop {
             let entered = match self.inlet.is_closed() {
                 true => Err(Refused::Closed),
-                false if self.take_room(Self::room_for(message).1) => self.enter(message, false),
+                false if self.take_room(Self::room_for(message).1) => {
+                    self.enter(message, false, Patience::Naps)
+                }
                 false => Err(Refused::NoSegment),
             };
             match entered {
@@ -278,7 +298,7 @@ impl TopicQueue {
     /// If there is no room. It counts as lost then.
     pub fn write_frame(&self, message: &Message<'_>) -> Result<bool, WriteError> {
         if !self.inlet.is_closed() && self.take_room(Self::room_for(message).1) {
-            return Ok(self.enter(message, false).is_ok());
+            return Ok(self.enter(message, false, Patience::None).is_ok());
         }
         self.dropped.fetch_add(1, Relaxed);
         Err(WriteError::Full { topic: self.topic.clone() })
@@ -289,7 +309,7 @@ impl TopicQueue {
     pub fn repeat(&self, message: &Message<'_>) {
         if !self.inlet.is_closed() && self.take_bytes(Self::room_for(message).1) {
             // Neither does a closed queue want it.
-            let _ = self.enter(message, true);
+            let _ = self.enter(message, true, Patience::None);
         }
     }
 
@@ -305,7 +325,12 @@ impl TopicQueue {
 
     /// Puts a message in, whose room has been taken; a large one is copied first, so that nothing that
     /// comes after it waits for that, and has its log time from when it is there.
-    fn enter(&self, message: &Message<'_>, repeated: bool) -> Result<(), Refused> {
+    fn enter(
+        &self,
+        message: &Message<'_>,
+        repeated: bool,
+        patience: Patience,
+    ) -> Result<(), Refused> {
         let (own, bytes) = Self::room_for(message);
         let spare = own.then(|| self.spares.block(bytes as usize));
         let extent = spare.map(|spare| OwnedExtent::copied(message.data, spare));
@@ -321,7 +346,7 @@ impl TopicQueue {
             ..IndexEntry::default()
         };
         let record_bytes = if own { Way::OWN_RECORD_BYTES } else { bytes as usize };
-        match (self.reserve(record_bytes), extent) {
+        match (self.reserve(record_bytes, patience), extent) {
             (Ok(reserved), Some(extent)) => reserved.commit_own(&entry, extent),
             (Ok(reserved), None) => reserved.commit(&entry, message.data),
             (Err(refused), extent) => {
@@ -336,10 +361,32 @@ impl TopicQueue {
     }
 
     /// Takes the next place, and sees to memory for it where there is none.
-    fn reserve(&self, bytes: usize) -> Result<Reserved<'_, OwnedExtent>, Refused> {
+    fn reserve(
+        &self,
+        bytes: usize,
+        patience: Patience,
+    ) -> Result<Reserved<'_, OwnedExtent>, Refused> {
         if bytes as u64 > self.record_bytes.load(Relaxed) {
             self.record_bytes.fetch_max(bytes as u64, Relaxed);
         }
+        for nap in 0..=NAPS {
+            match self.try_reserve(bytes) {
+                Err(Refused::Contended) => {}
+                reserved => return reserved,
+            }
+            if patience == Patience::None || nap == NAPS || self.is_stopped.load(Relaxed) {
+                break;
+            }
+            std::thread::sleep(POLL_MIN);
+        }
+        if patience == Patience::Naps {
+            self.is_stopped.store(true, Relaxed);
+        }
+        Err(Refused::Contended)
+    }
+
+    /// The same in less than a tenth of a millisecond.
+    fn try_reserve(&self, bytes: usize) -> Result<Reserved<'_, OwnedExtent>, Refused> {
         for _ in 0..TRIES {
             match self.inlet.reserve(bytes) {
                 Err(Refused::NoSegment) => match self.help() {
@@ -359,7 +406,7 @@ impl TopicQueue {
                 refused => return refused,
             }
         }
-        Err(Refused::NoSegment)
+        Err(Refused::Contended)
     }
 
     /// Waits for a topic's first memory: before it is running, a queue may keep its writers waiting.
@@ -384,6 +431,9 @@ impl TopicQueue {
 
     /// Takes what is over out of the inlet.
     fn collect(&self, outlet: &mut WayOut<'_>) {
+        if self.is_stopped.load(Relaxed) {
+            self.is_stopped.store(false, Relaxed);
+        }
         let before = outlet.bytes();
         while let Some(segment) = outlet.take() {
             outlet.put(segment);

@@ -550,8 +550,10 @@ impl TopicWriter {
     /// Records a message, log time now. Copies `data` once, into the memory it is written from.
     ///
     /// Wait-free, and without asking for memory once the topic's sizes repeat: whatever other threads do, the
-    /// call ends after a bounded number of steps. The exception is a topic whose [`Overflow`] is
-    /// `Block`, which waits for room.
+    /// call ends after a bounded number of steps. Two calls sleep: that of a topic whose [`Overflow`] is
+    /// `Block` waits for room; and one in a burst that has used up the memory made ready for it, when the
+    /// recorder has lost the processor just where it would make more, leaves it the processor for some
+    /// 5 ms before the message counts as lost.
     ///
     /// # Errors
     /// If the topic's queue is full (counted as loss), or the recorder has stopped.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use livebag::{
-    Bag, Buffer, ChunkCompression, Compression, McapAnswer, Message, Query, Recorder,
+    Bag, Buffer, ChunkCompression, Compression, McapAnswer, Message, Overflow, Query, Recorder,
     RecorderOptions, Span, SplitRules, Topic, TopicWriter, VirtualFile, VirtualFileError,
 };
 use proptest::prelude::*;
@@ -36,6 +36,7 @@ impl Fixture {
     fn new(options: RecorderOptions, names: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bag");
+        let options = RecorderOptions { overflow: Overflow::Block, ..options };
         let recorder = Recorder::create(&path, options).unwrap();
         let writers = names.iter().map(|name| recorder.topic(topic(name)).unwrap()).collect();
         let names = names.iter().map(|&name| name.to_owned()).collect();

@@ -56,8 +56,9 @@ fn there_and_back(recording: &Path) {
 
 fn shared() -> Option<PathBuf> {
     let given = std::env::var_os("LIVEBAG_SHARED").map(PathBuf::from);
-    let path =
-        given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
+    let path = given.unwrap_or_else(|| {
+        Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../../../shared/data")
+    });
     path.is_dir().then_some(path)
 }
 

@@ -19,7 +19,9 @@ use super::*;
 /// no such directory.
 fn shared_data(path: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("LIVEBAG_SHARED").map(PathBuf::from).unwrap_or_else(|| {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").to_owned()
+        Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
+            .join("../../../shared")
+            .to_owned()
     });
     let found = shared.join("data").join(path);
     if !found.exists() {

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::limits::PLAY_LEAD_IN;
 
 use super::*;
-use crate::{Recorder, RecorderOptions};
+use crate::{Overflow, Recorder, RecorderOptions};
 
 mod control;
 mod model;
@@ -54,7 +54,11 @@ fn image(stamp_nanos: u64, width: u32, height: u32, first: u8) -> Vec<u8> {
 fn record(messages: &[(&Topic, u64, &[u8])]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bag");
-    let options = RecorderOptions { chunk_age_max: None, ..RecorderOptions::default() };
+    let options = RecorderOptions {
+        chunk_age_max: None,
+        overflow: Overflow::Block,
+        ..RecorderOptions::default()
+    };
     let recorder = Recorder::create(&path, options).unwrap();
     let mut writers = HashMap::new();
     for (sequence, &(topic, log_time_nanos, data)) in messages.iter().enumerate() {

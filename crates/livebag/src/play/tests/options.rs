@@ -278,7 +278,11 @@ fn of_a_running_recording_is_played_what_was_there() {
 /// A container of (log time, publish time), numbered.
 fn stamped(times: &[(u64, u64)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let options = RecorderOptions { chunk_age_max: None, ..RecorderOptions::default() };
+    let options = RecorderOptions {
+        chunk_age_max: None,
+        overflow: Overflow::Block,
+        ..RecorderOptions::default()
+    };
     let recorder = Recorder::create(&folder.path().join("bag"), options).unwrap();
     let writer = recorder.topic(topic("/count", "std_msgs/msg/UInt8")).unwrap();
     for (number, &(log_time_nanos, publish_time_nanos)) in times.iter().enumerate() {

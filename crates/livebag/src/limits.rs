@@ -61,6 +61,8 @@ pub const SEGMENTS_AHEAD_MIN: u64 = 2;
 /// Bytes of such memory whose pages the recorder sees to when it is new: 50 ms of 1.3 MB/s. A writer of more
 /// meets the page faults of the rest once for each piece of memory.
 pub const SEGMENT_TOUCHED_BYTES: usize = 64 << 10;
+/// Chunks of several topics whose memory is kept for the next ones.
+pub const JOINED_CHUNKS_MAX: usize = 16;
 
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
@@ -76,6 +78,11 @@ pub const COMMIT_BYTES_MAX: u64 = 16 << 20;
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Looks, half a millisecond and more apart, in which a snapshot waits for writers that are copying.
 pub const FLUSH_LOOKS_MAX: u32 = 16;
+/// Bytes by which a file that goes is shortened at a time, which takes some milliseconds …
+pub const REMOVE_STEP_BYTES: u64 = 16 << 20;
+/// … and how long others' writes then have the device to themselves.
+pub const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+
 /// Orders that wait for a thread of the recorder; who gives more of them waits too.
 pub const JOBS_MAX: usize = 1024;
 /// Level of zstd unless one is given: the fastest of its usual ones.

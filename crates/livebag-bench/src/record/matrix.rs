@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tempfile::TempDir;
 
 use super::producer::{self, Produced};
 use super::recorder::{self, Recorded};
@@ -188,11 +189,15 @@ fn measure_setting(
     let wanted = |system: &System| args.system.is_empty() || args.system.contains(system);
     let systems = System::ALL.into_iter().filter(wanted).filter(|s| s.can(workload, mode));
     let mut all: Vec<Series> = systems.map(|system| Series { system, runs: Vec::new() }).collect();
+    // An ext4 without a journal passes over each file that was removed in the last minutes, one by one,
+    // for each file that it creates: what has hundreds of files is removed when all runs are over, so that
+    // none pays for the removal of the one before.
+    let mut kept = Vec::new();
     for repeat in 0..args.repeats {
         let count = all.len();
         for turn in 0..count {
             let series = &mut all[(turn + repeat as usize) % count];
-            let run = measure_once(args, workload, mode, series.system, directory);
+            let run = measure_once(args, workload, mode, series.system, directory, &mut kept);
             match run {
                 Ok(figures) => {
                     let mut row = figures.row(workload, mode, series.system);
@@ -229,6 +234,7 @@ fn measure_once(
     mode: Mode,
     system: System,
     directory: &Path,
+    kept: &mut Vec<TempDir>,
 ) -> Result<Figures> {
     let mut options = RunOptions {
         system,
@@ -242,7 +248,15 @@ fn measure_once(
         cycle_aware: false,
         sensors_first: false,
     };
-    in_new_directory(directory, &mut options, run)
+    let run_directory = new_directory(directory, &mut options)?;
+    let outcome = run(&options);
+    if workload == Workload::Small {
+        kept.push(run_directory);
+    } else {
+        drop(run_directory);
+    }
+    settle();
+    outcome
 }
 
 /// Gives a run a directory of its own and a name that no other run has; removes the recording and lets
@@ -252,17 +266,26 @@ pub fn in_new_directory<T>(
     options: &mut RunOptions,
     run: impl FnOnce(&RunOptions) -> Result<T>,
 ) -> Result<T> {
-    let run_directory = tempfile::Builder::new()
-        .prefix("record-")
-        .tempdir_in(directory)
-        .map_err(|e| BenchError::io(format!("making a directory in {}", directory.display()), e))?;
-    options.name = format!("livebag-bench-{}-{}", std::process::id(), clock::monotonic_nanos());
-    options.directory = run_directory.path().to_owned();
+    let run_directory = new_directory(directory, options)?;
     let outcome = run(options);
     drop(run_directory);
+    settle();
+    outcome
+}
+
+/// Lets the device have all that is left to do.
+fn settle() {
     rustix::fs::sync();
     clock::sleep(SETTLE_NANOS);
-    outcome
+}
+
+fn new_directory(directory: &Path, options: &mut RunOptions) -> Result<TempDir> {
+    let made = tempfile::Builder::new().prefix("record-").tempdir_in(directory);
+    let made = made
+        .map_err(|e| BenchError::io(format!("making a directory in {}", directory.display()), e))?;
+    options.name = format!("livebag-bench-{}-{}", std::process::id(), clock::monotonic_nanos());
+    options.directory = made.path().to_owned();
+    Ok(made)
 }
 
 /// Starts the processes of one run and waits for their results.

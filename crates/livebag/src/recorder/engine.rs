@@ -74,6 +74,8 @@ pub(super) struct Engine {
     flush_looks: u32,
     done: Vec<Completion>,
     drained: VecDeque<Queued>,
+    /// Memory of chunks of several topics that has been written and takes the next ones.
+    pub joined: Vec<Vec<u8>>,
     /// Memory of committed index entries, on its way back.
     pub spent: Vec<Vec<IndexEntry>>,
 }
@@ -90,7 +92,7 @@ impl Engine {
         split.metadata = shared.options.metadata.clone();
         split.has_attachments = shared.options.has_attachments;
         let lock = split.take_lock();
-        let keeper = Keeper::start(shared.clone())?;
+        let keeper = Keeper::start(&shared)?;
         let mut this = Self {
             gate: Gate::open(&shared.options)?,
             compressors: Compressors::start(&shared)?,
@@ -116,6 +118,7 @@ impl Engine {
             flush_looks: 0,
             done: Vec::new(),
             drained: VecDeque::new(),
+            joined: Vec::new(),
             spent: Vec::new(),
         };
         this.write_manifest(0)?;

@@ -12,7 +12,7 @@ use super::compress::Job;
 use super::engine::Engine;
 use super::lookout::{FrameNumber, Going, Landed, Origin};
 use super::topic::{Cause, Outcome, Ticket, TopicState};
-use crate::limits::{BLOCK_BYTES, OWN_CHUNK_BYTES_MIN};
+use crate::limits::{BLOCK_BYTES, JOINED_CHUNKS_MAX, OWN_CHUNK_BYTES_MIN};
 use crate::queue::{Batch, Extent, OwnedExtent, Queued, published};
 use crate::source::Encoder;
 use crate::storage::{Access, Block, Completion, Part, Write};
@@ -281,7 +281,7 @@ impl Engine {
         batches: Vec<(usize, Batch)>,
     ) -> (Vec<u8>, Vec<Piece>, usize) {
         let alone = batches.len() == 1;
-        let mut bytes = Vec::new();
+        let mut bytes = if alone { Vec::new() } else { self.joined.pop().unwrap_or_default() };
         let mut pieces = Vec::with_capacity(batches.len());
         if !alone {
             let records = batches.iter().map(|(_, batch)| batch.records_bytes()).sum::<usize>();
@@ -437,9 +437,18 @@ impl Engine {
         self.brick(place).note_chunk(chunk);
     }
 
-    /// Gives the memory of a lone piece's chunk back to where it came from.
-    pub fn recycle(&self, pieces: &[Piece], mut parts: Vec<Part>) {
-        let ([piece], Some(Part::Block(block))) = (pieces, parts.pop()) else { return };
+    /// Gives the memory of a chunk back to where it came from.
+    pub fn recycle(&mut self, pieces: &[Piece], mut parts: Vec<Part>) {
+        let Some(Part::Block(block)) = parts.pop() else { return };
+        let [piece] = pieces else {
+            if self.joined.len() < JOINED_CHUNKS_MAX
+                && let Some(mut bytes) = block.into_vec()
+            {
+                bytes.clear();
+                self.joined.push(bytes);
+            }
+            return;
+        };
         let TopicState { queue, is_stream, .. } = &self.topics[piece.topic];
         let is_large = block.len() >= OWN_CHUNK_BYTES_MIN;
         match (is_stream, piece.entries.len()) {

@@ -1,9 +1,11 @@
-//! A second thread for what takes long and hurries nobody: closing splits, removing old ones,
-//! making data durable while recording.
+//! Threads for what takes long and hurries nobody: one that closes splits and makes data durable while
+//! recording, one that removes old splits.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -15,12 +17,13 @@ use super::{RecordError, Shared};
 use crate::limits::JOBS_MAX;
 use crate::storage::DiskFile;
 
+/// Removals under way or waiting at which none is taken slowly.
+const HURRY: usize = 2;
+
 enum Job {
     Close(Box<Split>),
-    Remove {
-        files: Vec<PathBuf>,
-        directory: Option<PathBuf>,
-    },
+    /// Once what came before is closed.
+    Remove(Removal),
     /// First the bricks, then the indexes that point into them, then the mark that says so.
     Sync {
         bricks: Vec<Arc<dyn DiskFile>>,
@@ -29,25 +32,47 @@ enum Job {
     },
 }
 
-/// The thread's handle.
+/// Files that go, and then their directory if one is given.
+struct Removal {
+    files: Vec<PathBuf>,
+    directory: Option<PathBuf>,
+}
+
+/// The threads' handle.
 pub(super) struct Keeper {
     jobs: Option<SyncSender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    /// Removals that are not done.
+    removing: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Keeper {
-    pub fn start(shared: Arc<Shared>) -> Result<Self, RecordError> {
+    pub fn start(shared: &Arc<Shared>) -> Result<Self, RecordError> {
+        let mut keeper = Self { jobs: None, removing: Arc::default(), threads: Vec::new() };
+        let (removals, to_remove) = sync_channel(JOBS_MAX);
+        let (ours, removing) = (shared.clone(), keeper.removing.clone());
+        keeper
+            .spawn(shared, "livebag-remover", move || remove_all(&ours, &to_remove, &removing))?;
         let (jobs, todo) = sync_channel(JOBS_MAX);
-        let path = shared.directory.clone();
-        let thread = std::thread::Builder::new()
-            .name("livebag-keeper".into())
-            .spawn(move || work(&shared, &todo))
-            .map_err(|source| RecordError::Io {
-                doing: "starting a thread to record into",
-                path,
-                source,
-            })?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        let ours = shared.clone();
+        keeper.spawn(shared, "livebag-keeper", move || work(&ours, &todo, &removals))?;
+        keeper.jobs = Some(jobs);
+        Ok(keeper)
+    }
+
+    fn spawn(
+        &mut self,
+        shared: &Shared,
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<(), RecordError> {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+        self.threads.push(thread.map_err(|source| RecordError::Io {
+            doing: "starting a thread to record into",
+            path: shared.directory.clone(),
+            source,
+        })?);
+        Ok(())
     }
 
     fn send(&self, job: Job) {
@@ -64,7 +89,8 @@ impl Keeper {
 
     /// Removes files, then their directory if one is given.
     pub fn remove(&self, files: Vec<PathBuf>, directory: Option<PathBuf>) {
-        self.send(Job::Remove { files, directory });
+        self.removing.fetch_add(1, Relaxed);
+        self.send(Job::Remove(Removal { files, directory }));
     }
 
     /// Makes durable what a split has now.
@@ -79,7 +105,9 @@ impl Keeper {
     /// Waits until everything is done.
     pub fn finish(&mut self) {
         self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+        // Nobody records any more.
+        self.removing.fetch_add(HURRY, Relaxed);
+        for thread in self.threads.drain(..) {
             // A panic there has been reported by the thread itself.
             let _ = thread.join();
         }
@@ -92,11 +120,14 @@ impl Drop for Keeper {
     }
 }
 
-fn work(shared: &Shared, todo: &Receiver<Job>) {
+fn work(shared: &Shared, todo: &Receiver<Job>, removals: &SyncSender<Removal>) {
     for job in todo {
         match job {
             Job::Close(split) => close(shared, *split),
-            Job::Remove { files, directory } => remove(shared, &files, directory),
+            Job::Remove(removal) => {
+                // That thread lives until this one has let go of the sender.
+                let _ = removals.send(removal);
+            }
             Job::Sync { bricks, indexes, directory } => {
                 if let Err(source) = sync(shared, &bricks, &indexes, &directory) {
                     let error = RecordError::Io { doing: "syncing", path: directory, source };
@@ -113,17 +144,26 @@ fn close(shared: &Shared, mut split: Split) {
     }
 }
 
-fn remove(shared: &Shared, files: &[PathBuf], directory: Option<PathBuf>) {
-    let removed = files.iter().try_for_each(|file| shared.disk.remove(file));
-    let removed = removed.and_then(|()| match &directory {
-        Some(directory) => shared.disk.remove_dir(directory),
-        None => Ok(()),
-    });
-    if let Err(source) = removed {
-        let path = directory.or_else(|| files.first().cloned()).unwrap_or_default();
-        let error = RecordError::Io { doing: "removing an old split in", path, source };
-        shared.fail(error.to_string());
+fn remove_all(shared: &Shared, todo: &Receiver<Removal>, removing: &AtomicUsize) {
+    for removal in todo {
+        if let Err(source) = remove(shared, &removal, removing) {
+            let Removal { files, directory } = removal;
+            let path = directory.or_else(|| files.first().cloned()).unwrap_or_default();
+            let error = RecordError::Io { doing: "removing an old split in", path, source };
+            shared.fail(error.to_string());
+        }
+        removing.fetch_sub(1, Relaxed);
     }
+}
+
+fn remove(shared: &Shared, removal: &Removal, removing: &AtomicUsize) -> io::Result<()> {
+    let disk = &shared.disk;
+    let is_hurried = || removing.load(Relaxed) >= HURRY;
+    let remove = |file: &PathBuf| disk.remove_in_steps(file, &is_hurried);
+    removal.files.iter().try_for_each(remove)?;
+    let Some(directory) = &removal.directory else { return Ok(()) };
+    disk.list(directory)?.iter().try_for_each(remove)?;
+    disk.remove_dir(directory)
 }
 
 fn sync(

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::io_uring::IoUringQueue;
 use super::pwrite::PwriteQueue;
-use super::{Access, Disk, DiskFile, Lock, Mapping, WriteQueue};
+use super::{Access, Disk, DiskFile, Lock, Mapping, WriteQueue, removal};
 
 /// How writes reach the kernel, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -302,6 +302,10 @@ impl Disk for KernelDisk {
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
+    }
+
+    fn remove_in_steps(&self, path: &Path, is_hurried: &dyn Fn() -> bool) -> io::Result<()> {
+        removal::remove_in_steps(path, is_hurried)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]

@@ -27,6 +27,7 @@ mod mapping;
 mod owner;
 mod priority;
 mod pwrite;
+mod removal;
 mod simulated;
 
 pub use block::Block;
@@ -66,6 +67,11 @@ pub trait Disk: Send + Sync {
     fn replace(&self, path: &Path, bytes: &[u8], durable: bool) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// The same for a file of any size, so that others' writes go on meanwhile, with pauses unless
+    /// `is_hurried`; who has it open keeps all of it.
+    fn remove_in_steps(&self, path: &Path, _is_hurried: &dyn Fn() -> bool) -> io::Result<()> {
+        self.remove(path)
+    }
     /// Removes a directory and the files in it.
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.list(path)?.iter().try_for_each(|file| self.remove(file))

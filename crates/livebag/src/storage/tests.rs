@@ -151,3 +151,51 @@ fn what_links_lead_to_is_not_served_with_or_without_openat2() {
         assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
     }
 }
+
+/// Whoever has a file open that goes keeps it, as does another name of it; a file that nobody has is gone.
+#[test]
+fn what_goes_in_steps_is_kept_for_those_who_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = KernelDisk::for_reading();
+    let bytes = 3 * crate::limits::REMOVE_STEP_BYTES + 1;
+    let make = |name: &str| {
+        let path = folder.path().join(name);
+        let file = disk.create(&path, Access::Buffered).unwrap();
+        file.set_len(bytes - 5).unwrap();
+        file.write_at(b"whole", bytes - 5).unwrap();
+        path
+    };
+    let is_whole = |file: &dyn DiskFile| {
+        let mut end = [0; 5];
+        file.read_at(&mut end, bytes - 5).unwrap() == 5 && &end == b"whole"
+    };
+    let path = make("read");
+    let reader = disk.open(&path).unwrap();
+    disk.remove_in_steps(&path, &|| true).unwrap();
+    assert!(disk.open(&path).is_err());
+    assert!(is_whole(&*reader));
+
+    let path = make("mapped");
+    let mapped = disk.open(&path).unwrap().map(bytes).unwrap().expect("files are memory here");
+    disk.remove_in_steps(&path, &|| true).unwrap();
+    let end = std::sync::Arc::new(mapped).part(bytes - 5, 5).unwrap();
+    assert_eq!(&*end.expect("it is within"), b"whole");
+
+    let path = make("linked");
+    let link = folder.path().join("link");
+    std::fs::hard_link(&path, &link).unwrap();
+    disk.remove_in_steps(&path, &|| true).unwrap();
+    assert!(is_whole(&*disk.open(&link).unwrap()));
+
+    let path = make("alone");
+    let steps = std::cell::Cell::new(0);
+    disk.remove_in_steps(&path, &|| {
+        steps.set(steps.get() + 1);
+        true
+    })
+    .unwrap();
+    assert!(disk.open(&path).is_err());
+    // Where the filesystem has no leases it goes at once.
+    assert!([0, 4].contains(&steps.get()), "{}", steps.get());
+    disk.remove_in_steps(&path, &|| true).unwrap_err();
+}

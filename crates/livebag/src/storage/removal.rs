@@ -1,0 +1,67 @@
+//! Removing large files a piece at a time.
+//!
+//! Where a filesystem tells the device what has become free (ext4 mounted with `discard`), or changes its
+//! maps of free space, removing some hundred MB at once keeps writes of others waiting for tens of
+//! milliseconds (`bench-runs/2026-11-22-f/removal.txt`). A file that is shortened step by step does not.
+//!
+//! Whoever has such a file open keeps all of it, as with every removal: the steps are taken only if the
+//! kernel grants a *write lease* (fcntl(2), Linux 2.4), which it does if nobody else has the file open
+//! or mapped, and if no other name leads to it. In all other cases it goes at once.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::limits::{REMOVE_PAUSE, REMOVE_STEP_BYTES};
+
+/// Signal that says who waits for the lease to end; in place of `SIGIO`, which ends a process that does not
+/// expect it, one that does nothing unless it is expected.
+const BREAK_SIGNAL: libc::c_int = libc::SIGURG;
+/// `F_SETSIG` of Linux's generic `fcntl.h`, x86-64 and aarch64 included.
+const F_SETSIG: libc::c_int = 10;
+
+/// Removes a file in steps, with pauses unless `is_hurried`.
+///
+/// # Errors
+/// If it cannot be removed.
+#[expect(clippy::disallowed_methods, reason = "this is the seam")]
+pub fn remove_in_steps(path: &Path, is_hurried: &dyn Fn() -> bool) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    std::fs::remove_file(path)?;
+    if let Ok(file) = file {
+        // What is not shortened becomes free when the last one closes it.
+        let _ = shorten(&file, is_hurried);
+    }
+    Ok(())
+}
+
+fn shorten(file: &File, is_hurried: &dyn Fn() -> bool) -> io::Result<()> {
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.nlink() > 0 || meta.len() <= REMOVE_STEP_BYTES || !is_alone(file) {
+        return Ok(());
+    }
+    let mut left = meta.len();
+    while left > 0 {
+        left = left.saturating_sub(REMOVE_STEP_BYTES);
+        file.set_len(left)?;
+        if !is_hurried() {
+            std::thread::sleep(REMOVE_PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// Whether nobody else has the file open. As long as ours is, nobody else gets it open then: who found
+/// its name before it was removed waits in `open` until ours is closed, and finds an empty file.
+#[expect(unsafe_code, reason = "a system call without a wrapper")]
+fn is_alone(file: &File) -> bool {
+    let descriptor = file.as_raw_fd();
+    // SAFETY: no memory is involved.
+    unsafe {
+        libc::fcntl(descriptor, F_SETSIG, BREAK_SIGNAL) == 0
+            && libc::fcntl(descriptor, libc::F_SETLEASE, libc::F_WRLCK) == 0
+    }
+}

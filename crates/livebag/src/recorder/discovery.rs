@@ -1,10 +1,13 @@
 //! Streams that appear, and which of them are recorded.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::clock::Clock;
 use crate::limits::DISCOVERY_INTERVAL;
 use crate::source::{Selector, StreamSource};
+
+/// Looks in a row at which a region that cannot be opened is tried again; then one of so many.
+const UNOPENED_LOOKS: u32 = 10;
 
 /// Looks for streams by listing the regions of shared memory.
 pub(super) struct Discovery {
@@ -13,6 +16,9 @@ pub(super) struct Discovery {
     /// Regions that no selector takes: opening them again at every look would map other people's
     /// streams ten times a second.
     refused: HashSet<(String, u64)>,
+    /// Looks at which a region could not be opened: it is being made, foreign, or left half made by a
+    /// process that was killed.
+    unopened: HashMap<(String, u64), u32>,
     /// Streams that are there when recording starts are followed from now on, those that appear
     /// later from their first frame.
     first_look: bool,
@@ -25,6 +31,7 @@ impl Discovery {
             selectors: Vec::new(),
             known: HashSet::new(),
             refused: HashSet::new(),
+            unopened: HashMap::new(),
             first_look: true,
             next_look_nanos: 0,
         }
@@ -50,12 +57,23 @@ impl Discovery {
         // A failing look is tried again at the next one.
         let regions = livebag_shm::list_regions().unwrap_or_default();
         self.refused.retain(|refused| regions.contains(refused));
+        self.unopened.retain(|unopened, _| regions.contains(unopened));
         for (name, region) in regions {
             let refused = (name.clone(), region);
             if self.known.contains(&name) || self.refused.contains(&refused) {
                 continue;
             }
-            let Ok(reader) = livebag_shm::Reader::open(&name) else { continue };
+            let failures = self.unopened.get(&refused).copied().unwrap_or_default();
+            // Who makes a region is done with it after a moment, and tried at every look meanwhile.
+            if failures >= UNOPENED_LOOKS && failures % UNOPENED_LOOKS != 0 {
+                self.unopened.insert(refused, failures + 1);
+                continue;
+            }
+            let Ok(reader) = livebag_shm::Reader::open(&name) else {
+                self.unopened.insert(refused, failures + 1);
+                continue;
+            };
+            self.unopened.remove(&refused);
             let source = StreamSource::new(reader, self.first_look, clock.clone());
             let topic = source.topic();
             if !self.selectors.iter().any(|selector| selector.takes(&name, &topic)) {

@@ -32,10 +32,9 @@ fn main() -> Outcome<()> {
     std::fs::create_dir_all(&out)?;
     record_streams(&out, "frames", native_sensors())?;
     record_streams(&out, "other", other_sensors())?;
-    let shared =
-        Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../../../shared/data");
     for name in ["do", "outdoor"] {
-        let bag = shared.join(format!("{name}.bag"));
+        // From the clone's root, where this is run.
+        let bag = PathBuf::from(format!("../shared/data/{name}.bag"));
         if bag.exists() {
             record_real(&out, name, &bag)?;
         }

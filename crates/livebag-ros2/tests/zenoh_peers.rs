@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use livebag_ros2::network::{Network, Role, ServiceRequest, TopicRequest};
 
@@ -14,8 +15,12 @@ use crate::zenoh_common::*;
 
 mod zenoh_common;
 
+/// How long a peer takes at the most to do what it is told first, unless it hangs.
+const HUNG: Duration = Duration::from_secs(15);
+
 /// A node in another process.
 struct Peer {
+    command: Command,
     child: Child,
     orders: ChildStdin,
     said: Arc<Mutex<Vec<String>>>,
@@ -24,12 +29,14 @@ struct Peer {
 
 impl Peer {
     fn start(mut command: Command, place: &Place) -> Self {
-        let mut child = command
-            .arg(place.endpoint())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        command.arg(place.endpoint()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut peer = Self::spawn(command);
+        peer.is_ready();
+        peer
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
         let (lines, output) = (said.clone(), child.stdout.take().unwrap());
         std::thread::Builder::new()
@@ -40,20 +47,38 @@ impl Peer {
                 }
             })
             .unwrap();
-        let mut peer = Self { orders: child.stdin.take().unwrap(), child, said, ready: 0 };
-        peer.is_ready();
-        peer
+        Self { command, orders: child.stdin.take().unwrap(), child, said, ready: 0 }
     }
 
     fn is_ready(&mut self) {
         self.ready += 1;
-        let count = || self.said.lock().unwrap().iter().filter(|line| *line == "ready").count();
-        until("the peer", || count() >= self.ready);
+        until("the peer", || self.has_said_ready());
     }
 
+    fn has_said_ready(&self) -> bool {
+        self.said.lock().unwrap().iter().filter(|line| *line == "ready").count() >= self.ready
+    }
+
+    /// A peer that does not come back from its first order is started again: one of some four hundred
+    /// stopped within its library's declaration of a subscriber.
     fn order(&mut self, order: &str) {
         writeln!(self.orders, "{order}").unwrap();
-        self.is_ready();
+        if self.ready > 1 {
+            return self.is_ready();
+        }
+        self.ready += 1;
+        let clock = livebag::Clock::system();
+        while !self.has_said_ready() {
+            if clock.monotonic_nanos() > HUNG.as_nanos() as u64 {
+                eprintln!("`{order}` hangs in the peer, which is started again");
+                let command = std::mem::replace(&mut self.command, Command::new("none"));
+                *self = Self::spawn(command);
+                self.is_ready();
+                writeln!(self.orders, "{order}").unwrap();
+                return self.is_ready();
+            }
+            clock.sleep(Duration::from_millis(2));
+        }
     }
 
     fn heard(&self) -> Vec<String> {

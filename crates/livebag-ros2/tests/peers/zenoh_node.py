@@ -6,6 +6,7 @@ messages without sending them), `bytes LENGTH` (sends that many zeros as text), 
 of before 2025), `leave` (the publisher goes), `listen TOPIC`, `listen-latched TOPIC`, `serve NAME`.
 """
 
+import faulthandler
 import hashlib
 import struct
 import sys
@@ -153,7 +154,10 @@ def main():
     print("ready", flush=True)
     for line in sys.stdin:
         word, _, rest = line.rstrip("\n").partition(" ")
+        # Who hangs says where.
+        faulthandler.dump_traceback_later(10, exit=False)
         node.do(word, rest)
+        faulthandler.cancel_dump_traceback_later()
         print("ready", flush=True)
 
 

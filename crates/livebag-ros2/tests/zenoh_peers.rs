@@ -67,17 +67,13 @@ impl Peer {
             return self.is_ready();
         }
         self.ready += 1;
-        let clock = livebag::Clock::system();
-        while !self.has_said_ready() {
-            if clock.monotonic_nanos() > HUNG.as_nanos() as u64 {
-                eprintln!("`{order}` hangs in the peer, which is started again");
-                let command = std::mem::replace(&mut self.command, Command::new("none"));
-                *self = Self::spawn(command);
-                self.is_ready();
-                writeln!(self.orders, "{order}").unwrap();
-                return self.is_ready();
-            }
-            clock.sleep(Duration::from_millis(2));
+        if !is_within(HUNG, || self.has_said_ready()) {
+            eprintln!("`{order}` hangs in the peer, which is started again");
+            let command = std::mem::replace(&mut self.command, Command::new("none"));
+            *self = Self::spawn(command);
+            self.is_ready();
+            writeln!(self.orders, "{order}").unwrap();
+            self.is_ready();
         }
     }
 

@@ -184,12 +184,20 @@ impl Heard {
 }
 
 /// Waits until something is so.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(is_within(PATIENCE, is_so), "waited for {what}");
+}
+
+/// Whether something is so before `most` is over.
+pub fn is_within(most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let clock = livebag::Clock::system();
     while !is_so() {
-        assert!(clock.monotonic_nanos() < PATIENCE.as_nanos() as u64, "waited for {what}");
+        if clock.monotonic_nanos() >= most.as_nanos() as u64 {
+            return false;
+        }
         clock.sleep(Duration::from_millis(2));
     }
+    true
 }
 
 /// Waits until the network knows such an endpoint of another process.

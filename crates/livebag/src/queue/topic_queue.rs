@@ -58,7 +58,7 @@ enum Help {
 ///
 /// Writers come in by the wait-free [`Inlet`]. The recorder is alone at its outlet, but for writers that find
 /// no memory ahead in a burst, or that make the oldest messages make way; those try its lock a
-/// bounded number of times, and drop their message if they do not get it.
+/// bounded number of times (the former with a few short sleeps), and drop their message if they do not get it.
 pub struct TopicQueue {
     topic: Arc<str>,
     channel_id: u16,

@@ -3,6 +3,8 @@
 run.sh builds the command and makes the containers; LIVEBAG is the command, LIVEBAG_FRAMES the folder
 with the containers."""
 
+import contextlib
+import itertools
 import json
 import os
 import signal
@@ -127,16 +129,10 @@ def test_an_import_keeps_every_message(bag, tmp_path):
 
 @pytest.mark.skipif(not (SHARED / "do.bag").exists(), reason="no real recording here")
 def test_real_frames_through_shared_memory_keep_their_pixels(tmp_path):
-    command = os.environ["LIVEBAG"]
     recorded = tmp_path / "recorded"
-    player = subprocess.Popen([command, "play", SHARED / "do.bag", "--loop"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        livebag_record(command, recorded)
-    finally:
-        player.send_signal(signal.SIGINT)
-        output = player.communicate(timeout=60)[0].decode()
-    original = check_mcap.read_rosbags(SHARED / "do.bag")
+    with playing(SHARED / "do.bag") as player:
+        player.record(recorded)
+    original = {player.streams[name]: said for name, said in check_mcap.read_rosbags(SHARED / "do.bag").items()}
     images = {name for name, said in original.items() if "encoding" in said}
     found = check(sorted(bricks(recorded)), "--list")
     checked = 0
@@ -146,29 +142,45 @@ def test_real_frames_through_shared_memory_keep_their_pixels(tmp_path):
             assert pixels == {original[topic]["data_sha256"]}
             assert said["encoding"] == original[topic]["encoding"]
             checked += said["count"]
-    assert images and checked, f"no image was recorded while this ran: {output}"
+    assert images and checked, f"no image was recorded while this ran: {player.said}"
     same(merged(found), merged(check_node(sorted(bricks(recorded)))))
 
 
-def livebag_record(command, folder, *options):
-    """Records for two seconds. Exit code 3 says that something was lost, which is another test's."""
-    done = subprocess.run([command, "record", "--all", "-o", folder, "--duration", "2", *options],
-                          capture_output=True,
-                          text=True, timeout=120, stdin=subprocess.DEVNULL)
-    assert done.returncode in (0, 3), done.stderr
+@contextlib.contextmanager
+def playing(bag):
+    """Plays a bag into streams whose names no other test and no other program uses."""
+    player = Player(bag)
+    try:
+        yield player
+    finally:
+        player.process.send_signal(signal.SIGINT)
+        player.said = player.process.communicate(timeout=60)[0].decode()
+
+
+class Player:
+    numbers = itertools.count()
+
+    def __init__(self, bag):
+        prefix = f"interop_{os.getpid()}_{next(self.numbers)}"
+        topics = [topic["name"] for topic in json.loads(livebag("info", bag, "--json"))["topics"]]
+        # The stream of each topic, by the topic's name in the bag.
+        self.streams = {name: f"/{prefix}{name}" for name in topics}
+        self.pattern = f"^/{prefix}/"
+        self.process = subprocess.Popen(
+            [os.environ["LIVEBAG"], "play", bag, "--loop", "-m", *(f"{old}:={new}" for old, new in self.streams.items())],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def record(self, folder, *options):
+        """Records for two seconds. Exit code 3 says that something was lost, which is another test's."""
+        done = subprocess.run([os.environ["LIVEBAG"], "record", "-e", self.pattern, "-o", folder, "--duration", "2", *options],
+                              capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        assert done.returncode in (0, 3), done.stderr
 
 
 def test_a_direct_recording_is_read_by_rosbags_as_a_bag(tmp_path):
-    command = os.environ["LIVEBAG"]
     recorded = tmp_path / "recorded"
-    container = next(container for container in CONTAINERS if is_ros2(container))
-    player = subprocess.Popen([command, "play", container, "--loop"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        livebag_record(command, recorded, "--storage", "mcap", "--max-bag-duration", "0.7")
-    finally:
-        player.send_signal(signal.SIGINT)
-        player.wait(timeout=60)
+    with playing(next(container for container in CONTAINERS if is_ros2(container))) as player:
+        player.record(recorded, "--storage", "mcap", "--max-bag-duration", "0.7")
     info = json.loads(livebag("info", recorded, "--json"))
     counts = {topic["name"]: topic["message_count"] for topic in info["topics"] if topic["message_count"]}
     found = check_mcap.read_rosbags(recorded)
@@ -181,29 +193,20 @@ def test_a_direct_recording_is_read_by_rosbags_as_a_bag(tmp_path):
 
 @pytest.mark.parametrize("preset, version", [("none", "5"), ("none", "7"), ("resilient", "9")])
 def test_a_recording_of_databases_is_read_by_rosbags(tmp_path, preset, version):
-    command = os.environ["LIVEBAG"]
     recorded = tmp_path / "recorded"
     container = next(container for container in CONTAINERS if is_ros2(container))
-    player = subprocess.Popen([command, "play", container, "--loop"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        livebag_record(command, recorded, "--storage", "sqlite3", "--preset", preset,
-                       "--metadata-version", version, "--max-bag-duration", "0.7")
-    finally:
-        player.send_signal(signal.SIGINT)
-        player.wait(timeout=60)
-    played = merged(check(sorted(bricks(container))))
+    with playing(container) as player:
+        player.record(recorded, "--storage", "sqlite3", "--preset", preset,
+                      "--metadata-version", version, "--max-bag-duration", "0.7")
+    played = {player.streams[name]: said for name, said in merged(check(sorted(bricks(container)))).items()}
     found = check_mcap.read_rosbags(recorded)
     assert len(list(recorded.glob("*.db3"))) >= 2
     info = json.loads(livebag("info", recorded, "--json"))
     assert sum(said["count"] for said in found.values()) == info["message_count"] > 0
     counts = {topic["name"]: topic["message_count"] for topic in info["topics"]}
-    # `--all` takes what others publish on this machine, too.
-    ours = [name for name in found if name in played]
-    assert ours
-    for name in ours:
-        assert found[name]["type"] == played[name]["type"]
+    assert found
     for name, said in found.items():
+        assert said["type"] == played[name]["type"]
         assert said["count"] == counts[name]
     livebag("verify", recorded)
 

@@ -5,6 +5,7 @@
 //! [`query`] finds it again. A [`Player`] publishes it once more, to any [`Output`].
 
 mod clock;
+mod container;
 pub mod convert;
 pub mod limits;
 mod play;

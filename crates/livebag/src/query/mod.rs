@@ -13,6 +13,7 @@ use livebag_format::container::{
     CONTAINER_FILE, ContainerError, Losses, Manifest, MetadataEntry, Removed,
 };
 
+use crate::container::{as_it_is, read_owner, settled, settled_by_force};
 use crate::storage::{Disk, KernelDisk};
 
 mod ahead;
@@ -20,12 +21,9 @@ mod answer;
 mod brick;
 mod buffer;
 mod cursor;
-mod distrust;
 mod index;
 mod newest_first;
 mod open;
-mod rebuild;
-mod recover;
 mod topic;
 pub(crate) mod unpack;
 mod virtual_file;
@@ -33,15 +31,14 @@ mod virtual_file;
 pub use answer::{Laid, McapAnswer, Messages, Verdict};
 pub use buffer::Buffer;
 pub use cursor::Cursor;
-pub(crate) use distrust::says_the_same;
+pub(crate) use index::IndexReader;
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
-pub(crate) use open::is_being_written;
 pub use topic::BagTopic;
 pub use virtual_file::{VirtualFile, VirtualFileError};
 
 use brick::Brick;
-use open::{add_topics, as_it_is, settled, settled_by_force};
+use open::add_topics;
 use topic::Segment;
 
 /// What a container is at the moment.
@@ -231,7 +228,7 @@ impl Bag {
                 Err(error) => return Err(error),
             }
         }
-        let recorder_pid = recover::read_owner(disk, path).map(|owner| owner.pid);
+        let recorder_pid = read_owner(disk, path).map(|owner| owner.pid);
         let path = path.to_owned();
         Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false })
     }

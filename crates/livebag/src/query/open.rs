@@ -1,78 +1,16 @@
-//! Finds out what a directory holds, and opens what a container has of each topic.
+//! Opens what a container has of each topic.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use livebag_format::container::{
-    CONTAINER_FILE, LOCK_FILE, Losses, Manifest, State, TopicManifest,
-};
+use livebag_format::container::{Losses, Manifest, TopicManifest};
 
 use super::brick::Brick;
 use super::index::IndexReader;
 use super::topic::Segment;
-use super::{BagError, BagState, BagTopic, rebuild, recover};
+use super::{BagError, BagState, BagTopic};
 use crate::storage::Disk;
-
-pub(super) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
-    let file = path.join(CONTAINER_FILE);
-    let bytes = disk.read(&file).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound if !path.exists() => BagError::NotFound(path.to_owned()),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            BagError::NotAContainer(path.to_owned())
-        }
-        _ => BagError::Io { path: file.clone(), source },
-    })?;
-    let text = String::from_utf8_lossy(&bytes);
-    Manifest::parse(&text).map_err(|source| BagError::Manifest { path: path.to_owned(), source })
-}
-
-/// The state and the manifest of one split; recovers it if its recorder died.
-pub(super) fn settled(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
-    // Only a power cut leaves a damaged manifest.
-    settle_if(disk, path, &|disk, path| !recover::kernel_survived(disk, path))
-}
-
-/// The same for one whose manifest is damaged, whatever damaged it.
-pub(super) fn settled_by_force(
-    disk: &dyn Disk,
-    path: &Path,
-) -> Result<(BagState, Manifest), BagError> {
-    settle_if(disk, path, &|_, _| true)
-}
-
-fn settle_if(
-    disk: &dyn Disk,
-    path: &Path,
-    may_rebuild: &dyn Fn(&dyn Disk, &Path) -> bool,
-) -> Result<(BagState, Manifest), BagError> {
-    match read_manifest(disk, path) {
-        Ok(manifest) => match manifest.state {
-            State::Closed => Ok((BagState::Closed, manifest)),
-            State::Recovered => Ok((BagState::Recovered, manifest)),
-            State::Recording => recover::settle(disk, path),
-        },
-        Err(error) if may_rebuild(disk, path) && rebuild::can_help(disk, path, &error) => {
-            recover::settle(disk, path)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// What a split is at the moment, without recovering it.
-pub(super) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
-    let manifest = read_manifest(disk, path)?;
-    let live = is_being_written(disk, path);
-    let live = live.map_err(|source| BagError::Io { path: path.to_owned(), source })?;
-    let state = match manifest.state {
-        State::Closed => BagState::Closed,
-        State::Recovered => BagState::Recovered,
-        State::Recording if live => BagState::Live,
-        State::Recording => BagState::Unrecovered,
-    };
-    Ok((state, manifest))
-}
 
 /// Whether a topic's files are there: the container may have been opened before the recorder had made
 /// them, and then its messages are seen by opening again.
@@ -144,13 +82,4 @@ pub(super) fn add_topics(
         known.brick_names.extend(named.map(|path| path.display().to_string()));
     }
     Ok(())
-}
-
-/// Whether a recorder holds the container's lock.
-pub(crate) fn is_being_written(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
-    match disk.lock(&path.join(LOCK_FILE), true) {
-        Ok(lock) => Ok(lock.is_none()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
 }

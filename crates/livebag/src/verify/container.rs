@@ -13,7 +13,8 @@ use livebag_format::mcap::{
 
 use super::index::{BrickFile, Depth, IndexCheck, Told};
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, mcap_file};
-use crate::query::{BagState, is_being_written};
+use crate::container::is_being_written;
+use crate::query::BagState;
 use crate::storage::Disk;
 
 /// Checks the container at `path`.

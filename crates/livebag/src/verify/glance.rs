@@ -6,8 +6,9 @@ use livebag_format::container::CONTAINER_FILE;
 use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 
 use super::{RecordingKind, is_container};
+use crate::container::is_being_written;
 use crate::convert::{self, ConvertError, METADATA_FILE};
-use crate::query::{Bag, BagError, BagState, BagTopic, is_being_written};
+use crate::query::{Bag, BagError, BagState, BagTopic};
 use crate::storage::{Disk, KernelDisk};
 
 /// How a recording was left, as far as a glance tells.

@@ -12,7 +12,7 @@ use livebag_format::mcap::{
 };
 
 use super::Check;
-use crate::query::says_the_same;
+use crate::container::says_the_same;
 use crate::storage::DiskFile;
 
 /// Entries read at once.

@@ -17,12 +17,11 @@ use livebag_format::mcap::{
     padding_header, put_message_index,
 };
 
-use super::distrust::distrust;
-use super::index::IndexReader;
-use super::open::read_manifest;
-use super::rebuild::{correct_splits, name_newest_files, rebuild};
-use super::{BagError, BagState, is_being_written};
+use super::after_power_loss::distrust;
+use super::manifest::{correct_splits, name_newest_files, rebuild};
+use crate::container::{is_being_written, read_manifest};
 use crate::limits::BLOCK_BYTES;
+use crate::query::{BagError, BagState, IndexReader};
 use crate::recorder::{ChunkWalk, write_summary};
 use crate::storage::{Access, Disk, DiskFile, Owner};
 
@@ -34,7 +33,7 @@ const DAMAGED_FILE: &str = "container.yaml.damaged";
 
 /// Decides what a container without a clean-close mark is, and recovers it if its recorder is gone
 /// and this user may write.
-pub(super) fn settle(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+pub(crate) fn settle(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
     let io_error = |source| BagError::Io { path: path.to_owned(), source };
     if is_being_written(disk, path).map_err(io_error)? {
         return Ok((BagState::Live, read_manifest(disk, path)?));
@@ -68,13 +67,13 @@ pub(super) fn settle(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest
 
 /// Whether the kernel that the recorder wrote to is the one that answers now. If not, what was not
 /// synced may be gone.
-pub(super) fn kernel_survived(disk: &dyn Disk, path: &Path) -> bool {
+pub(crate) fn kernel_survived(disk: &dyn Disk, path: &Path) -> bool {
     let owner = read_owner(disk, path);
     owner.is_some_and(|owner| Some(owner.boot_id) == disk.boot_id())
 }
 
 /// What the recorder wrote about itself.
-pub(super) fn read_owner(disk: &dyn Disk, path: &Path) -> Option<Owner> {
+pub(crate) fn read_owner(disk: &dyn Disk, path: &Path) -> Option<Owner> {
     let bytes = disk.read(&path.join(LOCK_FILE)).ok()?;
     Owner::parse(str::from_utf8(&bytes).ok()?)
 }

@@ -28,9 +28,9 @@ use livebag_format::mcap::{
     put_channel, put_file_start, put_message_index, put_padding_to, put_schema,
 };
 
-use super::BagError;
-use super::recover::UNCOMMITTED_BYTES_MIN;
+use super::after_crash::UNCOMMITTED_BYTES_MIN;
 use crate::limits::BLOCK_BYTES;
+use crate::query::BagError;
 use crate::storage::{Access, Disk, DiskFile};
 
 /// Longest schema or channel record that is compared with the manifest's.

@@ -17,10 +17,10 @@ use livebag_format::mcap::{
 };
 use mcap::records::Record;
 
-use super::BagError;
-use super::distrust::says_the_same;
-use super::open::read_manifest;
-use super::unpack::Unpacked;
+use super::after_power_loss::says_the_same;
+use crate::container::read_manifest;
+use crate::query::BagError;
+use crate::query::unpack::Unpacked;
 use crate::recorder::FileNames;
 use crate::storage::{Access, Disk, DiskFile};
 
@@ -31,8 +31,8 @@ const ENTRIES_TRIED: u64 = 64;
 
 /// Whether `error` is one that a rebuilt manifest cures: there are indexes, or nothing but what a
 /// recorder makes first. That a manifest is damaged although no power was cut is the doing of a medium
-/// or of a person: then it is made anew only when asked for (see [`super::Bag::recover`]).
-pub(super) fn can_help(disk: &dyn Disk, path: &Path, error: &BagError) -> bool {
+/// or of a person: then it is made anew only when asked for (see [`crate::Bag::recover`]).
+pub(crate) fn can_help(disk: &dyn Disk, path: &Path, error: &BagError) -> bool {
     let files = disk.list(path).unwrap_or_default();
     let has_index = files.iter().any(|file| is_index(file) || is_split(disk, file));
     match error {

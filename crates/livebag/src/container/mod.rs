@@ -1,0 +1,84 @@
+//! What a directory is as a container: live, closed, or left by a recorder that died.
+//!
+//! Opening and repairing is decided here alone; [`crate::query`] then reads what there is.
+
+use std::io;
+use std::path::Path;
+
+use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest, State};
+
+use crate::query::{BagError, BagState};
+use crate::storage::Disk;
+
+mod recovery;
+
+use recovery::{after_crash, manifest};
+pub(crate) use recovery::{read_owner, says_the_same};
+
+pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
+    let file = path.join(CONTAINER_FILE);
+    let bytes = disk.read(&file).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound if !path.exists() => BagError::NotFound(path.to_owned()),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            BagError::NotAContainer(path.to_owned())
+        }
+        _ => BagError::Io { path: file.clone(), source },
+    })?;
+    let text = String::from_utf8_lossy(&bytes);
+    Manifest::parse(&text).map_err(|source| BagError::Manifest { path: path.to_owned(), source })
+}
+
+/// The state and the manifest of one split; recovers it if its recorder died.
+pub(crate) fn settled(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+    // Only a power cut leaves a damaged manifest.
+    settle_if(disk, path, &|disk, path| !after_crash::kernel_survived(disk, path))
+}
+
+/// The same for one whose manifest is damaged, whatever damaged it.
+pub(crate) fn settled_by_force(
+    disk: &dyn Disk,
+    path: &Path,
+) -> Result<(BagState, Manifest), BagError> {
+    settle_if(disk, path, &|_, _| true)
+}
+
+fn settle_if(
+    disk: &dyn Disk,
+    path: &Path,
+    may_rebuild: &dyn Fn(&dyn Disk, &Path) -> bool,
+) -> Result<(BagState, Manifest), BagError> {
+    match read_manifest(disk, path) {
+        Ok(manifest) => match manifest.state {
+            State::Closed => Ok((BagState::Closed, manifest)),
+            State::Recovered => Ok((BagState::Recovered, manifest)),
+            State::Recording => after_crash::settle(disk, path),
+        },
+        Err(error) if may_rebuild(disk, path) && manifest::can_help(disk, path, &error) => {
+            after_crash::settle(disk, path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a split is at the moment, without recovering it.
+pub(crate) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+    let manifest = read_manifest(disk, path)?;
+    let live = is_being_written(disk, path);
+    let live = live.map_err(|source| BagError::Io { path: path.to_owned(), source })?;
+    let state = match manifest.state {
+        State::Closed => BagState::Closed,
+        State::Recovered => BagState::Recovered,
+        State::Recording if live => BagState::Live,
+        State::Recording => BagState::Unrecovered,
+    };
+    Ok((state, manifest))
+}
+
+/// Whether a recorder holds the container's lock.
+pub(crate) fn is_being_written(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+    match disk.lock(&path.join(LOCK_FILE), true) {
+        Ok(lock) => Ok(lock.is_none()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}

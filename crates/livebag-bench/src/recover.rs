@@ -371,6 +371,8 @@ fn write_rest(
         state: State::Recording,
         started_nanos: START_NANOS,
         ended_nanos: 0,
+        written_nanos: 0,
+        unknown_since_nanos: 0,
         failure: String::new(),
         metadata: Vec::new(),
         attachments: String::new(),

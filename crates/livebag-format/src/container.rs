@@ -112,6 +112,9 @@ pub struct TopicManifest {
     /// Messages left out on purpose: while paused, or more often than asked for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: u64,
+    /// Messages that had been recorded, and that recovery could not prove: damaged, and left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub damaged: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -164,6 +167,7 @@ impl TopicManifest {
             repeated: 0,
             lost: Losses::default(),
             skipped: 0,
+            damaged: 0,
         }
     }
 
@@ -217,6 +221,14 @@ pub struct Manifest {
     /// When it was closed; 0 while it is not.
     #[serde(default)]
     pub ended_nanos: u64,
+    /// When this file was written, nanoseconds since the Unix epoch; 0 if its writer did not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub written_nanos: u64,
+    /// Set by recovery: since when losses are not known, nanoseconds since the Unix epoch. The
+    /// recorder counted up to here; what it lost between here and its death is in no count. 0 while
+    /// everything is known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unknown_since_nanos: u64,
     /// What stopped the recording, if something did: the first failure.
     #[serde(default)]
     pub failure: String,

@@ -10,6 +10,8 @@ fn manifest(topic: &Topic) -> Manifest {
         state: State::Closed,
         started_nanos: 1,
         ended_nanos: 2,
+        written_nanos: 0,
+        unknown_since_nanos: 0,
         failure: String::new(),
         metadata: Vec::new(),
         attachments: String::new(),

@@ -229,7 +229,8 @@ impl Split {
         }
         let failure = shared.failure().unwrap_or_default();
         let ended_nanos = shared.options.clock.wall_nanos();
-        let manifest = self.manifest(ended_state(&closed), ended_nanos, failure);
+        let times = (ended_nanos, ended_nanos);
+        let manifest = self.manifest(ended_state(&closed), times, failure);
         let written = write_manifest(&*self.disk, &self.directory, &manifest, true);
         drop(self.take_lock());
         closed.and(written)

@@ -204,7 +204,12 @@ impl Split {
     }
 
     /// The manifest of this split alone.
-    pub fn manifest(&self, state: State, ended_nanos: u64, failure: String) -> Manifest {
+    pub fn manifest(
+        &self,
+        state: State,
+        (ended_nanos, written_nanos): (u64, u64),
+        failure: String,
+    ) -> Manifest {
         Manifest {
             livebag_container: CONTAINER_VERSION,
             library: LIBRARY.into(),
@@ -212,6 +217,8 @@ impl Split {
             state,
             started_nanos: self.started_nanos,
             ended_nanos,
+            written_nanos,
+            unknown_since_nanos: 0,
             failure,
             metadata: self.metadata.clone(),
             attachments: match self.has_attachments {

@@ -195,8 +195,9 @@ impl Engine {
             return self.write_root(State::Recording);
         }
         let failure = self.shared.failure().unwrap_or_default();
+        let now = self.shared.options.clock.wall_nanos();
         let split = self.split(number);
-        let manifest = split.manifest(State::Recording, 0, failure);
+        let manifest = split.manifest(State::Recording, (0, now), failure);
         write_manifest(&*split.disk, &split.directory, &manifest, false)?;
         split.note_written();
         Ok(())
@@ -205,12 +206,13 @@ impl Engine {
     fn write_root(&mut self, state: State) -> Result<(), RecordError> {
         let is_over = state != State::Recording;
         let clock = &self.shared.options.clock;
-        let ended_nanos = if is_over { clock.wall_nanos() } else { 0 };
+        let now = clock.wall_nanos();
+        let ended_nanos = if is_over { now } else { 0 };
         let failure = self.shared.failure().unwrap_or_default();
         let known = self.history.past.iter().map(|split| split.number);
         let numbers = known.chain(self.splits.iter().map(|split| split.number));
         let splits = numbers.filter(|number| *number > 0).map(split_name).collect();
-        let mut manifest = self.splits[0].manifest(state, ended_nanos, failure);
+        let mut manifest = self.splits[0].manifest(state, (ended_nanos, now), failure);
         if let Some(topics) = &self.history.first {
             manifest.topics.clone_from(topics);
             manifest.started_nanos = self.started_nanos;

@@ -208,6 +208,7 @@ fn recover(
         described.message_bytes = sum_bytes(index)?;
     }
     manifest.state = State::Recovered;
+    manifest.unknown_since_nanos = manifest.written_nanos.max(manifest.started_nanos);
     manifest.ended_nanos =
         bricks.values().flatten().map(|index| index.last_log_time_nanos).max().unwrap_or_default();
     let synced = disk.sync_dir(directory);

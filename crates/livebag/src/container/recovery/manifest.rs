@@ -206,6 +206,8 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
         state: State::Recording,
         started_nanos: 0,
         ended_nanos: 0,
+        written_nanos: 0,
+        unknown_since_nanos: 0,
         failure: "container.yaml was damaged and has been made anew".into(),
         metadata: Vec::new(),
         attachments: attachments.unwrap_or_default(),

@@ -118,12 +118,23 @@ def test_what_is_sent_is_recorded(network, node, tmp_path):
         assert {name: [hash(data) for data in found] for name, found in read_with_rosbags(tmp_path / "bag").items()} == sent
 
 
+def newest(path, *names):
+    """The sequence number of each topic's newest message that can be read now, by topic."""
+    names = [name for name in names if name in counts(path)]
+    found = {}
+    for line in livebag("query", path, "latest", "--last", "1h", "--json", "-t", *names).splitlines() if names else []:
+        message = json.loads(line)
+        found[message["topic"]] = message["sequence"]
+    return found
+
+
 def test_what_is_lost_is_counted(network, node, tmp_path):
     publisher = node.publisher(Topic("/flood", BYTES, is_reliable=False, depth=1))
+    marks = node.publisher(Topic("/mark", STRING, depth=0))
     layout = JAZZY.types["std_msgs/msg/MultiArrayLayout"]([], 0)
     sizes = [600_000, 1000, 100_000]
     bodies = [encode(BYTES, layout, numpy.zeros(size, dtype=numpy.uint8)) for size in sizes]
-    sent = 0
+    sent = marked = 0
 
     def send(size_index):
         nonlocal sent
@@ -133,28 +144,42 @@ def test_what_is_lost_is_counted(network, node, tmp_path):
         sent += 1
         publisher.write(bytes(data))
 
-    with recording(network, tmp_path / "bag", "-a", "--max-cache-size", "2MB") as recorder:
-        def one_more_has_come(before):
+    bag = tmp_path / "bag"
+    with recording(network, bag, "-a", "--max-cache-size", "2MB") as recorder:
+        open_for([publisher, marks])
+
+        def one_is_recorded():
             send(1)
-            return counts(tmp_path / "bag").get("/flood", 0) > before
+            return counts(bag).get("/flood", 0) > 0
         # What precedes the first that comes, nobody can know to have been sent, nor what follows the last.
-        wait_for("a first message", lambda: one_more_has_come(0))
+        wait_for("a first message", one_is_recorded)
         for number in range(1500):
             send(number % len(sizes))
-        flooded = sent
-        wait_for("a last message", lambda: one_more_has_come(counts(tmp_path / "bag")["/flood"]))
+
+        def last_is_recorded():
+            """Sends one more, and marks behind it until one is recorded; whether the one was, too."""
+            nonlocal marked
+            send(1)
+            marks_before, seen = marked, {}
+            while seen.get("/flood") != sent and seen.get("/mark", 0) <= marks_before:
+                marks.write(text("it has come by now, or never"))
+                marked += 1
+                seen = newest(bag, "/flood", "/mark")
+            return seen.get("/flood") == sent
+        wait_for("the last message", last_is_recorded)
         code = recorder.stop()
         summary = recorder.json()
-    numbers = [int.from_bytes(data[-8:], "little") for data in by_name(tmp_path / "bag")["/flood"].data()]
-    lost = summary["lost"]["total"]
-    print(f"\n{type(network).__name__}: {sent} sent, {len(numbers)} recorded, lost {summary['lost']}")
+    numbers = [int.from_bytes(data[-8:], "little") for data in by_name(bag)["/flood"].data()]
+    lost = next(topic["lost"] for topic in summary["topics"] if topic["name"] == "/flood")
+    print(f"\n{type(network).__name__}: {sent} sent, {len(numbers)} recorded, lost {lost}")
     assert numbers == sorted(set(numbers)), "each once, in their order"
-    assert numbers[-1] >= flooded
-    assert len(numbers) + lost == numbers[-1] - numbers[0] + 1
-    assert code == (3 if lost else 0)
+    assert numbers[-1] == sent - 1
+    assert len(numbers) + lost["total"] == sent - numbers[0]
+    assert code == (3 if summary["lost"]["total"] else 0)
 
 
-SENSOR = Qos(history=QosHistory.KEEP_LAST, depth=5, reliability=QosReliability.RELIABLE,
+# The depth is more than is played, so that a publisher that keeps the last messages gives up none.
+SENSOR = Qos(history=QosHistory.KEEP_LAST, depth=5000, reliability=QosReliability.RELIABLE,
              durability=QosDurability.VOLATILE, deadline=QosTime(9223372036, 854775807),
              lifespan=QosTime(9223372036, 854775807), liveliness=QosLiveliness.AUTOMATIC,
              liveliness_lease_duration=QosTime(9223372036, 854775807), avoid_ros_namespace_conventions=False)
@@ -225,6 +250,7 @@ def test_what_is_played_is_recorded(network, tmp_path, rate):
         qos = qos_of(topic)[0]
         assert qos["durability"] in (("transient_local", 1) if name == "/map" else ("volatile", 2)), qos
         assert qos["reliability"] in ("reliable", 1), qos
+        assert qos["history"] in ("keep_last", 1) and qos["depth"] == (3 if name == "/map" else SENSOR.depth), qos
     assert read_with_rosbags(tmp_path / "again")["/seen"][-20:] == messages["/seen"]
 
 

@@ -164,7 +164,7 @@ fn those_who_come_late_get_latched_messages() {
 /// What this process publishes is what a foreign subscription takes.
 fn published_messages_arrive(mut peer: Peer, domain: u32) {
     let network = join(domain);
-    let publication = network.advertise(&topic("/own/topic", Qos::default())).unwrap();
+    let publication = network.advertise(&topic("/own/topic", keep_all())).unwrap();
     peer.wait_for("ready");
     wait_for("the subscription", || publication.subscriptions() == 1);
     let messages: Vec<_> =
@@ -315,6 +315,50 @@ fn several_publishers_of_a_topic_come_each_in_its_order() {
     wait_for("all messages", || collector.count() >= 600);
     assert_eq!((collector.count(), collector.publishers(), collector.lost()), (600, 3, 0));
     assert!(collector.is_in_order());
+}
+
+/// ROS 2's nodes print a warning about endpoints that announce less than their own do.
+#[test]
+fn others_see_the_user_data_of_ros_and_the_history_that_was_asked_for() {
+    let Some(python) = Python::find() else { return };
+    let domain = domain(19);
+    let network = join(domain);
+    let hashed = TopicRequest {
+        type_hash: Some(format!("RIHS01_{}", "cd".repeat(32))),
+        ..topic("/own/hashed", Qos { history: History::KeepLast(7), ..Qos::default() })
+    };
+    let unhashed = topic("/own/unhashed", Qos { durability: LATCHED, ..keep_all() });
+    let _publications =
+        [network.advertise(&hashed).unwrap(), network.advertise(&unhashed).unwrap()];
+    let _subscriptions =
+        [&hashed, &unhashed].map(|request| network.subscribe(request, Collector::new()).unwrap());
+    let mut peer = python.peer(&["look", &domain.to_string()]);
+    peer.wait_for("ready");
+    let mut seen = Vec::new();
+    wait_for("six endpoints", || {
+        peer.say("look");
+        seen = peer.wait_for("seen").as_array().unwrap().clone();
+        seen.len() >= 6
+    });
+    let ids = |network: &DdsNetwork| network.endpoints().iter().filter(|one| one.is_own).count();
+    assert_eq!((seen.len(), ids(&network)), (6, 4), "two topics, and that of the nodes: {seen:?}");
+    let found = |topic: &str, is_writer: bool| {
+        let is_it =
+            |one: &&serde_json::Value| one["topic"] == topic && one["is_writer"] == is_writer;
+        seen.iter().find(is_it).unwrap_or_else(|| panic!("{topic} is not among {seen:?}"))
+    };
+    let own_hash = format!("typehash=RIHS01_{};", "cd".repeat(32));
+    // As rmw_cyclonedds of Jazzy announces it.
+    let nodes_hash =
+        "typehash=RIHS01_91a0593bacdcc50ea9bdcf849a938b128412cc1ea821245c663bcd26f83c295e;";
+    for is_writer in [false, true] {
+        assert_eq!(found("rt/own/hashed", is_writer)["user_data"], own_hash);
+        assert_eq!(found("ros_discovery_info", is_writer)["user_data"], nodes_hash);
+        let without = found("rt/own/unhashed", is_writer)["user_data"].as_str().unwrap();
+        assert!(!without.is_empty() && !without.contains("typehash"), "{without}");
+    }
+    assert_eq!(found("rt/own/hashed", true)["depth"], 7);
+    assert_eq!(found("rt/own/unhashed", true)["depth"], 0, "it keeps all");
 }
 
 #[test]
@@ -497,7 +541,7 @@ fn peer() {
             }
         }
         "images" => {
-            let publication = network.advertise(&topic("/own/large", Qos::default())).unwrap();
+            let publication = network.advertise(&topic("/own/large", keep_all())).unwrap();
             wait_for("the subscription", || publication.subscriptions() == 1);
             for count in 0..number(2) as u32 {
                 publication.publish(&message(count, number(3))).unwrap();
@@ -506,7 +550,7 @@ fn peer() {
             Own::say("sent", 1);
         }
         "lengths" => {
-            let publication = network.advertise(&topic("/own/large", Qos::default())).unwrap();
+            let publication = network.advertise(&topic("/own/large", keep_all())).unwrap();
             wait_for("the subscription", || publication.subscriptions() == 1);
             for len in 4..24 {
                 publication.publish(&message(7, 20)[..len]).unwrap();

@@ -20,6 +20,11 @@ os.environ["CYCLONEDDS_URI"] = (
 
 import cyclonedds.idl.annotations as annotations  # noqa: E402
 import cyclonedds.idl.types as types  # noqa: E402
+from cyclonedds.builtin import (  # noqa: E402
+    BuiltinDataReader,
+    BuiltinTopicDcpsPublication,
+    BuiltinTopicDcpsSubscription,
+)
 from cyclonedds.core import Policy, Qos  # noqa: E402
 from cyclonedds.domain import DomainParticipant  # noqa: E402
 from cyclonedds.idl import IdlStruct  # noqa: E402
@@ -201,6 +206,29 @@ def crowd(participant, count):
     return kept
 
 
+def look(participant):
+    """Says, for each line on standard input, what every endpoint but its own announces."""
+    readers = [
+        BuiltinDataReader(participant, kind)
+        for kind in (BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription)
+    ]
+    own, found = participant.guid, {}
+    say(ready=True)
+    for _ in sys.stdin:
+        for reader in readers:
+            for sample in reader.take(N=1000):
+                if not hasattr(sample, "topic_name") or sample.participant_key == own:
+                    continue
+                history, text = sample.qos[Policy.History], sample.qos[Policy.Userdata]
+                found[str(sample.key)] = {
+                    "topic": sample.topic_name,
+                    "is_writer": reader is readers[0],
+                    "depth": getattr(history, "depth", 0),
+                    "user_data": text.data.decode() if text else "",
+                }
+        say(seen=list(found.values()))
+
+
 def main():
     participant = DomainParticipant(domain)
     role, arguments = sys.argv[1], sys.argv[3:]
@@ -218,6 +246,8 @@ def main():
         kept = serve(participant)
     elif role == "crowd":
         kept = crowd(participant, int(arguments[0]))
+    elif role == "look":
+        kept = look(participant)
     else:
         sys.exit(f"peer.py knows no role {role}")
     sys.stdin.read()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use livebag_ros2::network::{EndpointId, Receiver, Sample};
 
 /// Waits for a condition, a minute at most.
-pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if condition() {
             return;

@@ -13,6 +13,10 @@ use crate::network::{Endpoint, EndpointId, Role};
 pub const NODES_TOPIC: TopicNames<'_> =
     TopicNames::new("ros_discovery_info", "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_");
 
+/// The hash of its type since Iron. Nodes warn about an endpoint of this topic that does not tell one.
+pub const NODES_HASH: &str =
+    "RIHS01_91a0593bacdcc50ea9bdcf849a938b128412cc1ea821245c663bcd26f83c295e";
+
 /// Bytes of an identity in that topic, from Iron on,
 const ID_BYTES: usize = 16;
 /// and before.
@@ -235,6 +239,8 @@ impl<'a> Cdr<'a> {
 
 #[cfg(test)]
 mod tests {
+    use livebag_format::definitions;
+
     use super::*;
 
     fn message(id_bytes: usize) -> Vec<u8> {
@@ -258,6 +264,20 @@ mod tests {
             }
         }
         bytes
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_type_s_definition() {
+        let line = "=".repeat(80);
+        let definition = format!(
+            "rmw_dds_common/Gid gid\nrmw_dds_common/NodeEntitiesInfo[] node_entities_info_seq\n\
+             {line}\nMSG: rmw_dds_common/Gid\nchar[16] data\n\
+             {line}\nMSG: rmw_dds_common/NodeEntitiesInfo\nstring<=256 node_namespace\n\
+             string<=256 node_name\nrmw_dds_common/Gid[] reader_gid_seq\n\
+             rmw_dds_common/Gid[] writer_gid_seq\n"
+        );
+        let hash = definitions::rihs01("rmw_dds_common/msg/ParticipantEntitiesInfo", &definition);
+        assert_eq!(hash.as_deref(), Some(NODES_HASH));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use config::{DOMAIN_MAX, DdsOptions, DiscoveryRange};
 
 use announce::Announcer;
 use cyclone::{Discovery, Participant, Reader, Taken, Taker, TopicNames, Writer};
-use graph::{Graph, NODES_TOPIC};
+use graph::{Graph, NODES_HASH, NODES_TOPIC};
 
 /// How nodes tell of themselves.
 const NODES_QOS: Qos = Qos {
@@ -81,8 +81,9 @@ impl DdsNetwork {
         let participant = Arc::new(participant.map_err(refused)?);
         let graph = Arc::new(Graph::new(participant.id(), options.has_foreign_topics));
         let taker = Arc::clone(&graph) as Arc<dyn Taker>;
-        let nodes = participant.read(&NODES_TOPIC, &NODES_QOS, &[], taker).map_err(refused)?;
-        let writer = participant.write(&NODES_TOPIC, &NODES_QOS, &[]).map_err(refused)?;
+        let hash = names::user_data(Some(NODES_HASH));
+        let nodes = participant.read(&NODES_TOPIC, &NODES_QOS, &hash, taker).map_err(refused)?;
+        let writer = participant.write(&NODES_TOPIC, &NODES_QOS, &hash).map_err(refused)?;
         let announcer = Announcer::new(Arc::clone(&graph), participant.id(), &node_name, writer);
         let announcer = Arc::new(announcer);
         announcer.announce().map_err(refused)?;

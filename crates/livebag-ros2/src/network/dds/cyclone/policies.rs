@@ -57,18 +57,15 @@ impl Policies {
         self
     }
 
-    /// Those of a writer. A reliable one keeps all that is not acknowledged and waits when that is
-    /// too much, whatever depth was asked for; the depth is what late joiners get.
+    /// Those of a writer, as rmw_cyclonedds makes them. A reliable one that keeps the last messages gives
+    /// up the oldest for a new one, acknowledged or not; one that keeps all waits for slow readers.
     pub(super) fn writer(self, qos: &Qos) -> Self {
         self.common(qos);
         let encodings = [cyclors::DDS_DATA_REPRESENTATION_XCDR1 as i16];
         let (kind, depth) = kind_and_depth(qos.history);
         // SAFETY: as in `reader`.
         unsafe {
-            match qos.reliability {
-                Reliability::Reliable => history(self.0, History::KeepAll),
-                Reliability::BestEffort => history(self.0, qos.history),
-            }
+            history(self.0, qos.history);
             if qos.durability == Durability::TransientLocal {
                 cyclors::dds_qset_durability_service(
                     self.0,

@@ -163,9 +163,11 @@ setup_browser() {
     note "leaving out the test of the benchmark's report in a browser; it needs Chromium (Debian: chromium)"
 }
 
-# Foreign participants for the tests of ROS 2 over DDS: Cyclone DDS' C library, and its Python package,
-# which has no wheels but for x86-64. Where they are not to be had, their tests are left out.
+# Foreign participants for the tests of ROS 2 over DDS: Cyclone DDS' C library, its Python package, which
+# has no wheels but for x86-64, and Fast DDS. Where they are not to be had, their tests are left out; of
+# Fast DDS, ROS 2's default, not in CI.
 setup_dds() {
+    setup_fast_dds
     if ! command -v idlc >/dev/null || [ ! -e /usr/include/dds/dds.h ]; then
         have_root && command -v apt-get >/dev/null &&
             ( install_debs "a foreign DDS to test against" cyclonedds-dev cyclonedds-tools ) ||
@@ -177,6 +179,25 @@ setup_dds() {
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
         "cyclonedds==$CYCLONEDDS_PYTHON_VERSION" >"$BUILD/pip-dds.log" 2>&1 ||
         note "leaving out the tests against the Python package cyclonedds: $(tail -n 1 "$BUILD/pip-dds.log")"
+}
+
+# build/dds/fast_peer, for tests/dds of crates/livebag-ros2 and tests/interop. The API is that of Fast DDS 2
+# (Debian 12, Ubuntu 22.04 and 24.04), as in Humble and Jazzy.
+setup_fast_dds() {
+    local source=$ROOT/crates/livebag-ros2/tests/dds/fast_peer.cpp peer=$BUILD/dds/fast_peer inputs
+    inputs=$(cat "$source"; c++ --version 2>&1; echo "$ROOT")
+    stamped fast-dds "$inputs" && [ -x "$peer" ] && return
+    if [ ! -e /usr/include/fastdds/dds/topic/TopicDataType.hpp ] && have_root && command -v apt-get >/dev/null; then
+        ( install_debs "Fast DDS to test against" libfastrtps-dev libfastcdr-dev ) || true
+    fi
+    say "building the tests' participant of Fast DDS into build/dds (10 seconds)"
+    rm -rf "$BUILD/dds"; mkdir -p "$BUILD/dds"
+    if c++ -std=c++14 "$source" -o "$peer" -lfastrtps -lfastcdr >"$BUILD/fast-dds.log" 2>&1; then
+        stamp fast-dds "$inputs"
+        return
+    fi
+    [ "${CI:-}" != true ] || fail "the participant of Fast DDS could not be built: $(head -n 1 "$BUILD/fast-dds.log")"
+    note "leaving out the tests against Fast DDS 2 (Debian: libfastrtps-dev, libfastcdr-dev); see build/fast-dds.log"
 }
 
 [ $# -gt 0 ] || set -- rust cpp python package node deny cross browser dds

@@ -1,16 +1,19 @@
-"""ROS 2 nodes in this process, of other implementations than livebag's: over DDS with PyPI's cyclonedds,
-over Zenoh with PyPI's eclipse-zenoh as rmw_zenoh_cpp speaks it. Messages are bytes, so that they can be
-wrong ones. Both take part on the loopback interface alone, apart from everybody else on this machine."""
+"""ROS 2 nodes of other implementations than livebag's: over DDS with PyPI's cyclonedds and with Fast DDS, in
+a process of its own, as rmw_fastrtps sets it up; over Zenoh with PyPI's eclipse-zenoh as rmw_zenoh_cpp speaks
+it. Messages are bytes, so that they can be wrong ones. All take part on the loopback interface alone, apart
+from everybody else on this machine."""
 
 import hashlib
 import os
 import socket
 import struct
+import subprocess
 import threading
 import time
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import count
+from pathlib import Path
 
 from rosbags.typesys import Stores, get_typestore
 
@@ -172,6 +175,89 @@ class DdsSubscriber:
 
     def close(self):
         self.reader = None
+
+
+class FastDds(Dds):
+    """Nodes of Fast DDS. It knows no tags, so that a domain is one's own by its number alone."""
+
+    peer = Path(__file__).parent.parent.parent / "build/dds/fast_peer"
+
+    def __init__(self):
+        super().__init__()
+        tag = self.settings[self.settings.index("<Tag>"):self.settings.index("</Tag>") + len("</Tag>")]
+        self.environment["CYCLONEDDS_URI"] = self.settings.replace(tag, "")
+
+    def node(self):
+        return FastNode(self.peer, self.domain)
+
+
+class FastNode:
+    """A process with a participant; crates/livebag-ros2/tests/dds/fast_peer.cpp has its commands."""
+
+    def __init__(self, peer, domain):
+        self.process = subprocess.Popen([peer, str(domain)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, *what, data=b""):
+        self.process.stdin.write(" ".join(str(part) for part in what).encode() + b"\n" + data)
+        self.process.stdin.flush()
+        return self.line()
+
+    def line(self):
+        line = self.process.stdout.readline()
+        assert line, "the participant of Fast DDS has ended"
+        return line.strip().decode()
+
+    def _end(self, kind, topic, user_data):
+        return self.ask(kind, "rt" + topic.name, dds_type(topic.type_name), user_data, int(topic.is_reliable),
+                        int(topic.is_latched), topic.depth)
+
+    def publisher(self, topic):
+        known = topic.hash != UNKNOWN_HASH
+        return FastPublisher(self, self._end("publisher", topic, f"typehash={topic.hash};" if known else "-"))
+
+    def subscriber(self, topic):
+        return FastSubscriber(self, self._end("subscriber", topic, "-"))
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=SECONDS_MAX)
+        self.process.stdout.close()
+
+
+class FastPublisher:
+    def __init__(self, node, number):
+        self.node, self.number = node, number
+
+    def write(self, data):
+        assert self.node.ask("write", self.number, len(data), data=data) == "ok"
+
+    def subscriptions(self):
+        return int(self.node.ask("matched", self.number))
+
+    def incompatible(self):
+        """Subscriptions that asked for more than it offers."""
+        return int(self.node.ask("incompatible", self.number))
+
+    def has_arrived(self):
+        return self.node.ask("acked", self.number, SECONDS_MAX) == "1"
+
+    def close(self):
+        self.node.ask("close", self.number)
+
+
+class FastSubscriber:
+    def __init__(self, node, number):
+        self.node, self.number, self.taken = node, number, []
+
+    def messages(self):
+        """All that have come so far, until the node was closed."""
+        count = 0 if self.node.process.stdin.closed else int(self.node.ask("take", self.number))
+        for _ in range(count):
+            self.taken.append(self.node.process.stdout.read(int(self.node.line())))
+        return self.taken
+
+    def close(self):
+        self.node.ask("close", self.number)
 
 
 class Zenoh:

@@ -11,7 +11,7 @@ import numpy
 import pytest
 from ros2_bags import by_name, playing, read, read_with_rosbags, recording, running
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
-from ros2_nodes import JAZZY, Dds, Topic, Zenoh, encode, type_hash, wait_for
+from ros2_nodes import JAZZY, Dds, FastDds, Topic, Zenoh, encode, type_hash, wait_for
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 from rosbags.rosbag2 import StoragePlugin, Writer
 from ruamel.yaml import YAML
@@ -21,9 +21,12 @@ SECONDS = float(os.environ.get("LIVEBAG_ROS2_SECONDS", 2))
 STRING, IMAGE, BYTES = "std_msgs/msg/String", "sensor_msgs/msg/Image", "std_msgs/msg/UInt8MultiArray"
 
 
-@pytest.fixture(params=[Dds, Zenoh], ids=["dds", "zenoh"])
+needs_fast_dds = pytest.mark.skipif(not FastDds.peer.exists(), reason="no Fast DDS here (scripts/setup.sh dds)")
+
+
+@pytest.fixture(params=[Dds, pytest.param(FastDds, marks=needs_fast_dds), Zenoh], ids=["dds", "fastdds", "zenoh"])
 def network(request):
-    pytest.importorskip({Dds: "cyclonedds", Zenoh: "zenoh"}[request.param])
+    pytest.importorskip({Dds: "cyclonedds", FastDds: "cyclonedds", Zenoh: "zenoh"}[request.param])
     network = request.param()
     yield network
     network.close()
@@ -373,6 +376,8 @@ def test_a_topic_with_two_types_or_two_hashes_is_recorded_apart(network, node, t
 
 
 def test_names_and_types_without_end_are_refused_with_a_word(network, node, tmp_path):
+    if isinstance(network, FastDds):
+        pytest.skip("Fast DDS cuts names to 255 bytes itself")
     long = [Topic("/" + "x" * 10_000), Topic("/" + "y/" * 600 + "z"), Topic("/odd_type", "a/msg/" + "T" * 200)]
     if isinstance(network, Zenoh):
         # The other package takes no longer ones.
@@ -477,6 +482,29 @@ def test_quality_of_service_can_be_said(network, node, tmp_path):
         recorder.wait_for("is more than")
         recorder.stop()
     assert publisher.subscriptions() == 0 or isinstance(network, Zenoh)
+
+
+@needs_fast_dds
+@pytest.mark.parametrize("one_for_all", [False, True])
+def test_publishers_of_two_reliabilities_are_recorded_and_what_they_hear(tmp_path, one_for_all):
+    """The best-effort one prints that an incompatible QoS is asked for, if the reliable one is to lose nothing."""
+    network = FastDds()
+    node = network.node()
+    publishers = [node.publisher(Topic("/both", is_reliable=is_reliable, depth=0)) for is_reliable in (True, False)]
+    options = ["-a"]
+    if one_for_all:
+        (tmp_path / "qos.yaml").write_text("/both: {reliability: best_effort}\n")
+        options += ["--qos-profile-overrides-path", tmp_path / "qos.yaml"]
+    with recording(network, tmp_path / "bag", *options) as recorder:
+        open_for(publishers)
+        for number in range(20):
+            for index, publisher in enumerate(publishers):
+                publisher.write(text(f"{index} {number:02}"))
+            # Best effort: so few at a time that none is lost.
+            wait_for("both", lambda: counts(tmp_path / "bag").get("/both") == 2 * (number + 1))
+        assert recorder.stop() == 0, recorder.said
+    assert [publisher.incompatible() for publisher in publishers] == [0, 0 if one_for_all else 1]
+    node.close()
 
 
 def test_what_appears_late_is_left_out_if_it_is_asked_for(network, node, tmp_path):

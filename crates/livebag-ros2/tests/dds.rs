@@ -14,6 +14,7 @@ use livebag_ros2::{Durability, History, Qos, Reliability};
 
 mod conformance;
 mod dds {
+    mod fast;
     pub mod peers;
 }
 

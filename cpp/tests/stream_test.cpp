@@ -103,6 +103,15 @@ TEST_F(Stream, StampsAFrameThatHasNoTime) {
     EXPECT_LE(frame->header().publish_time_nanos, detail::realtime_nanos());
 }
 
+TEST_F(Stream, TakesTimeZeroForATime) {
+    auto writer = Writer::create(name, small());
+    auto reader = Reader::open(name);
+    FrameMeta meta;
+    meta.publish_time_nanos = 0;
+    writer.publish(meta, "x", size_t{1});
+    EXPECT_EQ(reader.borrow_latest()->header().publish_time_nanos, 0u);
+}
+
 TEST_F(Stream, ALoanGivenBackIsNoFrame) {
     auto writer = Writer::create(name, small());
     auto reader = Reader::open(name);

@@ -15,6 +15,18 @@ def until(condition):
         time.sleep(0.005)
 
 
+def test_time_zero_is_a_time(tmp_path):
+    with livebag.Recorder(tmp_path / "run") as recorder:
+        topic = recorder.topic("/t", "T", encoding="json")
+        topic.write(b"{}", log_time=0)
+        topic.write(b"{}", log_time=5, publish_time=0)
+        topic.write(b"{}")
+    with livebag.open(tmp_path / "run") as bag:
+        times = [(message.log_time, message.publish_time) for message in bag]
+    assert times[:2] == [(0, 0), (5, 0)]
+    assert times[2][0] == times[2][1] > 1_600_000_000_000_000_000
+
+
 def test_streams_are_recorded_whole(tmp_path, stream_name):
     camera = livebag.Stream.image(stream_name, 320, 240, encoding="bgr8", topic="/camera", slots=32,
                                   remove_on_close=True)

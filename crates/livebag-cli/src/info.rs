@@ -257,9 +257,7 @@ fn attachment_line(attachment: &AttachmentReport) -> String {
     if !attachment.media_type.is_empty() {
         line.push_str(&format!(", {}", attachment.media_type));
     }
-    if attachment.log_time_nanos > 0 {
-        line.push_str(&format!(", {}", text::time(attachment.log_time_nanos)));
-    }
+    line.push_str(&format!(", {}", text::time(attachment.log_time_nanos)));
     // What a recording says of itself may hold anything, line ends among it.
     line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

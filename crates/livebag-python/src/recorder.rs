@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use livebag::{
-    ChunkCompression, Compression, MetadataEntry, Overflow, RecorderOptions, Retention, Schedule,
-    Selector, SplitRules, Topic,
+    ChunkCompression, Compression, MetadataEntry, NewMessage, Overflow, RecorderOptions, Retention,
+    Schedule, Selector, SplitRules, Topic,
 };
-use livebag_format::{Message, definitions};
+use livebag_format::definitions;
 use pyo3::prelude::*;
 
 use crate::errors::{self, python};
@@ -216,16 +216,16 @@ pub struct TopicWriter {
 
 #[pymethods]
 impl TopicWriter {
-    /// Records a message; log time 0 is now.
+    /// Records a message; log time None is now, publish time None the log time.
     fn write(
         &self,
         py: Python<'_>,
         data: &[u8],
-        log_time_nanos: u64,
-        publish_time_nanos: u64,
+        log_time_nanos: Option<u64>,
+        publish_time_nanos: Option<u64>,
         sequence: u64,
     ) -> PyResult<()> {
-        let message = Message { log_time_nanos, publish_time_nanos, sequence, data };
-        py.detach(|| self.writer.write_message(&message)).map_err(errors::write)
+        let message = NewMessage { log_time_nanos, publish_time_nanos, sequence, data };
+        py.detach(|| self.writer.write_message(message)).map_err(errors::write)
     }
 }

@@ -97,7 +97,7 @@ impl Publisher {
     }
 }
 
-fn meta(layout: FrameLayout, frame_id: String, stamp: u64) -> FrameMeta {
+fn meta(layout: FrameLayout, frame_id: String, stamp: Option<u64>) -> FrameMeta {
     FrameMeta { publish_time_nanos: stamp, layout, frame_id }
 }
 
@@ -184,7 +184,7 @@ impl Publisher {
         Ok(())
     }
 
-    fn publish_bytes(&self, bytes: usize, frame_id: String, stamp: u64) -> PyResult<u64> {
+    fn publish_bytes(&self, bytes: usize, frame_id: String, stamp: Option<u64>) -> PyResult<u64> {
         self.publish(&meta(FrameLayout::Bytes, frame_id, stamp), bytes)
     }
 
@@ -197,7 +197,7 @@ impl Publisher {
         step: u32,
         encoding: String,
         frame_id: String,
-        stamp: u64,
+        stamp: Option<u64>,
     ) -> PyResult<u64> {
         let layout = ImageLayout { width, height, step, encoding, is_bigendian: false };
         self.publish(&meta(FrameLayout::Image(layout), frame_id, stamp), bytes)
@@ -212,7 +212,7 @@ impl Publisher {
         fields: Vec<FieldTuple>,
         is_dense: bool,
         frame_id: String,
-        stamp: u64,
+        stamp: Option<u64>,
     ) -> PyResult<u64> {
         let field = |(name, offset, datatype, count)| PointField { name, offset, datatype, count };
         let layout = PointsLayout {

@@ -26,8 +26,10 @@ impl Receiver for Sums {
         let now = Clock::system().wall_nanos();
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(sample.data.len() as u64, Ordering::Relaxed);
-        self.latency_nanos
-            .fetch_add(now.saturating_sub(sample.publish_time_nanos), Ordering::Relaxed);
+        self.latency_nanos.fetch_add(
+            now.saturating_sub(sample.publish_time_nanos.unwrap_or(now)),
+            Ordering::Relaxed,
+        );
         let _ = self.first_nanos.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         self.last_nanos.store(now, Ordering::Relaxed);
     }

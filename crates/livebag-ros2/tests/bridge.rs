@@ -70,7 +70,7 @@ fn newest(reader: &mut Reader) -> (FrameMeta, Vec<u8>) {
     let mut data = Vec::new();
     let header = reader.copy_latest(&mut data).unwrap().unwrap();
     let meta = FrameMeta {
-        publish_time_nanos: header.publish_time_nanos,
+        publish_time_nanos: Some(header.publish_time_nanos),
         layout: header.layout,
         frame_id: header.frame_id,
     };

@@ -138,8 +138,8 @@ impl FrameLayout {
 /// What the writer says about a frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FrameMeta {
-    /// Nanoseconds since 1970 at which the source made the frame; 0 for now.
-    pub publish_time_nanos: u64,
+    /// Nanoseconds since 1970 at which the source made the frame, 0 included; `None` for now.
+    pub publish_time_nanos: Option<u64>,
     /// Dimensions, of the stream's kind.
     pub layout: FrameLayout,
     /// Coordinate frame, `header.frame_id` of the message; at most 255 bytes.
@@ -171,10 +171,10 @@ impl FrameMeta {
         self
     }
 
-    /// Sets the time at which the source made the frame, in nanoseconds since 1970.
+    /// Sets the time at which the source made the frame, in nanoseconds since 1970; `None` for now.
     #[must_use]
-    pub fn publish_time_nanos(mut self, nanos: u64) -> FrameMeta {
-        self.publish_time_nanos = nanos;
+    pub fn publish_time_nanos(mut self, nanos: impl Into<Option<u64>>) -> FrameMeta {
+        self.publish_time_nanos = nanos.into();
         self
     }
 

@@ -216,10 +216,7 @@ impl Drop for Writer {
 }
 
 fn publish_time(meta: &FrameMeta) -> u64 {
-    match meta.publish_time_nanos {
-        0 => clock::realtime_nanos(),
-        nanos => nanos,
-    }
+    meta.publish_time_nanos.unwrap_or_else(clock::realtime_nanos)
 }
 
 /// The slot of the next frame, lent to be filled in place: page-aligned, as large as the largest

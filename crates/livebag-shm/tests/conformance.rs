@@ -322,7 +322,7 @@ fn sample_meta(kind: Kind) -> FrameMeta {
         }
     };
     let frame_id = format!("sénsor/{}", "f".repeat(200));
-    FrameMeta { publish_time_nanos: 1_234_567_890_123_456_789, layout, frame_id }
+    FrameMeta { publish_time_nanos: Some(1_234_567_890_123_456_789), layout, frame_id }
 }
 
 fn publish_sample(name: &str, kind: Kind) {

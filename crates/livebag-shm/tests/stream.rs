@@ -69,7 +69,7 @@ fn images_and_points_keep_their_layout() {
         is_bigendian: true,
     };
     let meta = FrameMeta {
-        publish_time_nanos: 0,
+        publish_time_nanos: None,
         layout: FrameLayout::Image(layout),
         frame_id: "f".repeat(255),
     };

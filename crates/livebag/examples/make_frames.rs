@@ -84,7 +84,7 @@ fn images(
     let topic = format!("/image/{encoding}_{width}x{height}");
     let options = StreamOptions { payload_bytes_max: bytes, ..StreamOptions::image(1, 1, 1) };
     let meta = |k: u64| FrameMeta {
-        publish_time_nanos: 1_700_000_000_000_000_000 + k * 33_333_333,
+        publish_time_nanos: Some(1_700_000_000_000_000_000 + k * 33_333_333),
         layout: FrameLayout::Image(layout.clone()),
         frame_id: format!("camera_{width}"),
     };

@@ -29,6 +29,7 @@ pub use query::{
     Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, IndexEntry, Laid, McapAnswer,
     Messages, NewestFirst, Query, Span, Verdict, VirtualFile, VirtualFileError,
 };
+pub use queue::NewMessage;
 pub use recorder::{
     ChunkCompression, LowSpace, Overflow, Priority, ReaderNotice, RecordError, Recorder,
     RecorderOptions, Retention, SnapshotRing, SplitRules, Status, TopicRule, TopicRules,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _livebag, _views
-from ._time import Moment, Span, nanos, span_nanos
+from ._time import Moment, Span, nanos, nanos_or_none, span_nanos
 
 
 class TopicStatus(typing.NamedTuple):
@@ -187,9 +187,7 @@ class TopicWriter:
         ``log_time``: None for now; those of a topic never decrease, an earlier one is raised.
         ``publish_time``: when its source stamped it; None for the log time.
         """
-        # 0 has the recorder take its own time.
-        log = 0 if log_time is None else max(nanos(log_time), 1)
-        stamp = log or time.time_ns() if publish_time is None else nanos(publish_time)
+        log, stamp = nanos_or_none(log_time), nanos_or_none(publish_time)
         self._core.write(data if isinstance(data, bytes) else bytes(data), log, stamp, sequence)
 
     def write_image(

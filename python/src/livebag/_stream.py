@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _livebag, _views
-from ._time import Moment, Span, nanos, span_nanos
+from ._time import Moment, Span, nanos_or_none, span_nanos
 
 Array = npt.NDArray[Any]
 #: `Stream` has a method of that name.
@@ -170,14 +170,14 @@ class Publisher:
             raise ValueError(f"the frame has {count} bytes, a slot of {self.name} holds {room.size}: make the stream larger")
         return room[:count]
 
-    def publish(self, data: Any, *, stamp: Moment = 0) -> int:
+    def publish(self, data: Any, *, stamp: Moment | None = None) -> int:
         """Publishes bytes (anything with the buffer protocol) and returns the frame's sequence.
 
-        ``stamp``: when the source made it; 0 for now.
+        ``stamp``: when the source made it; None for now.
         """
         data = np.frombuffer(data, np.uint8)
         self._room(data.size)[:] = data
-        return self._core.publish_bytes(data.size, self.frame_id, nanos(stamp))
+        return self._core.publish_bytes(data.size, self.frame_id, nanos_or_none(stamp))
 
     @contextlib.contextmanager
     def _lend(self, view: Array, publish: Callable[[], int]) -> Iterator[Array]:
@@ -223,21 +223,21 @@ class ImagePublisher(Publisher):
         shape = (height, width) if channels == 1 else (height, width, channels)
         return room.view(dtype).reshape(shape)
 
-    def _publish(self, height: int, width: int, stamp: Moment) -> int:
+    def _publish(self, height: int, width: int, stamp: Moment | None) -> int:
         channels, dtype = _views.pixel_format(self.encoding)
         step = width * channels * dtype.itemsize
-        arguments = (height * step, height, width, step, self.encoding, self.frame_id, nanos(stamp))
+        arguments = (height * step, height, width, step, self.encoding, self.frame_id, nanos_or_none(stamp))
         return self._core.publish_image(*arguments)
 
-    def publish(self, image: Array, *, stamp: Moment = 0) -> int:
+    def publish(self, image: Array, *, stamp: Moment | None = None) -> int:
         """Publishes an array `(height, width[, channels])` and returns the frame's sequence: one copy,
-        into shared memory. ``stamp``: when the camera made it; 0 for now."""
+        into shared memory. ``stamp``: when the camera made it; None for now."""
         height, width, *_ = _views.image_layout(image, self.encoding)
         view = self._view(height, width)
         view[...] = image.reshape(view.shape)
         return self._publish(height, width, stamp)
 
-    def loan(self, width: int, height: int, *, stamp: Moment = 0) -> AbstractContextManager[Array]:
+    def loan(self, width: int, height: int, *, stamp: Moment | None = None) -> AbstractContextManager[Array]:
         """Lends the next frame's memory as an array, published when the block ends: nothing is copied.
 
         ::
@@ -259,12 +259,12 @@ class PointsPublisher(Publisher):
         self.dtype = dtype
         self._fields = _views.point_fields(dtype)
 
-    def _publish(self, count: int, is_dense: bool, stamp: Moment) -> int:
+    def _publish(self, count: int, is_dense: bool, stamp: Moment | None) -> int:
         size = count * self.dtype.itemsize
-        arguments = (size, count, self.dtype.itemsize, self._fields, is_dense, self.frame_id, nanos(stamp))
+        arguments = (size, count, self.dtype.itemsize, self._fields, is_dense, self.frame_id, nanos_or_none(stamp))
         return self._core.publish_points(*arguments)
 
-    def publish(self, points: Array, *, is_dense: bool = True, stamp: Moment = 0) -> int:
+    def publish(self, points: Array, *, is_dense: bool = True, stamp: Moment | None = None) -> int:
         """Publishes a structured array of the stream's dtype and returns the frame's sequence."""
         points = np.asarray(points)
         if points.dtype != self.dtype:
@@ -273,7 +273,7 @@ class PointsPublisher(Publisher):
         view[...] = points.reshape(-1)
         return self._publish(points.size, is_dense, stamp)
 
-    def loan(self, count: int, *, is_dense: bool = True, stamp: Moment = 0) -> AbstractContextManager[Array]:
+    def loan(self, count: int, *, is_dense: bool = True, stamp: Moment | None = None) -> AbstractContextManager[Array]:
         """Lends the next frame's memory as an array of ``count`` points, published when the block
         ends."""
         view = self._room(count * self.dtype.itemsize).view(self.dtype)

@@ -53,6 +53,11 @@ def nanos(moment: Moment) -> int:
     return min(max(value, 0), MAX_NANOS)
 
 
+def nanos_or_none(moment: Moment | None) -> int | None:
+    """Nanoseconds of a moment; None for one that is not given. 0 is a time."""
+    return None if moment is None else nanos(moment)
+
+
 def span_nanos(span: Span) -> int:
     """Nanoseconds of a span: seconds as a number, or a ``timedelta``.
 

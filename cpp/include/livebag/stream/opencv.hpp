@@ -5,6 +5,7 @@
 #include <opencv2/core.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "reader.hpp"
@@ -82,7 +83,7 @@ inline bool copy_to(const FrameRef& frame, cv::Mat& image) {
 
 /// Copies a matrix into the next slot; returns the frame's sequence.
 inline uint64_t publish(Writer& writer, const cv::Mat& image, const std::string& encoding,
-                        const std::string& frame_id, uint64_t publish_time_nanos = 0) {
+                        const std::string& frame_id, std::optional<uint64_t> publish_time_nanos = std::nullopt) {
     FrameMeta meta;
     meta.frame_id = frame_id;
     meta.publish_time_nanos = publish_time_nanos;

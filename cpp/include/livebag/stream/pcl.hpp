@@ -27,7 +27,7 @@ inline PointsLayout points_layout(const pcl::PointCloud<pcl::PointXYZ>& cloud) {
 }
 
 /// Copies a cloud into the next slot; returns the frame's sequence. The stamp of a cloud is in
-/// microseconds; 0 means now.
+/// microseconds, and 0 is one.
 inline uint64_t publish(Writer& writer, const pcl::PointCloud<pcl::PointXYZ>& cloud) {
     const FrameMeta meta{points_layout(cloud), cloud.header.frame_id, cloud.header.stamp * 1000};
     return writer.publish(meta, cloud.points.data(), cloud.size() * sizeof(pcl::PointXYZ));

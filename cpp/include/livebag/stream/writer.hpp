@@ -127,7 +127,7 @@ class WriterState {
                                                  std::to_string(payload_bytes_max()) +
                                                  "; create the stream with a larger payload_bytes_max");
             header_.encode(meta, claim_.header.info.kind, bytes,
-                           meta.publish_time_nanos ? meta.publish_time_nanos : realtime_nanos());
+                           meta.publish_time_nanos ? *meta.publish_time_nanos : realtime_nanos());
         } catch (const Error&) {
             add(live_at::dropped, 1);
             throw;

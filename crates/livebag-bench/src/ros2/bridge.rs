@@ -78,7 +78,7 @@ fn bridged(args: &Ros2Args, carrier: Carrier) -> Result<Row> {
     let mut copy = vec![0_u8; pixels.len()];
     for number in 1..=count {
         pixels[..8].copy_from_slice(&number.to_le_bytes());
-        meta.publish_time_nanos = number;
+        meta.publish_time_nanos = Some(number);
         let sent = clock::monotonic_nanos();
         writer.publish(&meta, &pixels).map_err(failed("publishing"))?;
         while clock::monotonic_nanos() - sent < LOST_NANOS {

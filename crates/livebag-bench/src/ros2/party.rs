@@ -234,7 +234,7 @@ impl Receiver for Counted {
         let _ = self.first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         self.last.store(now, Ordering::Relaxed);
         let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        delays.push(now.saturating_sub(sample.publish_time_nanos));
+        delays.push(now.saturating_sub(sample.publish_time_nanos.unwrap_or(now)));
     }
 
     fn lost(&self, _: &EndpointId, count: u64) {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use livebag::{Clock, Message, Output, PlayError, Stamp, StreamOutput, Topic, TopicOutput};
+use livebag::{
+    Clock, Message, NewMessage, Output, PlayError, Stamp, StreamOutput, Topic, TopicOutput,
+};
 
 use super::{BridgeCounts, Counters, RateLimit};
 use crate::follow::{Sink, SinkTopic};
@@ -113,13 +115,20 @@ impl State {
 struct Shared(Arc<Way>);
 
 impl SinkTopic for Shared {
-    fn write(&self, message: &Message<'_>) {
+    fn write(&self, message: &NewMessage<'_>) {
         let way = &self.0;
         let mut state = way.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.limit.passes(way.clock.monotonic_nanos()) {
             return Counters::add(&way.counters.skipped, 1);
         }
-        match state.publish(&way.prefix, &way.topic, message) {
+        let log_time_nanos = message.log_time_nanos.unwrap_or_else(|| way.clock.wall_nanos());
+        let message = Message {
+            log_time_nanos,
+            publish_time_nanos: message.publish_time_nanos.unwrap_or(log_time_nanos),
+            sequence: message.sequence,
+            data: message.data,
+        };
+        match state.publish(&way.prefix, &way.topic, &message) {
             Ok(()) => way.counters.passed(message.data.len()),
             Err(error) => {
                 state.refusal.get_or_insert_with(|| format!("{}: {error}", way.topic.name));

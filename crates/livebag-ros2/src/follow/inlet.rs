@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use livebag::{Clock, Message};
+use livebag::{Clock, NewMessage};
 
 use super::{SimTime, SinkTopic};
 use crate::limits::{HELD_BYTES_MAX, LOST_AT_ONCE_MAX};
@@ -20,7 +20,7 @@ struct Held {
 
 struct HeldMessage {
     log_time_nanos: u64,
-    publish_time_nanos: u64,
+    publish_time_nanos: Option<u64>,
     sequence: u64,
     data: Vec<u8>,
 }
@@ -41,8 +41,8 @@ impl Inlet {
     pub fn open(&self, topic: Box<dyn SinkTopic>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         for message in std::mem::take(&mut held.messages) {
-            topic.write(&Message {
-                log_time_nanos: message.log_time_nanos,
+            topic.write(&NewMessage {
+                log_time_nanos: Some(message.log_time_nanos),
                 publish_time_nanos: message.publish_time_nanos,
                 sequence: message.sequence,
                 data: &message.data,
@@ -53,25 +53,18 @@ impl Inlet {
         let _ = self.topic.set(topic);
     }
 
-    /// The time by which messages are recorded, 0 for now.
-    fn log_time_nanos(&self) -> u64 {
-        self.sim_time.as_ref().map_or(0, |time| time.now_nanos())
+    /// The time by which messages are recorded; `None` for now.
+    fn log_time_nanos(&self) -> Option<u64> {
+        self.sim_time.as_ref()?.now_nanos()
     }
 
     fn write(&self, topic: &dyn SinkTopic, sample: &Sample<'_>) {
-        topic.write(&Message {
+        topic.write(&NewMessage {
             log_time_nanos: self.log_time_nanos(),
-            publish_time_nanos: self.published(sample),
+            publish_time_nanos: sample.publish_time_nanos,
             sequence: sample.sequence,
             data: sample.data,
         });
-    }
-
-    fn published(&self, sample: &Sample<'_>) -> u64 {
-        match sample.publish_time_nanos {
-            0 => self.clock.wall_nanos(),
-            nanos => nanos,
-        }
     }
 
     fn hold(&self, held: &mut Held, sample: &Sample<'_>) {
@@ -80,13 +73,10 @@ impl Inlet {
             return;
         }
         held.bytes += sample.data.len();
-        let log_time_nanos = match self.log_time_nanos() {
-            0 => self.clock.wall_nanos(),
-            nanos => nanos,
-        };
+        let log_time_nanos = self.log_time_nanos().unwrap_or_else(|| self.clock.wall_nanos());
         held.messages.push(HeldMessage {
             log_time_nanos,
-            publish_time_nanos: self.published(sample),
+            publish_time_nanos: sample.publish_time_nanos,
             sequence: sample.sequence,
             data: sample.data.to_vec(),
         });

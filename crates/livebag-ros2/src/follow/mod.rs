@@ -221,7 +221,7 @@ impl Follower {
                 Err(error) => self.say(error.to_string()),
             }
         }
-        let is_known = self.sim_time.as_ref().is_some_and(|time| time.now_nanos() != 0);
+        let is_known = self.sim_time.as_ref().is_some_and(|time| time.now_nanos().is_some());
         if !is_known {
             self.say("waiting for /clock: nothing is recorded before it tells the time".to_owned());
         }

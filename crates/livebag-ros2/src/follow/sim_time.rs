@@ -5,9 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::network::{EndpointId, Receiver, Sample, TopicRequest};
 use crate::qos::{History, Qos, Reliability};
 
-/// The last time told, nanoseconds; 0 before the first.
-#[derive(Debug, Default)]
+/// The last time told, nanoseconds; [`NOT_TOLD`] before the first. A simulation's time begins with 0.
+#[derive(Debug)]
 pub(super) struct SimTime(AtomicU64);
+
+/// Later than any time of `/clock`, whose seconds are an `i32`.
+const NOT_TOLD: u64 = u64::MAX;
+
+impl Default for SimTime {
+    fn default() -> Self {
+        Self(AtomicU64::new(NOT_TOLD))
+    }
+}
 
 impl SimTime {
     /// What to subscribe to, with the QoS that ROS 2's own nodes use for it.
@@ -24,8 +33,9 @@ impl SimTime {
         }
     }
 
-    pub fn now_nanos(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// `None` before the first.
+    pub fn now_nanos(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&nanos| nanos != NOT_TOLD)
     }
 }
 
@@ -53,14 +63,21 @@ mod tests {
     fn the_clock_is_read_in_either_byte_order_and_nothing_else() {
         let time = SimTime::default();
         let tell = |data: &[u8]| {
-            time.sample(&Sample { data, publish_time_nanos: 0, sequence: 0, publisher: [0; 16] });
+            time.sample(&Sample {
+                data,
+                publish_time_nanos: None,
+                sequence: 0,
+                publisher: [0; 16],
+            });
             time.now_nanos()
         };
-        assert_eq!(tell(&[0, 1, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0]), 2_000_000_005);
-        assert_eq!(tell(&[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 7]), 3_000_000_007);
-        assert_eq!(tell(&[0, 1, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]), 3_000_000_007);
+        assert_eq!(time.now_nanos(), None);
+        assert_eq!(tell(&[0, 1, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0]), Some(2_000_000_005));
+        assert_eq!(tell(&[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 7]), Some(3_000_000_007));
+        assert_eq!(tell(&[0, 1, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]), Some(3_000_000_007));
         for cut in 0..12 {
-            assert_eq!(tell(&[0; 12][..cut]), 3_000_000_007);
+            assert_eq!(tell(&[0; 12][..cut]), Some(3_000_000_007));
         }
+        assert_eq!(tell(&[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Some(0), "a simulation has begun");
     }
 }

@@ -1,6 +1,6 @@
 //! Where the messages of a network go.
 
-use livebag::{Message, RecordError, Recorder, Topic, TopicWriter};
+use livebag::{NewMessage, RecordError, Recorder, Topic, TopicWriter};
 
 /// Takes topics.
 pub trait Sink {
@@ -13,8 +13,8 @@ pub trait Sink {
 
 /// The way in for one topic. Called on the network's threads, one at a time: it must not wait.
 pub trait SinkTopic: Send + Sync {
-    /// Takes a message; a log time of 0 means now. What it cannot take it counts.
-    fn write(&self, message: &Message<'_>);
+    /// Takes a message. What it cannot take it counts.
+    fn write(&self, message: &NewMessage<'_>);
     /// Counts messages that were lost on the way here.
     fn lost(&self, count: u64);
 }
@@ -27,9 +27,9 @@ impl Sink for Recorder {
 }
 
 impl SinkTopic for TopicWriter {
-    fn write(&self, message: &Message<'_>) {
+    fn write(&self, message: &NewMessage<'_>) {
         // What finds no room is counted by the queue.
-        let _ = self.write_message(message);
+        let _ = self.write_message(*message);
     }
 
     fn lost(&self, count: u64) {

@@ -89,8 +89,8 @@ pub struct TopicRequest {
 pub struct Sample<'a> {
     /// The encoded message, encapsulation included.
     pub data: &'a [u8],
-    /// When its publisher published it, nanoseconds since the Unix epoch; 0 if it does not tell.
-    pub publish_time_nanos: u64,
+    /// When its publisher published it, nanoseconds since the Unix epoch; `None` if it does not tell.
+    pub publish_time_nanos: Option<u64>,
     /// Its publisher's count; 0 if it keeps none.
     pub sequence: u64,
     /// Who published it; zeros if unknown.

@@ -13,8 +13,8 @@ pub struct Sequences(HashMap<EndpointId, Last>);
 #[derive(Clone, Copy, Debug)]
 struct Last {
     sequence: u64,
-    /// 0 if not known.
-    publish_time_nanos: u64,
+    /// `None` if not known.
+    publish_time_nanos: Option<u64>,
 }
 
 /// What a sequence number tells.
@@ -33,7 +33,7 @@ impl Sequences {
     /// Takes the sequence number of a message. The first of a publisher tells nothing of those
     /// before: they may have been published before there was a subscription.
     pub fn take(&mut self, publisher: EndpointId, sequence: u64) -> Told {
-        self.take_published(publisher, sequence, 0)
+        self.take_published(publisher, sequence, None)
     }
 
     /// The same of a message that says when it was published. A number that is no higher than the
@@ -42,7 +42,7 @@ impl Sequences {
         &mut self,
         publisher: EndpointId,
         sequence: u64,
-        publish_time_nanos: u64,
+        publish_time_nanos: Option<u64>,
     ) -> Told {
         let next = Last { sequence, publish_time_nanos };
         let Some(last) = self.0.get_mut(&publisher) else {
@@ -56,7 +56,8 @@ impl Sequences {
             *last = next;
             return Told::New { lost };
         }
-        let is_anew = last.publish_time_nanos > 0 && publish_time_nanos > last.publish_time_nanos;
+        let is_anew =
+            last.publish_time_nanos.is_some() && publish_time_nanos > last.publish_time_nanos;
         if is_anew {
             *last = next;
             return Told::New { lost: 0 };
@@ -96,11 +97,11 @@ mod tests {
     fn a_publisher_that_begins_anew_is_heard() {
         let mut sequences = Sequences::default();
         let publisher = [1; 16];
-        assert_eq!(sequences.take_published(publisher, 900, 50), Told::New { lost: 0 });
-        assert_eq!(sequences.take_published(publisher, 900, 50), Told::Old);
-        assert_eq!(sequences.take_published(publisher, 899, 49), Told::Old);
-        assert_eq!(sequences.take_published(publisher, 1, 60), Told::New { lost: 0 });
-        assert_eq!(sequences.take_published(publisher, 3, 70), Told::New { lost: 1 });
+        assert_eq!(sequences.take_published(publisher, 900, Some(50)), Told::New { lost: 0 });
+        assert_eq!(sequences.take_published(publisher, 900, Some(50)), Told::Old);
+        assert_eq!(sequences.take_published(publisher, 899, Some(49)), Told::Old);
+        assert_eq!(sequences.take_published(publisher, 1, Some(60)), Told::New { lost: 0 });
+        assert_eq!(sequences.take_published(publisher, 3, Some(70)), Told::New { lost: 1 });
         assert_eq!(sequences.take(publisher, 3), Told::Old);
     }
 

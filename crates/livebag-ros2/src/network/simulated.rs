@@ -62,7 +62,7 @@ impl Inbox {
         }
         self.receiver.sample(&Sample {
             data: &kept.data,
-            publish_time_nanos: kept.publish_time_nanos,
+            publish_time_nanos: Some(kept.publish_time_nanos),
             sequence: kept.sequence,
             publisher,
         });

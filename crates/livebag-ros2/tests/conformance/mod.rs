@@ -63,7 +63,7 @@ impl Receiver for Inbox {
     fn sample(&self, sample: &Sample<'_>) {
         self.got.lock().unwrap().push(Got {
             data: sample.data.to_vec(),
-            publish_time_nanos: sample.publish_time_nanos,
+            publish_time_nanos: sample.publish_time_nanos.expect("a publisher tells the time"),
             publisher: sample.publisher,
         });
     }

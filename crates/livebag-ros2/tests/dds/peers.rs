@@ -118,7 +118,7 @@ impl Receiver for Collector {
         }
         self.taken.lock().unwrap().push(Taken {
             data: sample.data.to_vec(),
-            publish_time_nanos: sample.publish_time_nanos,
+            publish_time_nanos: sample.publish_time_nanos.expect("a publisher tells the time"),
             sequence: sample.sequence,
             publisher: sample.publisher,
         });

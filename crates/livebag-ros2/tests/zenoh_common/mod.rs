@@ -140,7 +140,7 @@ impl Receiver for Heard {
     fn sample(&self, sample: &Sample<'_>) {
         self.state.lock().unwrap().0.push(Message {
             data: sample.data.to_vec(),
-            nanos: sample.publish_time_nanos,
+            nanos: sample.publish_time_nanos.unwrap_or(0),
             sequence: sample.sequence,
             publisher: sample.publisher,
         });

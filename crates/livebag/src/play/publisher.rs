@@ -75,7 +75,7 @@ fn image_frame(image: ImageView<'_>) -> (FrameMeta, &[u8]) {
         is_bigendian: header.is_bigendian,
     });
     let frame_id = header.frame_id.to_owned();
-    (FrameMeta { publish_time_nanos: header.stamp_nanos, layout, frame_id }, image.data)
+    (FrameMeta { publish_time_nanos: Some(header.stamp_nanos), layout, frame_id }, image.data)
 }
 
 fn points_frame(points: PointsView<'_>) -> (FrameMeta, &[u8]) {
@@ -95,7 +95,7 @@ fn points_frame(points: PointsView<'_>) -> (FrameMeta, &[u8]) {
         is_dense: points.is_dense,
     });
     let frame_id = points.frame_id.to_owned();
-    (FrameMeta { publish_time_nanos: points.stamp_nanos, layout, frame_id }, points.data)
+    (FrameMeta { publish_time_nanos: Some(points.stamp_nanos), layout, frame_id }, points.data)
 }
 
 /// Publishes the messages of one topic into a stream of its own: `Image` and `PointCloud2` (CDR or
@@ -152,7 +152,12 @@ impl TopicPublisher {
         })
     }
 
-    fn publish_raw(&mut self, time_nanos: u64, message: &[u8], why: &str) -> Result<(), PlayError> {
+    fn publish_raw(
+        &mut self,
+        time_nanos: Option<u64>,
+        message: &[u8],
+        why: &str,
+    ) -> Result<(), PlayError> {
         let meta = FrameMeta::bytes().publish_time_nanos(time_nanos);
         let raw = match &mut self.raw {
             Some(raw) => raw,
@@ -181,8 +186,8 @@ impl TopicOutput for TopicPublisher {
     /// If the message is longer than was said, or the stream for undecodable messages cannot be made.
     fn publish(&mut self, message: &Message<'_>) -> Result<(), PlayError> {
         let time_nanos = match self.stamp {
-            Stamp::Kept => message.publish_time_nanos,
-            Stamp::Now => 0,
+            Stamp::Kept => Some(message.publish_time_nanos),
+            Stamp::Now => None,
         };
         let Some(native) = self.native else {
             let meta = FrameMeta::bytes().publish_time_nanos(time_nanos);
@@ -191,9 +196,8 @@ impl TopicOutput for TopicPublisher {
         };
         let why = match native.decode(message.data) {
             Ok((mut meta, data)) => {
-                // A stamp of 0 says nothing.
-                if self.stamp == Stamp::Now || meta.publish_time_nanos == 0 {
-                    meta.publish_time_nanos = time_nanos;
+                if self.stamp == Stamp::Now {
+                    meta.publish_time_nanos = None;
                 }
                 match self.writer.publish(&meta, data) {
                     Ok(_) => return Ok(()),

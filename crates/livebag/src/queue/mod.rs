@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 
@@ -151,6 +152,30 @@ impl Queued {
         match self {
             Self::Batch(batch) => batch.entries.last().map_or(0, |entry| entry.log_time_nanos),
             Self::Own(extent) => extent.entry.log_time_nanos,
+        }
+    }
+}
+
+/// A message to be recorded. Times are nanoseconds since the Unix epoch, and 0 is one of them.
+#[derive(Clone, Copy, Debug)]
+pub struct NewMessage<'a> {
+    /// When the recorder took it; `None`: now.
+    pub log_time_nanos: Option<u64>,
+    /// When the source stamped it; `None`: when the recorder took it.
+    pub publish_time_nanos: Option<u64>,
+    /// The source's count; 0 if it keeps none.
+    pub sequence: u64,
+    /// The encoded message.
+    pub data: &'a [u8],
+}
+
+impl<'a> From<&Message<'a>> for NewMessage<'a> {
+    fn from(message: &Message<'a>) -> Self {
+        Self {
+            log_time_nanos: Some(message.log_time_nanos),
+            publish_time_nanos: Some(message.publish_time_nanos),
+            sequence: message.sequence,
+            data: message.data,
         }
     }
 }

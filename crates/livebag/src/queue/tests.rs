@@ -2,9 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use livebag_format::Message;
-
-use super::{Budget, Overflow, Priority, QueueOptions, Queued, TopicQueue, WriteError};
+use super::{Budget, NewMessage, Overflow, Priority, QueueOptions, Queued, TopicQueue, WriteError};
 use crate::clock::Clock;
 use crate::limits::{CHUNK_BYTES_MIN, OWN_CHUNK_BYTES_MIN, SPARE_BLOCKS_MIN};
 
@@ -52,8 +50,28 @@ fn queue() -> TopicQueue {
     TopicQueue::new("/t".into(), 1, options, budget, Clock::simulated(7), paused)
 }
 
-fn message(data: &[u8]) -> Message<'_> {
-    Message { log_time_nanos: 0, publish_time_nanos: 1, sequence: 0, data }
+fn message(data: &[u8]) -> NewMessage<'_> {
+    NewMessage { log_time_nanos: None, publish_time_nanos: Some(1), sequence: 0, data }
+}
+
+#[test]
+fn time_0_is_a_time_and_an_absent_one_is_now() {
+    let queue = queue();
+    for (log_time_nanos, publish_time_nanos) in
+        [(Some(0), Some(0)), (Some(0), None), (Some(5), Some(0)), (None, Some(0)), (None, None)]
+    {
+        let message = NewMessage { log_time_nanos, publish_time_nanos, sequence: 0, data: b"data" };
+        queue.write(&message).unwrap();
+    }
+    let times: Vec<_> = drained(&queue)
+        .iter()
+        .flat_map(|queued| (0..queued.messages() as usize).map(move |at| queued.message(at)))
+        .map(|message| message.map(|(entry, _)| (entry.log_time_nanos, entry.publish_time_nanos)))
+        .collect();
+    let now = Clock::simulated(7).wall_nanos();
+    assert!(now > 5);
+    let expected = [(0, 0), (0, 0), (5, 0), (now, 0), (now, now)];
+    assert_eq!(times, expected.map(Some));
 }
 
 fn drained(queue: &TopicQueue) -> VecDeque<Queued> {

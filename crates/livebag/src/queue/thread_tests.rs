@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 
-use livebag_format::Message;
-
-use super::{Budget, Overflow, QueueOptions, Queued, TopicQueue, WriteError};
+use super::{Budget, NewMessage, Overflow, QueueOptions, Queued, TopicQueue, WriteError};
 use crate::clock::Clock;
 use crate::limits::{OWN_CHUNK_BYTES_MIN, QUEUE_CREDIT_BYTES};
 
@@ -44,7 +42,8 @@ fn pour(queue: &TopicQueue, writer: u64, messages: u64) -> Told {
     for k in 1..=messages {
         let sequence = writer << 32 | k;
         let data = bytes_of(sequence);
-        let message = Message { log_time_nanos: 0, publish_time_nanos: k, sequence, data: &data };
+        let message =
+            NewMessage { log_time_nanos: None, publish_time_nanos: Some(k), sequence, data: &data };
         match queue.write(&message) {
             Ok(()) => told.let_in += 1,
             Err(WriteError::Full { .. }) => told.full += 1,
@@ -197,7 +196,12 @@ fn the_oldest_make_way_for_a_giant() {
         let (_, queue) = queue(QueueOptions { overflow, bytes_max, ..QueueOptions::default() });
         assert_eq!(pour(&queue, 0, messages).let_in, messages);
         let data = vec![7; 2 * CACHE_BYTES as usize];
-        let giant = Message { log_time_nanos: 0, publish_time_nanos: 1, sequence: 1, data: &data };
+        let giant = NewMessage {
+            log_time_nanos: None,
+            publish_time_nanos: Some(1),
+            sequence: 1,
+            data: &data,
+        };
         assert_eq!(queue.write(&giant), Ok(()));
         assert_eq!(queue.counts()[0], messages);
         let mut out = VecDeque::new();

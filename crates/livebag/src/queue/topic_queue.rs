@@ -5,14 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 
 use super::held::{Held, Order};
 use super::inlet::{Inlet, Outlet, Refused, Reserved, SEGMENTS};
 use super::spares::Spares;
-use super::{Batch, Budget, Overflow, OwnedExtent, QueueOptions, Queued, WriteError};
+use super::{Batch, Budget, NewMessage, Overflow, OwnedExtent, QueueOptions, Queued, WriteError};
 use crate::clock::Clock;
 use crate::limits::{
     MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, POLL_MIN, SEGMENT_TOUCHED_BYTES, SEGMENTS_AHEAD_MIN,
@@ -168,13 +167,14 @@ impl TopicQueue {
         [&self.dropped, &self.gaps, &self.skipped].map(|count| count.load(Relaxed))
     }
 
-    /// Whether a message of `log_time_nanos` is wanted: the recording is not paused, and the topic
-    /// is not too fast. Messages left out are the caller's to count.
-    fn wants(&self, log_time_nanos: u64) -> bool {
+    /// Whether a message is wanted: the recording is not paused, and the topic is not too fast. The log time
+    /// is asked for only where the rate is limited. Messages left out are the caller's to count.
+    fn wants(&self, log_time_nanos: impl FnOnce() -> u64) -> bool {
         if self.paused.load(Relaxed) {
             return false;
         }
         let Some(rate_max_hz) = self.options.rate_max_hz else { return true };
+        let log_time_nanos = log_time_nanos();
         let due_nanos = self.due_nanos.load(Relaxed);
         if log_time_nanos < due_nanos {
             return false;
@@ -189,7 +189,7 @@ impl TopicQueue {
 
     /// The same for a message that does not pass through this queue.
     pub fn wants_frame(&self) -> bool {
-        self.wants(self.clock.wall_nanos())
+        self.wants(|| self.clock.wall_nanos())
     }
 
     /// Log time for a message that does not pass through this queue; never smaller than that of
@@ -233,8 +233,8 @@ impl TopicQueue {
         }
     }
 
-    /// Copies a message in. A log time of 0 means now; log times never decrease within a topic, an
-    /// earlier one is raised to that of the message before.
+    /// Copies a message in. Log times never decrease within a topic: an earlier one is raised to that of
+    /// the message before.
     ///
     /// Wait-free (see the module) unless the topic's overflow is [`Overflow::Block`] and there is no room. In a
     /// burst that has used up what was prepared, and with the recorder stopped at the outlet, it sleeps
@@ -242,13 +242,9 @@ impl TopicQueue {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn write(&self, message: &Message<'_>) -> Result<(), WriteError> {
+    pub fn write(&self, message: &NewMessage<'_>) -> Result<(), WriteError> {
         self.count_gap(message.sequence);
-        let now = match message.log_time_nanos {
-            0 if self.options.rate_max_hz.is_some() => self.clock.wall_nanos(),
-            nanos => nanos,
-        };
-        if !self.wants(now) {
+        if !self.wants(|| message.log_time_nanos.unwrap_or_else(|| self.clock.wall_nanos())) {
             self.skipped.fetch_add(1, Relaxed);
             return Ok(());
         }
@@ -259,7 +255,7 @@ impl TopicQueue {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn write_wanted(&self, message: &Message<'_>) -> Result<(), WriteError> {
+    pub fn write_wanted(&self, message: &NewMessage<'_>) -> Result<(), WriteError> {
         if message.data.len() > MESSAGE_BYTES_MAX {
             return Err(WriteError::TooLarge {
                 topic: self.topic.clone(),
@@ -296,7 +292,7 @@ impl TopicQueue {
     ///
     /// # Errors
     /// If there is no room. It counts as lost then.
-    pub fn write_frame(&self, message: &Message<'_>) -> Result<bool, WriteError> {
+    pub fn write_frame(&self, message: &NewMessage<'_>) -> Result<bool, WriteError> {
         if !self.inlet.is_closed() && self.take_room(Self::room_for(message).1) {
             return Ok(self.enter(message, false, Patience::None).is_ok());
         }
@@ -306,7 +302,7 @@ impl TopicQueue {
 
     /// The same for a message that was recorded before and is to be there once more. Where it finds no
     /// room it is left out: nothing is lost, nothing waits or makes way for it.
-    pub fn repeat(&self, message: &Message<'_>) {
+    pub fn repeat(&self, message: &NewMessage<'_>) {
         if !self.inlet.is_closed() && self.take_bytes(Self::room_for(message).1) {
             // Neither does a closed queue want it.
             let _ = self.enter(message, true, Patience::None);
@@ -314,7 +310,7 @@ impl TopicQueue {
     }
 
     /// Whether a message is a chunk of its own, and the bytes that it takes.
-    fn room_for(message: &Message<'_>) -> (bool, u64) {
+    fn room_for(message: &NewMessage<'_>) -> (bool, u64) {
         let own = message.data.len() >= OWN_CHUNK_BYTES_MIN;
         let bytes = match own {
             true => OwnedExtent::bytes_for(message.data.len()),
@@ -327,19 +323,17 @@ impl TopicQueue {
     /// comes after it waits for that, and has its log time from when it is there.
     fn enter(
         &self,
-        message: &Message<'_>,
+        message: &NewMessage<'_>,
         repeated: bool,
         patience: Patience,
     ) -> Result<(), Refused> {
         let (own, bytes) = Self::room_for(message);
         let spare = own.then(|| self.spares.block(bytes as usize));
         let extent = spare.map(|spare| OwnedExtent::copied(message.data, spare));
+        let log_time_nanos = message.log_time_nanos.unwrap_or_else(|| self.clock.wall_nanos());
         let entry = IndexEntry {
-            log_time_nanos: match message.log_time_nanos {
-                0 => self.clock.wall_nanos(),
-                nanos => nanos,
-            },
-            publish_time_nanos: message.publish_time_nanos,
+            log_time_nanos,
+            publish_time_nanos: message.publish_time_nanos.unwrap_or(log_time_nanos),
             sequence: message.sequence,
             data_bytes: message.data.len() as u32,
             repeated,

@@ -12,7 +12,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 use livebag_shm::{FrameRef, Reader};
 
@@ -20,7 +19,7 @@ use super::reserve::Reserve;
 use super::rounds::Rounds;
 use super::{RecordError, Shared};
 use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
-use crate::queue::{OwnedExtent, TopicQueue};
+use crate::queue::{NewMessage, OwnedExtent, TopicQueue};
 use crate::scheduler::Schedule;
 use crate::source::{Encoder, StreamSource};
 use crate::storage::{Block, raise_priority};
@@ -433,9 +432,9 @@ impl Watch {
             source.unseen.lapped += 1;
             return true;
         }
-        let message = Message {
-            log_time_nanos: 0,
-            publish_time_nanos: frame.header().publish_time_nanos,
+        let message = NewMessage {
+            log_time_nanos: None,
+            publish_time_nanos: Some(frame.header().publish_time_nanos),
             sequence: frame.sequence(),
             data: &self.scratch,
         };

@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use livebag_format::Topic;
 use livebag_format::container::Losses;
-use livebag_format::{Message, Topic};
 
 use crate::convert::ConvertError;
 use crate::limits::{JOBS_MAX, READ_INTEREST, TOPICS_MAX};
-use crate::queue::{Budget, QueueOptions, TopicQueue};
+use crate::queue::{Budget, NewMessage, QueueOptions, TopicQueue};
 use crate::source::Selector;
 use crate::storage::{Disk, KernelDisk, MethodChoice};
 
@@ -547,7 +547,7 @@ pub struct TopicWriter {
 }
 
 impl TopicWriter {
-    /// Records a message, log time now. Copies `data` once, into the memory it is written from.
+    /// Records a message, log time now; without a publish time, that is the log time. Copies `data` once, into the memory it is written from.
     ///
     /// Wait-free, and without asking for memory once the topic's sizes repeat: whatever other threads do, the
     /// call ends after a bounded number of steps. Two calls sleep: that of a topic whose [`Overflow`] is
@@ -559,20 +559,22 @@ impl TopicWriter {
     /// If the topic's queue is full (counted as loss), or the recorder has stopped.
     pub fn write(
         &self,
-        publish_time_nanos: u64,
+        publish_time_nanos: impl Into<Option<u64>>,
         sequence: u64,
         data: &[u8],
     ) -> Result<(), WriteError> {
-        self.queue.write(&Message { log_time_nanos: 0, publish_time_nanos, sequence, data })
+        let publish_time_nanos = publish_time_nanos.into();
+        self.write_message(NewMessage { log_time_nanos: None, publish_time_nanos, sequence, data })
     }
 
-    /// Records a message with a log time of its own, as conversions do. Log times never decrease
-    /// within a topic: an earlier one is raised.
+    /// Records a message with a log time of its own, as conversions do: a [`Message`](livebag_format::Message),
+    /// or a [`NewMessage`] whose times may be absent. Log times never decrease within a topic: an earlier
+    /// one is raised.
     ///
     /// # Errors
     /// As [`TopicWriter::write`].
-    pub fn write_message(&self, message: &Message<'_>) -> Result<(), WriteError> {
-        self.queue.write(message)
+    pub fn write_message<'a>(&self, message: impl Into<NewMessage<'a>>) -> Result<(), WriteError> {
+        self.queue.write(&message.into())
     }
 
     /// Counts messages that were lost before they came here.

@@ -12,6 +12,7 @@ use super::engine::Engine;
 use super::split::{Split, split_name, write_manifest};
 use super::{LowSpace, RecordError};
 use crate::limits::SPACE_LOOK_INTERVAL;
+use crate::queue::NewMessage;
 
 /// A split that takes no more messages.
 struct Past {
@@ -81,7 +82,7 @@ impl Engine {
             else {
                 continue;
             };
-            topic.queue.repeat(&message);
+            topic.queue.repeat(&NewMessage::from(&message));
         }
     }
 

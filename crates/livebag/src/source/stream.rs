@@ -20,7 +20,7 @@ pub(crate) struct StreamSource {
     wraps_bytes: bool,
     slots: u64,
     period_nanos: u64,
-    last_publish_nanos: u64,
+    last_publish_nanos: Option<u64>,
     latest_seen_nanos: u64,
 }
 
@@ -43,7 +43,7 @@ impl StreamSource {
             wraps_bytes,
             slots,
             period_nanos: PERIOD_NANOS_FIRST,
-            last_publish_nanos: 0,
+            last_publish_nanos: None,
             latest_seen_nanos: 0,
         }
     }
@@ -78,12 +78,12 @@ impl StreamSource {
         let next = self.reader.next();
         if let Some(frame) = &next.frame {
             let publish_nanos = frame.header().publish_time_nanos;
-            let elapsed = publish_nanos.saturating_sub(self.last_publish_nanos);
-            if self.last_publish_nanos != 0 && next.lapped == 0 && elapsed > 0 {
+            let last_nanos = self.last_publish_nanos.replace(publish_nanos);
+            let elapsed = last_nanos.map_or(0, |last| publish_nanos.saturating_sub(last));
+            if next.lapped == 0 && elapsed > 0 {
                 // A quarter of the new value: follows a change within a few frames.
                 self.period_nanos = (3 * self.period_nanos + elapsed) / 4;
             }
-            self.last_publish_nanos = publish_nanos;
             self.latest_seen_nanos = self.clock.monotonic_nanos();
         }
         next

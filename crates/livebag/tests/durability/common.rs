@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use livebag::storage::{Disk, SimulatedDisk};
 use livebag::{
-    Bag, BagError, BagState, Clock, Message, Overflow, Query, RecordError, Recorder,
+    Bag, BagError, BagState, Clock, NewMessage, Overflow, Query, RecordError, Recorder,
     RecorderOptions, Selector, Status, Topic, TopicWriter,
 };
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
@@ -146,10 +146,14 @@ impl Making {
     pub fn write(&mut self, at: usize, size: usize) -> bool {
         let k = self.model[at].len() as u64;
         let data = bytes_of(at, k, size);
-        let message =
-            Message { log_time_nanos: 0, publish_time_nanos: k, sequence: k + 1, data: &data };
+        let message = NewMessage {
+            log_time_nanos: None,
+            publish_time_nanos: Some(k),
+            sequence: k + 1,
+            data: &data,
+        };
         let taken = match &mut self.writers[at] {
-            Source::Program(writer) => writer.write_message(&message).is_ok(),
+            Source::Program(writer) => writer.write_message(message).is_ok(),
             Source::Stream(writer) => {
                 let meta = FrameMeta::bytes().publish_time_nanos(k);
                 assert_eq!(writer.publish(&meta, &data).expect("it fits"), k + 1);

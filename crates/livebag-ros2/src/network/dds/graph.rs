@@ -303,8 +303,12 @@ mod tests {
             let _ = nodes(&damaged);
         }
         let graph = Graph::new([0; 16], false);
-        let taken =
-            Taken { data: b"\0\x01\0\0", publish_time_nanos: 0, sequence: 1, publisher: [1; 16] };
+        let taken = Taken {
+            data: b"\0\x01\0\0",
+            publish_time_nanos: None,
+            sequence: 1,
+            publisher: [1; 16],
+        };
         graph.take(&taken);
         assert_eq!(graph.refused(), 1);
     }

@@ -50,14 +50,14 @@ impl Inlet {
         let is_fit = (4..=SAMPLE_BYTES_MAX).contains(&payload.len());
         let attachment = match attachment {
             Some(Some(attachment)) if is_fit => attachment,
-            // Publishers that are no ROS nodes may count nothing.
-            None if is_fit => Attachment { sequence: 0, source_nanos: 0, publisher: [0; 16] },
+            // Publishers that are no ROS nodes may count nothing, and tell no time.
+            None if is_fit => Attachment { sequence: 0, source_nanos: -1, publisher: [0; 16] },
             _ => return self.graph.refuse(),
         };
         let data = payload.to_bytes();
         let sample = Sample {
             data: &data,
-            publish_time_nanos: u64::try_from(attachment.source_nanos).unwrap_or(0),
+            publish_time_nanos: u64::try_from(attachment.source_nanos).ok(),
             sequence: u64::try_from(attachment.sequence).unwrap_or(0),
             publisher: attachment.publisher,
         };

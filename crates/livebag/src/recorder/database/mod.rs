@@ -22,7 +22,7 @@ use super::topic::TopicState;
 use super::{Command, Counters, Machine, RecordError, Shared};
 use crate::convert::{ConvertError, joined_metadata, reindex, write_bag_metadata};
 use crate::limits::{FILL_BYTES_PER_NANO, JOBS_MAX, MANIFEST_INTERVAL, POLL_MAX, POLL_MIN};
-use crate::queue::TopicQueue;
+use crate::queue::{NewMessage, TopicQueue};
 use crate::source::StreamSource;
 
 impl From<ConvertError> for RecordError {
@@ -169,9 +169,9 @@ impl Collector {
                 } else if has_failed {
                     add(&counters.disk, 1);
                 } else if stream.encoder().encode(&frame, &mut self.scratch) {
-                    let message = livebag_format::Message {
-                        log_time_nanos: 0,
-                        publish_time_nanos: frame.header().publish_time_nanos,
+                    let message = NewMessage {
+                        log_time_nanos: None,
+                        publish_time_nanos: Some(frame.header().publish_time_nanos),
                         sequence: frame.sequence(),
                         data: &self.scratch,
                     };

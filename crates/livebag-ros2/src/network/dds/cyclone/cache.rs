@@ -17,8 +17,8 @@ use crate::network::EndpointId;
 pub struct Taken<'a> {
     /// The encoded message, with its encapsulation; without the padding that its options tell of.
     pub data: &'a [u8],
-    /// When it was published, nanoseconds since the Unix epoch; 0 if unknown.
-    pub publish_time_nanos: u64,
+    /// When it was published, nanoseconds since the Unix epoch; `None` if unknown.
+    pub publish_time_nanos: Option<u64>,
     /// Its publisher's count, from 1 on; 0 if unknown.
     pub sequence: u64,
     /// Its publisher.
@@ -149,7 +149,7 @@ fn tell(taker: &dyn Taker, blob: &Blob, publisher: EndpointId) {
     };
     taker.take(&Taken {
         data,
-        publish_time_nanos: u64::try_from(blob.common.timestamp.v).unwrap_or(0),
+        publish_time_nanos: u64::try_from(blob.common.timestamp.v).ok(),
         sequence: blob.sequence,
         publisher,
     });

@@ -10,7 +10,7 @@ use livebag_ros2::network::{Endpoint, Network, Role};
 use livebag_ros2::{
     BridgeCounts, FollowOptions, Follower, QosOverrides, Selection, StreamSink, ToRos2,
 };
-use livebag_shm::Reader;
+use livebag_shm::{Owners, Reader};
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
@@ -43,6 +43,9 @@ pub struct Args {
     /// Publish these streams, by their names or the topics they carry; all, if none is named.
     #[arg(long, value_name = "NAME", num_args = 0..)]
     to_ros2: Option<Vec<String>>,
+    /// Publish streams of other users too. Any of them can end this bridge by cutting a stream's memory short.
+    #[arg(long)]
+    all_users: bool,
     /// Make streams of these topics; of all, if none is named.
     #[arg(long, value_name = "TOPIC", num_args = 0..)]
     from_ros2: Option<Vec<String>>,
@@ -119,7 +122,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     };
     let description = network.describe();
     eprintln!("livebag: {description}");
-    let mut outgoing = args.to_ros2.as_ref().map(|names| Outgoing::new(names, &rates, &overrides));
+    let owners = if args.all_users { Owners::All } else { Owners::Trusted };
+    let mut outgoing = args.to_ros2.as_ref().map(|names| Outgoing::new(names, owners, &rates, &overrides));
     let mut incoming = match &args.from_ros2 {
         Some(topics) => {
             let selection = match topics.is_empty() {
@@ -227,6 +231,7 @@ fn is_loop(topic: &str, process: u64, endpoints: &[Endpoint]) -> bool {
 /// The streams that are published.
 struct Outgoing<'a> {
     names: &'a [String],
+    owners: Owners,
     rates: BTreeMap<String, f64>,
     overrides: &'a QosOverrides,
     ways: BTreeMap<String, Outgo>,
@@ -241,11 +246,13 @@ struct Outgoing<'a> {
 impl<'a> Outgoing<'a> {
     fn new(
         names: &'a [String],
+        owners: Owners,
         rates: &BTreeMap<String, f64>,
         overrides: &'a QosOverrides,
     ) -> Self {
         Self {
             names,
+            owners,
             rates: rates.clone(),
             overrides,
             ways: BTreeMap::new(),
@@ -296,7 +303,7 @@ impl<'a> Outgoing<'a> {
             if self.ways.contains_key(&name) {
                 continue;
             }
-            let Ok(reader) = Reader::open(&name) else { continue };
+            let Ok(reader) = Reader::open_of(&name, self.owners) else { continue };
             let instance = (name.clone(), reader.info().instance);
             if self.refused.contains(&instance) {
                 continue;

@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         true if settings.graph.chooses() => Vec::new(),
         true => settings.selectors().map(|_| Vec::new())?,
     };
-    let mut wanted = Wanted::new(&settings.wanted_names())?;
+    let mut wanted = Wanted::new(&settings.wanted_names(), settings.owners())?;
     let mut options = settings.options()?;
     let metadata_version = settings.metadata_version()?;
     let stop_after = settings.stop_after()?;
@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         recorder.follow(selector)?;
     }
     if settings.all && (settings.network.ros2.is_none() || settings.graph.with_streams) {
-        for refusal in names::unreadable() {
+        for refusal in names::unreadable(settings.owners()) {
             eprintln!("livebag: warning: not recorded: {refusal}");
         }
     }

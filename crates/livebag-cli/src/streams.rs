@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use livebag::{Clock, stream_topic};
-use livebag_shm::{Counters, Kind, Liveness, Reader, ReaderInfo};
+use livebag_shm::{Counters, Kind, Liveness, Owners, Reader, ReaderInfo};
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
@@ -38,6 +38,9 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
+    /// Open streams of other users too. Any of them can end this command by cutting a stream's memory short.
+    #[arg(long)]
+    all_users: bool,
     /// Look again every second, until Ctrl-C.
     #[arg(short, long)]
     watch: bool,
@@ -124,6 +127,7 @@ impl From<ReaderInfo> for ReaderRow {
 struct Looks {
     clock: Clock,
     deadline: Duration,
+    owners: Owners,
     open: BTreeMap<String, Look>,
 }
 
@@ -139,8 +143,12 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         return Ok(remove(name));
     }
     let interrupt = Interrupt::watch()?;
-    let mut looks =
-        Looks { clock: Clock::system(), deadline: args.deadline, open: BTreeMap::new() };
+    let mut looks = Looks {
+        clock: Clock::system(),
+        deadline: args.deadline,
+        owners: if args.all_users { Owners::All } else { Owners::Trusted },
+        open: BTreeMap::new(),
+    };
     looks.take()?;
     let mut pause = MEASURE;
     while !interrupt.wait(if looks.open.is_empty() && !args.watch { Duration::ZERO } else { pause })
@@ -176,7 +184,7 @@ impl Looks {
     fn row(&mut self, name: String) -> Row {
         let now = self.clock.monotonic_nanos();
         // Opened anew every time: the region of a name may have been replaced.
-        let reader = match Reader::open(&name) {
+        let reader = match Reader::open_of(&name, self.owners) {
             Ok(reader) => reader.unlisted(),
             Err(error) => {
                 self.open.remove(&name);

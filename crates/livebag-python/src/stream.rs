@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use livebag::{Clock, stream_topic};
 use livebag_shm::{
-    FrameHeader, FrameLayout, FrameMeta, ImageLayout, Liveness, PointField, PointsLayout,
-    StreamOptions, Wait, Writer,
+    FrameHeader, FrameLayout, FrameMeta, ImageLayout, Liveness, Owners, PointField, PointsLayout,
+    Reader, StreamOptions, Wait, Writer,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -508,8 +508,9 @@ pub fn streams(py: Python<'_>) -> PyResult<Vec<StreamTuple>> {
     let names = py.detach(livebag_shm::list).map_err(errors::stream)?;
     let mut found = Vec::new();
     for name in names {
-        // One that has gone meanwhile, or that this user may not read, is none of ours.
-        let Ok(reader) = livebag_shm::Reader::open(&name) else { continue };
+        // One that has gone meanwhile, or that this user may not read, is none of ours; another user could
+        // end this process by cutting the stream's memory short.
+        let Ok(reader) = Reader::open_of(&name, Owners::Trusted) else { continue };
         let topic = stream_topic(reader.info());
         let kind = reader.info().kind.to_string();
         let is_live = reader.liveness(QUIET) != Liveness::Gone;

@@ -295,7 +295,11 @@ pub(crate) fn open_wake(name: &Name, instance: u64) -> Option<Mapped> {
 pub(crate) fn open_wake_object(name: &Name, instance: u64) -> Option<(Mapped, OwnedFd)> {
     let fd = object::open(&name.wake_path(), true).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
-    if !object::is_regular(&stat) || object::bytes_of(&stat) < WAKE_BYTES as u64 {
+    // Before it is mapped: another user could cut it short.
+    if !object::is_regular(&stat)
+        || !object::is_own(&stat)
+        || object::bytes_of(&stat) < WAKE_BYTES as u64
+    {
         return None;
     }
     let memory = Mapped::new(fd.as_fd(), WAKE_BYTES, Access::ReadWrite, false).ok()?;

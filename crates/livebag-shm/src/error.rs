@@ -193,6 +193,16 @@ pub enum OpenError {
         /// The stream.
         name: String,
     },
+    /// Another user could cut its memory short, which kills whoever reads it.
+    #[error(
+        "the stream {name:?} belongs to the user {owner}, who could end this program by cutting its memory short; have its writer name a group (StreamOptions::group) that this program belongs to, or ask for streams of all users (--all-users)"
+    )]
+    Untrusted {
+        /// The stream.
+        name: String,
+        /// The user's number.
+        owner: u32,
+    },
     /// The region does not check.
     #[error("the stream {name:?} cannot be read: {source}")]
     Header {

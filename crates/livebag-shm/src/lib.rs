@@ -97,7 +97,7 @@ pub use limits::{
 pub use memory::copy_past_caches;
 pub use options::{HugePages, Placement, StreamOptions};
 pub use reader::{Borrowed, Reader};
-pub use region::{Counters, Liveness, StreamInfo};
+pub use region::{Counters, Liveness, Owners, StreamInfo};
 pub use registry::{list, list_regions, remove};
 pub use wait::Wait;
 pub use writer::{Loan, Writer};

@@ -43,6 +43,31 @@ pub(crate) fn is_regular(stat: &Stat) -> bool {
     rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
 }
 
+/// Whether nobody can cut the object short but this process's user, root, and members of a group that
+/// this process belongs to. Whoever looks at mapped memory that was cut is killed by SIGBUS.
+pub(crate) fn is_trusted(stat: &Stat) -> bool {
+    let mode = stat.st_mode;
+    if mode & (Mode::WGRP | Mode::WOTH).bits() != 0 {
+        return false;
+    }
+    if is_own(stat) || stat.st_uid == 0 {
+        return true;
+    }
+    // Only members of a group can give it a file.
+    let shared = mode & Mode::RGRP.bits() != 0;
+    shared && (stat.st_gid == rustix::process::getegid().as_raw() || has_group(stat.st_gid))
+}
+
+/// Whether the object is this process's user's.
+pub(crate) fn is_own(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+fn has_group(group: u32) -> bool {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    groups.iter().any(|own| own.as_raw() == group)
+}
+
 /// Size of an object.
 pub(crate) fn bytes_of(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)

@@ -12,7 +12,7 @@ use crate::follow::{Cursor, Next};
 use crate::frame::FrameHeader;
 use crate::limits::READ_ATTEMPTS_MAX;
 use crate::name::Name;
-use crate::region::{Counters, Liveness, Read, Region, StreamInfo};
+use crate::region::{Counters, Liveness, Owners, Read, Region, StreamInfo};
 use crate::wait::{Wait, Word};
 
 /// A reader of a stream. Cheap to clone: clones share the mapping, and each has its own place in the
@@ -66,7 +66,15 @@ impl Reader {
     /// When there is no such stream, no right to read it, or when the region does not check.
     /// [`OpenError::is_transient`] tells when to try again.
     pub fn open(name: &str) -> Result<Reader, OpenError> {
-        let region = Arc::new(Region::open(name)?);
+        Reader::open_of(name, Owners::All)
+    }
+
+    /// The same, if the stream belongs to one of these `owners`.
+    ///
+    /// # Errors
+    /// As [`Reader::open`]; [`OpenError::Untrusted`] if it belongs to somebody else.
+    pub fn open_of(name: &str, owners: Owners) -> Result<Reader, OpenError> {
+        let region = Arc::new(Region::open(name, owners)?);
         let cursor = Cursor::after(region.latest());
         Ok(Reader { region, cursor, received: 0, label: None, seat: OnceLock::new() })
     }

@@ -97,6 +97,18 @@ pub(crate) enum Read<T> {
     Damaged(ReadError),
 }
 
+/// Whose streams are opened. A stream's owner can cut its memory short at any time, and the kernel kills a
+/// process that then looks at it (SIGBUS).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Owners {
+    /// This process's user, root, and members of a group that this process belongs to and that the stream
+    /// is for. For programs that must not end because of another user's.
+    Trusted,
+    /// Every user.
+    #[default]
+    All,
+}
+
 /// A mapped stream.
 #[derive(Debug)]
 pub(crate) struct Region {
@@ -109,7 +121,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    pub(crate) fn open(name: &str) -> Result<Region, OpenError> {
+    pub(crate) fn open(name: &str, owners: Owners) -> Result<Region, OpenError> {
         let name = Name::new(name)?;
         let owned_name = || name.as_str().to_owned();
         let system = |action, source: Errno| match source {
@@ -123,6 +135,9 @@ impl Region {
         let found = object::bytes_of(&stat);
         if !object::is_regular(&stat) {
             return Err(refuse(HeaderError::TooSmall { found: 0 }));
+        }
+        if owners == Owners::Trusted && !object::is_trusted(&stat) {
+            return Err(OpenError::Untrusted { name: owned_name(), owner: stat.st_uid });
         }
         if found == 0 {
             return Err(refuse(HeaderError::BeingMade));

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use common::{MOMENT, Removed, bytes, main_path, unique};
 use livebag_shm::{
-    CreateError, FrameMeta, HeaderError, OpenError, ReadError, Reader, StreamOptions, Wait, Writer,
+    CreateError, FrameMeta, HeaderError, OpenError, Owners, ReadError, Reader, StreamOptions, Wait,
+    Writer,
 };
 
 /// Offsets of docs/stream-layout.md that these tests overwrite.
@@ -193,4 +194,50 @@ fn a_full_shared_memory_is_an_error_at_creation() {
     assert!(is_named, "{error}");
     assert!(!Path::new(&main_path(&name)).exists(), "nothing is left behind");
     assert!(!Path::new(&format!("{}.wake", main_path(&name))).exists());
+}
+
+/// Whoever may cut a region short may kill its readers: only those are trusted who could anyway.
+#[test]
+fn streams_of_other_users_are_opened_when_asked_for() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give a stream to another user");
+        return;
+    }
+    let name = unique("owners");
+    let _removed = Removed(name.clone());
+    let writer = Writer::create(&name, &StreamOptions::bytes(8)).unwrap();
+    let path = main_path(&name);
+    let own_group = rustix::process::getegid().as_raw();
+    let is_trusted = |owner, group, mode| {
+        chown(&path, Some(owner), Some(group)).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "as another user would")]
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        assert!(Reader::open_of(&name, Owners::All).is_ok(), "asked for");
+        match Reader::open_of(&name, Owners::Trusted) {
+            Ok(_) => true,
+            Err(OpenError::Untrusted { owner: found, .. }) => {
+                assert_eq!(found, owner);
+                false
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(is_trusted(0, 0, 0o600));
+    assert!(!is_trusted(NOBODY, NOBODY, 0o600));
+    assert!(!is_trusted(NOBODY, NOBODY, 0o644), "readable is not harmless");
+    assert!(!is_trusted(NOBODY, NOBODY, 0o640), "a group that this process is not in");
+    assert!(is_trusted(NOBODY, own_group, 0o640), "shared with this process's group");
+    assert!(!is_trusted(NOBODY, own_group, 0o600), "of the group, and not shared with it");
+    assert!(!is_trusted(0, 0, 0o602), "everybody may write it");
+    assert!(!is_trusted(0, NOBODY, 0o620), "a group may write it");
+    chown(&path, Some(0), Some(0)).unwrap();
+    // The readers' table in the wake object is mapped too.
+    let readers = || Reader::open(&name).unwrap().readers();
+    assert!(readers().is_some());
+    chown(format!("{path}.wake"), Some(NOBODY), Some(NOBODY)).unwrap();
+    assert!(readers().is_none());
+    drop(writer);
 }

@@ -169,7 +169,7 @@ fn measure(disk: &KernelDisk, path: &Path) -> io::Result<f64> {
             queue.submit(Write { token: offset, file: file.clone(), offset, parts });
             offset += WRITE_BYTES as u64;
         }
-        queue.reap(Duration::from_secs(1), &mut done);
+        queue.reap(Duration::from_secs(1), &mut done)?;
         for completion in done.drain(..) {
             completion.result?;
             let blocks = completion.parts.into_iter().filter_map(|part| match part {

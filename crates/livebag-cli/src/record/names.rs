@@ -1,7 +1,7 @@
 //! The streams that were asked for by name, and whether they have come.
 
 use livebag::{Status, stream_topic};
-use livebag_shm::{OpenError, Reader};
+use livebag_shm::{OpenError, Owners, Reader};
 
 use crate::outcome::CliError;
 
@@ -9,29 +9,33 @@ use crate::outcome::CliError;
 const TOPIC_BYTES_MAX: usize = 508;
 
 /// Names that have not been seen yet, each with what is known of it.
-pub struct Wanted(Vec<(String, String)>);
+pub struct Wanted {
+    unseen: Vec<(String, String)>,
+    owners: Owners,
+}
 
 impl Wanted {
     /// Checks that streams or topics of these names can be.
-    pub fn new(names: &[String]) -> Result<Self, CliError> {
+    pub fn new(names: &[String], owners: Owners) -> Result<Self, CliError> {
         for name in names {
             check(name)?;
         }
         let unseen = |name: &String| (name.clone(), format!("{name} never appeared"));
-        Ok(Self(names.iter().map(unseen).collect()))
+        Ok(Self { unseen: names.iter().map(unseen).collect(), owners })
     }
 
     /// Strikes out those that are being recorded.
     pub fn look(&mut self, status: &Status) {
         let recorded = |topic: &str| status.topics.iter().any(|seen| seen.name == topic);
-        self.0.retain_mut(|(name, known)| {
+        let owners = self.owners;
+        self.unseen.retain_mut(|(name, known)| {
             if recorded(name) {
                 return false;
             }
             if name.contains('/') {
                 return true;
             }
-            match Reader::open(name) {
+            match Reader::open_of(name, owners) {
                 Ok(reader) => return !recorded(&stream_topic(reader.info()).name),
                 Err(OpenError::NotFound { .. }) => {}
                 Err(error) => *known = format!("{name} was not recorded: {error}"),
@@ -42,14 +46,14 @@ impl Wanted {
 
     /// A sentence for each that has not come.
     pub fn missing(self) -> Vec<String> {
-        self.0.into_iter().map(|(_, known)| known).collect()
+        self.unseen.into_iter().map(|(_, known)| known).collect()
     }
 }
 
 /// A sentence for each stream of this machine that is there, but cannot be recorded.
-pub fn unreadable() -> Vec<String> {
+pub fn unreadable(owners: Owners) -> Vec<String> {
     let names = livebag_shm::list().unwrap_or_default();
-    let refusals = names.iter().filter_map(|name| Reader::open(name).err());
+    let refusals = names.iter().filter_map(|name| Reader::open_of(name, owners).err());
     refusals.filter(|error| !error.is_transient()).map(|error| error.to_string()).collect()
 }
 
@@ -68,7 +72,7 @@ fn check(name: &str) -> Result<(), CliError> {
             )))
         };
     }
-    match Reader::open(name) {
+    match Reader::open_of(name, Owners::Trusted) {
         Err(OpenError::Name(error)) => Err(CliError::usage(format!("`{name}`: {error}"))),
         _ => Ok(()),
     }

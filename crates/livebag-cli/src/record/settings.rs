@@ -10,6 +10,7 @@ use livebag::{
     Retention, Schedule, Selector, SnapshotRing, SplitRules, TopicRule, TopicRules, TopicSettings,
 };
 use livebag_format::rosbag2::MetadataVersion;
+use livebag_shm::Owners;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -31,6 +32,10 @@ pub struct Settings {
     /// Record every stream, also those that appear later.
     #[arg(short, long)]
     pub all: bool,
+    /// Take streams of other users too. Any of them can end this recording by cutting a stream's memory
+    /// short; without this, streams are recorded of this user, of root, and of groups that this user is in.
+    #[arg(long)]
+    pub all_users: bool,
     /// Record streams whose name or topic matches this regular expression.
     #[arg(short = 'e', long, value_name = "RE")]
     pub regex: Option<String>,
@@ -398,12 +403,18 @@ impl Settings {
         }
         let exclude = |selector: Selector| {
             let selector = selector.without(&self.exclude_topics);
+            let selector = if self.all_users { selector.of_all_users() } else { selector };
             match &self.exclude_regex {
                 Some(pattern) => selector.excluding(pattern).map_err(refused),
                 None => Ok(selector),
             }
         };
         selectors.into_iter().map(exclude).collect()
+    }
+
+    /// Whose streams are taken.
+    pub fn owners(&self) -> Owners {
+        if self.all_users { Owners::All } else { Owners::Trusted }
     }
 
     /// Streams and topics asked for by name.

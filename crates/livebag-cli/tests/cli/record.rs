@@ -362,3 +362,58 @@ fn a_direct_recording_that_was_killed_is_made_a_bag() {
     assert!(said.contains("message_count: 20") && said.contains("run1_0.mcap"), "{said}");
     run(&["verify", bag]).expect(0, &[]);
 }
+
+/// Another user's stream could end the recording: the kernel kills who looks at memory that its owner has cut.
+#[test]
+fn another_users_stream_cannot_end_a_recording() {
+    use std::os::unix::fs::chown;
+
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give a stream to another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("run1");
+    let (own, mut writer) = stream(StreamOptions::bytes(1000).slots(64));
+    let (foreign, mut attacker) = stream(StreamOptions::bytes(1000).slots(64));
+    let region = format!("/dev/shm/livebag.{foreign}");
+    chown(&region, Some(NOBODY), Some(NOBODY)).unwrap();
+    let pattern = format!("^({own}|{foreign})$");
+    let recording = Recording::begin(&["-e", &pattern, &foreign, "-o", text(&bag), "--json"], 1);
+    attacker.publish(&FrameMeta::bytes(), &[0; 1000]).unwrap();
+    std::fs::File::options().write(true).open(&region).unwrap().set_len(0).unwrap();
+    let listed = run(&["streams", "--json"]).expect(0, &[]);
+    assert!(!listed.out.contains(&format!("\"topic\": \"/{foreign}\"")), "{listed:?}");
+    for _ in 0..10 {
+        writer.publish(&FrameMeta::bytes(), &[1; 1000]).unwrap();
+    }
+    wait_until("its own stream is recorded all the same", || {
+        run(&["info", text(&bag), "--json"]).json()["message_count"] == 10
+    });
+    let ended = recording.interrupt();
+    assert!(ended.err.contains("belongs to the user 65534"), "{ended:?}");
+    std::mem::forget(attacker);
+    std::fs::remove_file(&region).unwrap();
+    let _ = std::fs::remove_file(format!("{region}.wake"));
+}
+
+#[test]
+fn streams_of_all_users_are_recorded_when_asked_for() {
+    use std::os::unix::fs::chown;
+
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give a stream to another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("run1");
+    let (foreign, mut writer) = stream(StreamOptions::bytes(1000).slots(64));
+    chown(format!("/dev/shm/livebag.{foreign}"), Some(65_534), Some(65_534)).unwrap();
+    let recording = Recording::begin(&[&foreign, "--all-users", "-o", text(&bag)], 1);
+    writer.publish(&FrameMeta::bytes(), &[0; 1000]).unwrap();
+    wait_until("it is recorded", || {
+        run(&["info", text(&bag), "--json"]).json()["message_count"] == 1
+    });
+    recording.interrupt().expect(0, &[]);
+}

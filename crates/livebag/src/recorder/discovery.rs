@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use livebag_shm::{Owners, Reader};
+
 use crate::clock::Clock;
 use crate::limits::DISCOVERY_INTERVAL;
 use crate::source::{Selector, StreamSource};
@@ -54,6 +56,8 @@ impl Discovery {
             return None;
         }
         let mut appeared = Vec::new();
+        let asks_for_all = self.selectors.iter().any(|selector| selector.owners() == Owners::All);
+        let owners = if asks_for_all { Owners::All } else { Owners::Trusted };
         // A failing look is tried again at the next one.
         let regions = livebag_shm::list_regions().unwrap_or_default();
         self.refused.retain(|refused| regions.contains(refused));
@@ -69,12 +73,12 @@ impl Discovery {
                 self.unopened.insert(refused, failures + 1);
                 continue;
             }
-            let Ok(reader) = livebag_shm::Reader::open(&name) else {
+            let Ok(reader) = Reader::open_of(&name, owners) else {
                 self.unopened.insert(refused, failures + 1);
                 continue;
             };
             self.unopened.remove(&refused);
-            let source = StreamSource::new(reader, self.first_look, clock.clone());
+            let source = StreamSource::new(reader, owners, self.first_look, clock.clone());
             let topic = source.topic();
             if !self.selectors.iter().any(|selector| selector.takes(&name, &topic)) {
                 self.refused.insert(refused);

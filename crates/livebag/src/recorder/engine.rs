@@ -233,11 +233,10 @@ impl Engine {
 
     /// Goes on with streams that were made anew under their old name.
     fn follow_successors(&mut self) {
-        for (at, reader) in self.lookout.successors() {
+        for (at, source) in self.lookout.successors() {
             // What the old region still holds comes first.
             self.look();
             self.write_all_held();
-            let source = StreamSource::new(reader, false, self.shared.options.clock.clone());
             let topic = source.topic();
             if topic == *self.current().topics[at].topic {
                 self.lookout.replace(at, Some(source));
@@ -342,7 +341,10 @@ impl Engine {
     /// Waits up to `wait` for completions and handles them.
     pub fn reap(&mut self, wait: Duration) {
         let mut done = std::mem::take(&mut self.done);
-        self.queue.reap(wait, &mut done);
+        if let Err(error) = self.queue.reap(wait, &mut done) {
+            let directory = self.shared.directory.clone();
+            self.fail("submitting writes to", &directory, error);
+        }
         for completion in done.drain(..) {
             self.complete(completion);
         }

@@ -131,7 +131,7 @@ impl Engine {
 
     fn give_up(&mut self, going: Going, cause: Cause) {
         let copy = match going.from {
-            Origin::Slot { number, .. } => self.lookout.land(number).copy,
+            Origin::Slot { number, .. } => self.lookout.land(number).and_then(|landed| landed.copy),
             Origin::Copy(extent) => Some(extent),
         };
         if let Some(extent) = copy {
@@ -351,7 +351,7 @@ impl Engine {
 
     /// Handles a write that has ended.
     pub fn complete(&mut self, completion: Completion) {
-        let flight = self.flights.remove(&completion.token).expect("a write of ours");
+        let Some(flight) = self.flights.remove(&completion.token) else { return };
         let Flight { place, offset, bytes, content } = flight;
         self.flight_bytes -= owned_bytes(&completion.parts);
         let now = self.shared.options.clock.monotonic_nanos();
@@ -375,14 +375,16 @@ impl Engine {
                 }
                 Content::Slot { piece, number, lead } => {
                     let (piece, landed) = self.land(piece, number);
-                    if landed.frame.is_intact() {
-                        let parts = completion.parts;
-                        self.commit_frame(place, (offset, bytes), piece, lead, parts);
-                    } else if let Some(extent) = landed.copy {
-                        self.write_owned_piece(place, extent, piece);
-                    } else {
+                    match landed {
+                        Some(landed) if landed.frame.is_intact() => {
+                            let parts = completion.parts;
+                            self.commit_frame(place, (offset, bytes), piece, lead, parts);
+                        }
+                        Some(Landed { copy: Some(extent), .. }) => {
+                            self.write_owned_piece(place, extent, piece);
+                        }
                         // The padding record in front already covers the torn extent.
-                        self.settle(place, piece, Outcome::Lost(Cause::Lapped, 1));
+                        _ => self.settle(place, piece, Outcome::Lost(Cause::Lapped, 1)),
                     }
                 }
             }
@@ -392,9 +394,10 @@ impl Engine {
     }
 
     /// Asks what has become of a frame; a copy's room is given back when its piece is settled.
-    fn land(&self, mut piece: Piece, number: FrameNumber) -> (Piece, Landed) {
+    fn land(&self, mut piece: Piece, number: FrameNumber) -> (Piece, Option<Landed>) {
         let landed = self.lookout.land(number);
-        piece.held_bytes = landed.copy.as_ref().map_or(0, |copy| copy.block.len() as u64);
+        let copy = landed.as_ref().and_then(|landed| landed.copy.as_ref());
+        piece.held_bytes = copy.map_or(0, |copy| copy.block.len() as u64);
         (piece, landed)
     }
 

@@ -13,7 +13,7 @@ use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark
 use livebag_format::index::entry_count;
 
 use super::split::Split;
-use super::{RecordError, Shared};
+use super::{PanicLatch, RecordError, Shared};
 use crate::limits::JOBS_MAX;
 use crate::storage::DiskFile;
 
@@ -62,11 +62,15 @@ impl Keeper {
 
     fn spawn(
         &mut self,
-        shared: &Shared,
-        name: &str,
+        shared: &Arc<Shared>,
+        name: &'static str,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<(), RecordError> {
-        let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+        let ours = shared.clone();
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let _latch = PanicLatch(&ours, name);
+            work();
+        });
         self.threads.push(thread.map_err(|source| RecordError::Io {
             doing: "starting a thread to record into",
             path: shared.directory.clone(),

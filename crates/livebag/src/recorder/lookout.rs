@@ -13,11 +13,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use livebag_format::index::IndexEntry;
-use livebag_shm::{FrameRef, Reader};
+use livebag_shm::FrameRef;
 
 use super::reserve::Reserve;
 use super::rounds::Rounds;
-use super::{RecordError, Shared};
+use super::{PanicLatch, RecordError, Shared};
 use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
 use crate::queue::{NewMessage, OwnedExtent, TopicQueue};
 use crate::scheduler::Schedule;
@@ -193,11 +193,11 @@ impl Lookout {
     }
 
     /// Streams that were made anew under their old names, by their topics.
-    pub fn successors(&self) -> Vec<(usize, Reader)> {
+    pub fn successors(&self) -> Vec<(usize, StreamSource)> {
         let watch = self.lock();
         let successor = |source: &Source| {
-            let reader = source.stream.as_ref().and_then(StreamSource::successor)?;
-            Some((source.topic, reader))
+            let successor = source.stream.as_ref().and_then(StreamSource::successor)?;
+            Some((source.topic, successor))
         };
         watch.sources.iter().filter_map(successor).collect()
     }
@@ -274,11 +274,10 @@ impl Lookout {
         Some(Going { topic: watch.sources[source].topic, entry, from })
     }
 
-    /// Tells what has become of a frame, which is not watched any more.
-    pub fn land(&self, number: FrameNumber) -> Landed {
-        let Flying { frame, copy, .. } =
-            self.lock().flying.remove(&number).expect("a frame that was let go, and once only");
-        Landed { frame, copy }
+    /// Tells what has become of a frame, which is not watched any more; `None` if it was not.
+    pub fn land(&self, number: FrameNumber) -> Option<Landed> {
+        let Flying { frame, copy, .. } = self.lock().flying.remove(&number)?;
+        Some(Landed { frame, copy })
     }
 
     /// Memory of a large frame's copy that has been written.
@@ -534,19 +533,6 @@ fn copy(
     })
 }
 
-/// Ends a recording whose streams nobody may be looking at any more.
-struct ToldIfPanicking<'a>(&'a Shared);
-
-impl Drop for ToldIfPanicking<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.fail(
-                "the thread that watches the streams has stopped by a fault in livebag".into(),
-            );
-        }
-    }
-}
-
 /// The thread that stands in.
 pub(super) struct Watchman {
     lookout: Arc<Lookout>,
@@ -561,7 +547,7 @@ impl Watchman {
             .name("livebag-watch".into())
             .spawn(move || {
                 raise_priority();
-                let _told = ToldIfPanicking(&watched.shared);
+                let _latch = PanicLatch(&watched.shared, "the thread that watches the streams");
                 watched.stand_in();
             })
             .map_err(|source| RecordError::Io {

@@ -285,6 +285,17 @@ impl Shared {
     }
 }
 
+/// Latches a panic of the thread that holds it as the recording's failure.
+struct PanicLatch<'a>(&'a Shared, &'static str);
+
+impl Drop for PanicLatch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(format!("{} has stopped by a fault in livebag: please report it", self.1));
+        }
+    }
+}
+
 pub(crate) enum Command {
     AddTopic(Topic, Arc<TopicQueue>),
     Follow(Selector),
@@ -369,7 +380,13 @@ impl Recorder {
         let (commands, receiver) = sync_channel(JOBS_MAX);
         let thread = std::thread::Builder::new()
             .name("livebag-recorder".into())
-            .spawn(move || run(machine, &receiver))
+            .spawn({
+                let shared = shared.clone();
+                move || {
+                    let _latch = PanicLatch(&shared, "the recorder's thread");
+                    run(machine, &receiver)
+                }
+            })
             .map_err(|source| RecordError::Io {
                 doing: "starting a thread to record into",
                 path: shared.directory.clone(),

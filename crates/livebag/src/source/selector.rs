@@ -1,6 +1,7 @@
 //! Which streams are recorded.
 
 use livebag_format::Topic;
+use livebag_shm::Owners;
 use regex::Regex;
 
 /// Chooses streams by name, by pattern, or all.
@@ -17,6 +18,7 @@ pub struct Selector {
     types: Vec<String>,
     exclude: Option<Regex>,
     without: Vec<String>,
+    all_users: bool,
 }
 
 /// A pattern that is no regular expression.
@@ -64,6 +66,13 @@ impl Selector {
         Self { types: types.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
+    /// The same with streams of all users. Without it: those of this process's user, of root, and of groups
+    /// that this process belongs to. Any other user could end the recording by cutting a stream short.
+    pub fn of_all_users(mut self) -> Self {
+        self.all_users = true;
+        self
+    }
+
     /// The same without streams with one of these names, or carrying one of these topics.
     pub fn without(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.without.extend(names.into_iter().map(Into::into));
@@ -77,6 +86,11 @@ impl Selector {
     pub fn excluding(mut self, pattern: &str) -> Result<Self, SelectorError> {
         self.exclude = Some(compile(pattern)?);
         Ok(self)
+    }
+
+    /// Whose streams it takes.
+    pub(crate) fn owners(&self) -> Owners {
+        if self.all_users { Owners::All } else { Owners::Trusted }
     }
 
     /// Whether `name` was given as a name, not matched by a pattern or a type.

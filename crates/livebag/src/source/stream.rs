@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use livebag_format::{Topic, cdr, definitions};
-use livebag_shm::{FrameHeader, FrameLayout, FrameRef, Kind, Liveness, Next, Reader, StreamInfo};
+use livebag_shm::{
+    FrameHeader, FrameLayout, FrameRef, Kind, Liveness, Next, Owners, Reader, StreamInfo,
+};
 
 use crate::clock::Clock;
 use crate::limits::{AWAITED_BEHIND, AWAITED_PERIOD_MIN, POLL_MAX, POLL_MAX_AWAITED, POLL_MIN};
@@ -16,6 +18,7 @@ const PERIOD_NANOS_FIRST: u64 = 5_000_000;
 /// A stream being followed.
 pub(crate) struct StreamSource {
     reader: Reader,
+    owners: Owners,
     clock: Clock,
     wraps_bytes: bool,
     slots: u64,
@@ -25,8 +28,9 @@ pub(crate) struct StreamSource {
 }
 
 impl StreamSource {
-    /// Follows `reader` from now on, or from the oldest frame still there.
-    pub(crate) fn new(reader: Reader, from_now_on: bool, clock: Clock) -> Self {
+    /// Follows `reader` from now on, or from the oldest frame still there. A region that takes its name must
+    /// belong to one of the `owners`.
+    pub(crate) fn new(reader: Reader, owners: Owners, from_now_on: bool, clock: Clock) -> Self {
         let mut reader = reader.labelled("recorder");
         if from_now_on {
             let next = reader.latest_sequence() + 1;
@@ -39,6 +43,7 @@ impl StreamSource {
         let slots = u64::from(info.slots);
         Self {
             reader,
+            owners,
             clock,
             wraps_bytes,
             slots,
@@ -53,14 +58,15 @@ impl StreamSource {
         &self.reader.info().name
     }
 
-    /// A reader of the region that has taken this one's name, if this one's writer is gone and there
+    /// The region that has taken this one's name, if this one's writer is gone and there
     /// is such a region: a driver that came back with frames of another size.
-    pub(crate) fn successor(&self) -> Option<Reader> {
+    pub(crate) fn successor(&self) -> Option<Self> {
         if self.reader.liveness(Duration::MAX) != Liveness::Gone {
             return None;
         }
-        let reader = Reader::open(self.name()).ok()?;
-        (reader.info().instance != self.reader.info().instance).then_some(reader)
+        let reader = Reader::open_of(self.name(), self.owners).ok()?;
+        let is_new = reader.info().instance != self.reader.info().instance;
+        is_new.then(|| Self::new(reader, self.owners, false, self.clock.clone()))
     }
 
     /// Number of the newest frame: who takes frames up to it comes to an end, however fast they come.

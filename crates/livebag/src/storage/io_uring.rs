@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
 
-use super::pwrite::{vectors, write_parts};
+use super::pwrite::{PwriteQueue, vectors, write_parts};
 use super::{Completion, Write, WriteQueue};
-use crate::limits::WRITES_IN_FLIGHT_MAX;
+use crate::limits::{POLL_MIN, WRITES_IN_FLIGHT_MAX};
 
 struct InFlight {
     write: Write,
@@ -24,9 +24,14 @@ pub(super) struct IoUringQueue {
     ring: IoUring,
     slab: Vec<Option<InFlight>>,
     free: Vec<usize>,
+    /// Writes in the ring that the kernel has not taken yet, by their place in the slab; oldest first.
+    untaken: VecDeque<usize>,
     /// Writes that found the ring full.
     waiting: VecDeque<Write>,
+    /// Writes in the slab or waiting.
     count: usize,
+    /// Takes over once the kernel has refused the ring.
+    fallback: Option<PwriteQueue>,
 }
 
 #[expect(unsafe_code, reason = "the vectors hold pointers to memory that the queue owns or keeps")]
@@ -54,12 +59,17 @@ impl IoUringQueue {
             ring,
             slab: (0..WRITES_IN_FLIGHT_MAX).map(|_| None).collect(),
             free: (0..WRITES_IN_FLIGHT_MAX).rev().collect(),
+            untaken: VecDeque::new(),
             waiting: VecDeque::new(),
             count: 0,
+            fallback: None,
         })
     }
 
     fn start(&mut self, slot: usize) {
+        if self.fallback.is_some() {
+            return self.hand_over(slot);
+        }
         let Some(flight) = &mut self.slab[slot] else { return };
         flight.vectors = vectors(&flight.write.parts, flight.written).into_boxed_slice();
         let descriptor = flight.write.file.descriptor().expect("checked at submission").as_raw_fd();
@@ -77,6 +87,16 @@ impl IoUringQueue {
         let pushed = unsafe { self.ring.submission().push(&entry) };
         // The slab has as many places as the ring has entries, so there is always room.
         pushed.expect("a free place in the ring");
+        self.untaken.push_back(slot);
+    }
+
+    /// Has a write done without the ring.
+    fn hand_over(&mut self, slot: usize) {
+        if let (Some(flight), Some(fallback)) = (self.slab[slot].take(), &mut self.fallback) {
+            self.free.push(slot);
+            self.count -= 1;
+            fallback.submit(flight.write);
+        }
     }
 
     fn admit(&mut self, write: Write) {
@@ -130,24 +150,68 @@ impl IoUringQueue {
     }
 
     /// Hands over what is in the ring and waits for a completion, at most for `wait`.
-    fn enter(&mut self, wait: Duration) {
+    ///
+    /// # Errors
+    /// If the kernel refuses the ring. No write is lost by that: see [`Self::leave_ring`].
+    fn enter(&mut self, wait: Duration) -> io::Result<()> {
         let limit = types::Timespec::from(wait);
         let args = types::SubmitArgs::new().timespec(&limit);
         let outcome = self.ring.submitter().submit_with_args(1, &args);
-        if let Err(error) = outcome {
-            let code = error.raw_os_error();
-            // Time is up, a signal came, or completions must be taken first.
-            let passing = [libc::ETIME, libc::EINTR, libc::EBUSY, libc::EAGAIN];
-            if !code.is_some_and(|code| passing.contains(&code)) {
-                // The ring is this process's own: nothing that a user does can bring this about.
-                panic!("io_uring_enter failed: {error}");
+        let untaken = self.ring.submission().len();
+        self.untaken.drain(..self.untaken.len().saturating_sub(untaken));
+        // Time is up, a signal came, or completions must be taken first.
+        let passing = [libc::ETIME, libc::EINTR, libc::EBUSY, libc::EAGAIN].map(Some);
+        match outcome {
+            Err(error) if !passing.contains(&error.raw_os_error()) => {
+                self.leave_ring();
+                Err(error)
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the kernel has not taken, and all that comes later, is written with `pwritev`. What it has taken
+    /// it completes: completions are posted whenever this thread makes a system call.
+    fn leave_ring(&mut self) {
+        self.fallback = Some(PwriteQueue::default());
+        for slot in std::mem::take(&mut self.untaken) {
+            self.hand_over(slot);
+        }
+    }
+
+    fn reap_ring(&mut self, wait: Duration, done: &mut Vec<Completion>) -> io::Result<()> {
+        let before = done.len();
+        self.drain(done);
+        // Enter even if there is something already: with cooperative task running, completions are
+        // posted only when this thread visits the kernel.
+        let wait = if done.len() > before { Duration::ZERO } else { wait };
+        self.enter(wait)?;
+        self.drain(done);
+        if !self.ring.submission().is_empty() {
+            self.enter(Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// The same once the ring is left.
+    fn reap_rest(&mut self, wait: Duration, done: &mut Vec<Completion>) {
+        let before = done.len();
+        self.drain(done);
+        let is_idle = done.len() == before;
+        if let Some(fallback) = &mut self.fallback {
+            let wait = if is_idle && self.count > 0 { wait.min(POLL_MIN) } else { wait };
+            let wait = if is_idle { wait } else { Duration::ZERO };
+            // It never fails.
+            let _ = fallback.reap(wait, done);
         }
     }
 }
 
 impl WriteQueue for IoUringQueue {
     fn submit(&mut self, write: Write) {
+        if let Some(fallback) = &mut self.fallback {
+            return fallback.submit(write);
+        }
         self.count += 1;
         if self.free.is_empty() {
             self.waiting.push_back(write);
@@ -156,21 +220,19 @@ impl WriteQueue for IoUringQueue {
         }
     }
 
-    fn reap(&mut self, wait: Duration, done: &mut Vec<Completion>) {
-        let before = done.len();
-        self.drain(done);
-        // Enter even if there is something already: with cooperative task running, completions are
-        // posted only when this thread visits the kernel.
-        let wait = if done.len() > before { Duration::ZERO } else { wait };
-        self.enter(wait);
-        self.drain(done);
-        if !self.ring.submission().is_empty() {
-            self.enter(Duration::ZERO);
+    fn reap(&mut self, wait: Duration, done: &mut Vec<Completion>) -> io::Result<()> {
+        let refused = match self.fallback {
+            None => self.reap_ring(wait, done),
+            Some(_) => Ok(()),
+        };
+        if self.fallback.is_some() {
+            self.reap_rest(if refused.is_err() { Duration::ZERO } else { wait }, done);
         }
+        refused
     }
 
     fn in_flight(&self) -> usize {
-        self.count
+        self.count + self.fallback.as_ref().map_or(0, PwriteQueue::in_flight)
     }
 }
 
@@ -178,8 +240,12 @@ impl Drop for IoUringQueue {
     /// The kernel may still be reading the buffers: wait for it.
     fn drop(&mut self) {
         let mut done = Vec::new();
-        while self.count > 0 {
-            self.reap(Duration::from_millis(100), &mut done);
+        while self.in_flight() > 0 {
+            // A kernel that refuses the ring has said so before, or nobody asks any more.
+            let _ = self.reap(Duration::from_millis(100), &mut done);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,7 +211,11 @@ pub trait WriteQueue: Send {
     fn submit(&mut self, write: Write);
     /// Hands over what has been submitted, waits up to `wait` for at least one completion, and
     /// appends all there are to `done`.
-    fn reap(&mut self, wait: Duration, done: &mut Vec<Completion>);
+    ///
+    /// # Errors
+    /// If the kernel refuses the queue as such. Every write completes all the same, now or at a later call,
+    /// and writes can still be submitted.
+    fn reap(&mut self, wait: Duration, done: &mut Vec<Completion>) -> io::Result<()>;
     /// Writes submitted and not reaped.
     fn in_flight(&self) -> usize;
 }

@@ -18,12 +18,13 @@ impl WriteQueue for PwriteQueue {
         self.done.push(Completion { token: write.token, result, parts: write.parts });
     }
 
-    fn reap(&mut self, wait: Duration, done: &mut Vec<Completion>) {
+    fn reap(&mut self, wait: Duration, done: &mut Vec<Completion>) -> io::Result<()> {
         if self.done.is_empty() {
             // Nothing is in flight: this is the caller's pause between two looks at its sources.
             std::thread::park_timeout(wait);
         }
         done.append(&mut self.done);
+        Ok(())
     }
 
     fn in_flight(&self) -> usize {

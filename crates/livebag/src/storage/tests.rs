@@ -9,7 +9,7 @@ use crate::limits::BLOCK_BYTES;
 fn wait_for(queue: &mut dyn WriteQueue) -> Vec<Completion> {
     let mut done = Vec::new();
     while queue.in_flight() > 0 {
-        queue.reap(Duration::from_millis(20), &mut done);
+        queue.reap(Duration::from_millis(20), &mut done).unwrap();
     }
     done
 }

@@ -19,7 +19,7 @@ use livebag_format::container::{LOCK_FILE, Losses};
 use self::writing::{Order, Writing, Written};
 use super::discovery::Discovery;
 use super::topic::TopicState;
-use super::{Command, Counters, Machine, RecordError, Shared};
+use super::{Command, Counters, Machine, PanicLatch, RecordError, Shared};
 use crate::convert::{ConvertError, joined_metadata, reindex, write_bag_metadata};
 use crate::limits::{FILL_BYTES_PER_NANO, JOBS_MAX, MANIFEST_INTERVAL, POLL_MAX, POLL_MIN};
 use crate::queue::{NewMessage, TopicQueue};
@@ -76,7 +76,13 @@ impl Collector {
         let (orders, receiver) = sync_channel(JOBS_MAX);
         let writing = std::thread::Builder::new()
             .name("livebag-sqlite".into())
-            .spawn(move || writing.run(&receiver))
+            .spawn({
+                let shared = shared.clone();
+                move || {
+                    let _latch = PanicLatch(&shared, "the thread that writes the database");
+                    writing.run(&receiver)
+                }
+            })
             .map_err(|source| RecordError::Io {
                 doing: "starting a thread to record into",
                 path: shared.directory.clone(),
@@ -138,10 +144,9 @@ impl Collector {
         appeared.into_iter().for_each(|stream| self.add_stream(stream));
         for at in 0..self.sources.len() {
             let stream = self.sources[at].stream.as_ref();
-            let Some(reader) = stream.and_then(StreamSource::successor) else { continue };
+            let Some(stream) = stream.and_then(StreamSource::successor) else { continue };
             // What the old region still holds comes first.
             self.take_frames();
-            let stream = StreamSource::new(reader, false, clock.clone());
             if stream.topic() == *self.sources[at].topic {
                 self.sources[at].stream = Some(stream);
             } else {

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use livebag_shm::{FrameMeta, StreamOptions, Writer};
+use livebag_shm::{FrameMeta, Owners, Reader, StreamOptions, Writer};
 
 use super::*;
 use crate::queue::Queued;
@@ -25,7 +25,7 @@ fn follow(
     let writer = Writer::create(&name, &options).unwrap();
     let queue = lookout.shared.make_stream_queue(&name).unwrap();
     let clock = lookout.shared.options.clock.clone();
-    let source = StreamSource::new(Reader::open(&name).unwrap(), true, clock);
+    let source = StreamSource::new(Reader::open(&name).unwrap(), Owners::Trusted, true, clock);
     lookout.add(number, source, queue.clone(), false);
     (writer, queue)
 }
@@ -120,7 +120,8 @@ fn a_frame_that_was_given_up_is_not_released_as_another() {
     let going = lookout.release(next.number, false).unwrap();
     assert_eq!(going.topic, 1);
     let Origin::Slot { number, .. } = going.from else { panic!("from its slot") };
-    assert!(lookout.land(number).frame.is_intact());
+    assert!(lookout.land(number).unwrap().frame.is_intact());
+    assert!(lookout.land(number).is_none(), "once only");
     let lapped: u64 = lookout.take_unseen().iter().map(|(_, unseen)| unseen.lapped).sum();
     // Nine were published, four slots can hold the last of them.
     assert!(lapped >= 5, "{lapped} were counted");

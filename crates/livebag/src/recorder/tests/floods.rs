@@ -48,6 +48,7 @@ fn weather() -> impl Strategy<Value = Weather> {
         1 => (20u64..400).prop_map(|at| Some(Fault::NoSpaceFrom(at))),
         1 => (20u64..400).prop_map(|at| Some(Fault::IoErrorAt(at))),
         1 => Just(Some(Fault::SyncFails)),
+        1 => (0u64..100).prop_map(|at| Some(Fault::QueueRefusedAt(at))),
     ];
     let compression = prop_oneof![3 => Just(Compression::None), 1 => Just(Compression::Zstd)];
     let splits = prop_oneof![Just(None), (50_000u64..400_000).prop_map(Some)];
@@ -208,4 +209,39 @@ fn a_flood_drops_nobody_elses_messages() {
     let of = |name: &str| read.iter().filter(|seen| seen.0 == name).count();
     assert_eq!(of("/quiet"), 100);
     assert!((1..300).contains(&of("/flood")), "{}", of("/flood"));
+}
+
+/// A kernel that refuses io_uring ends the recording as a failing disk does: what had been handed over is in
+/// the container, which is closed; what comes later is counted.
+#[test]
+fn a_refused_queue_ends_the_recording_in_order() {
+    let disk = SimulatedDisk::new(3);
+    let recorder = record_on(&disk);
+    let writer = recorder.topic(topic("/t")).unwrap();
+    let mut published = 0;
+    let mut write = |size| {
+        published += 1;
+        let _ = writer.write(1, published, &vec![1; size]);
+        published
+    };
+    write(100_000);
+    while recorder.status().totals().0 == 0 {
+        std::thread::yield_now();
+    }
+    disk.inject(Fault::QueueRefusedAt(disk.reap_count() + 10));
+    while recorder.status().failure.is_none() {
+        std::thread::yield_now();
+    }
+    for size in [100, 100_000] {
+        write(size);
+    }
+    let published = write(100);
+    let (status, ended) = recorder.finish_with_status();
+    let said = ended.unwrap_err().to_string();
+    assert!(said.contains("submitting writes"), "{said}");
+    let (messages, _, lost) = status.totals();
+    assert_eq!((messages, lost.disk), (1, 3));
+    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(bag.state(), BagState::Closed);
+    assert_eq!(read_all(&bag).len() as u64 + bag.lost().total(), published);
 }

@@ -20,6 +20,8 @@ pub enum Fault {
     /// Sync number `.0` (from 0) alone fails with `EIO`, and what it should have made durable may be
     /// lost, although the next sync succeeds.
     SyncFailsOnce(u64),
+    /// The queue itself is refused once, at its reaping number `.0` (from 0, over all queues), with `ENOMEM`.
+    QueueRefusedAt(u64),
 }
 
 /// What a program asks of a disk.
@@ -40,11 +42,22 @@ pub(super) struct Faults {
     pub(super) writes: u64,
     pub(super) operations: u64,
     syncs: u64,
+    pub(super) reaps: u64,
 }
 
 impl Faults {
     pub(super) fn plan(&mut self, fault: Fault) {
         self.planned.push(fault);
+    }
+
+    /// Counts a reaping, and says whether it is one at which the queue is refused.
+    pub(super) fn admit_reap(&mut self) -> io::Result<()> {
+        let number = self.reaps;
+        self.reaps += 1;
+        match self.planned.contains(&Fault::QueueRefusedAt(number)) {
+            true => Err(io::Error::from_raw_os_error(libc::ENOMEM)),
+            false => Ok(()),
+        }
     }
 
     /// Counts an operation, and says whether it is one that fails.

@@ -234,6 +234,11 @@ impl SimulatedDisk {
         self.lock_state().faults.operations
     }
 
+    /// Reapings of its queues so far.
+    pub fn reap_count(&self) -> u64 {
+        self.lock_state().faults.reaps
+    }
+
     /// Flips a bit (0 to 7) of the byte at `offset`, as an ageing medium does.
     ///
     /// # Errors

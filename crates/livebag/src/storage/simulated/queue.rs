@@ -1,5 +1,6 @@
 //! Writes in flight on a simulated disk.
 
+use std::io;
 use std::time::Duration;
 
 use super::fault::Operation;
@@ -43,8 +44,9 @@ impl WriteQueue for SimulatedQueue {
         self.waiting.push((number, write));
     }
 
-    fn reap(&mut self, _wait: Duration, done: &mut Vec<Completion>) {
+    fn reap(&mut self, _wait: Duration, done: &mut Vec<Completion>) -> io::Result<()> {
         let mut state = self.disk.lock_state();
+        state.faults.admit_reap()?;
         while !self.waiting.is_empty() {
             let pick = state.random.below(self.waiting.len() as u64) as usize;
             let (number, write) = self.waiting.swap_remove(pick);
@@ -58,6 +60,7 @@ impl WriteQueue for SimulatedQueue {
                 break;
             }
         }
+        Ok(())
     }
 
     fn in_flight(&self) -> usize {

@@ -123,7 +123,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let description = network.describe();
     eprintln!("livebag: {description}");
     let owners = if args.all_users { Owners::All } else { Owners::Trusted };
-    let mut outgoing = args.to_ros2.as_ref().map(|names| Outgoing::new(names, owners, &rates, &overrides));
+    let mut outgoing =
+        args.to_ros2.as_ref().map(|names| Outgoing::new(names, owners, &rates, &overrides));
     let mut incoming = match &args.from_ros2 {
         Some(topics) => {
             let selection = match topics.is_empty() {

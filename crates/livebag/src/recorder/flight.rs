@@ -3,7 +3,7 @@
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, ChunkExtent, Compression, RECORD_HEADER_BYTES, chunk_header,
-    put_message_index,
+    padding_header, put_message_index,
 };
 use livebag_shm::FrameRef;
 
@@ -110,15 +110,20 @@ impl Engine {
         self.queue.submit(Write { token, file, offset, parts });
     }
 
-    /// Writes the frame that waits longest.
-    pub fn write_next_held(&mut self) {
-        let Some(next) = self.lookout.next_held() else { return };
+    /// Writes the frame that waits longest. `false` if it stays, for lack of room for the copy that is to be
+    /// compressed.
+    pub fn write_next_held(&mut self) -> bool {
+        let Some(next) = self.lookout.next_held() else { return false };
         let topic = next.topic;
         // While one of its frames waits, none enters the topic's queue: all there is older.
         self.take_queue(topic);
-        let Some(going) = self.lookout.release(next.number, self.compresses()) else { return };
+        let Some(going) = self.lookout.release(next.number, self.compresses()) else {
+            let first = self.lookout.next_held();
+            return first.is_none_or(|first| first.number != next.number);
+        };
         if self.shared.failure().is_some() {
-            return self.give_up(going, Cause::Disk);
+            self.give_up(going, Cause::Disk);
+            return true;
         }
         match self.place_of(topic, Access::Direct) {
             Ok(place) => self.write_going(place, going),
@@ -127,6 +132,7 @@ impl Engine {
                 self.give_up(going, Cause::Disk);
             }
         }
+        true
     }
 
     fn give_up(&mut self, going: Going, cause: Cause) {
@@ -324,7 +330,7 @@ impl Engine {
         self.write_owned_piece(place, extent, piece);
     }
 
-    fn write_owned_piece(&mut self, place: Place, mut extent: OwnedExtent, mut piece: Piece) {
+    fn write_owned_piece(&mut self, place: Place, mut extent: OwnedExtent, piece: Piece) {
         if self.compresses() {
             let time = extent.entry.log_time_nanos;
             let direct = self.brick(place).access == Access::Direct;
@@ -344,9 +350,39 @@ impl Engine {
         }
         let bytes = extent.block.len() as u64;
         let offset = self.brick(place).place(bytes);
+        self.write_owned_at((place, offset, bytes), extent, piece);
+    }
+
+    /// Writes the copy of a frame that was overwritten before the device had all of it: over the torn one, so
+    /// that the file grows no longer, and a padding record over what is left of that.
+    fn write_copy(&mut self, torn: (Place, u64, u64), mut extent: OwnedExtent, piece: Piece) {
+        if self.compresses() || extent.block.len() as u64 > torn.2 {
+            return self.write_owned_piece(torn.0, extent, piece);
+        }
+        if self.shared.options.checksum {
+            extent.seal();
+        }
+        self.write_owned_at(torn, extent, piece);
+    }
+
+    /// Writes a whole extent to its place, which may be some blocks longer.
+    fn write_owned_at(
+        &mut self,
+        (place, offset, bytes): (Place, u64, u64),
+        extent: OwnedExtent,
+        mut piece: Piece,
+    ) {
         piece.entries = vec![IndexEntry { offset: extent.entry.offset + offset, ..extent.entry }];
+        let rest_bytes = bytes - extent.block.len() as u64;
+        let mut parts = vec![Part::Block(extent.block)];
+        if rest_bytes > 0 {
+            // Both extents are whole blocks.
+            let mut rest = Block::zeroed(rest_bytes as usize);
+            rest[..RECORD_HEADER_BYTES].copy_from_slice(&padding_header(rest_bytes));
+            parts.push(Part::Block(rest));
+        }
         let content = Content::Chunk { pieces: vec![piece], stored: None };
-        self.launch(place, offset, bytes, vec![Part::Block(extent.block)], content);
+        self.launch(place, offset, bytes, parts, content);
     }
 
     /// Handles a write that has ended.
@@ -381,7 +417,7 @@ impl Engine {
                             self.commit_frame(place, (offset, bytes), piece, lead, parts);
                         }
                         Some(Landed { copy: Some(extent), .. }) => {
-                            self.write_owned_piece(place, extent, piece);
+                            self.write_copy((place, offset, bytes), extent, piece);
                         }
                         // The padding record in front already covers the torn extent.
                         _ => self.settle(place, piece, Outcome::Lost(Cause::Lapped, 1)),
@@ -441,8 +477,8 @@ impl Engine {
     }
 
     /// Gives the memory of a chunk back to where it came from.
-    pub fn recycle(&mut self, pieces: &[Piece], mut parts: Vec<Part>) {
-        let Some(Part::Block(block)) = parts.pop() else { return };
+    pub fn recycle(&mut self, pieces: &[Piece], parts: Vec<Part>) {
+        let Some(Part::Block(block)) = parts.into_iter().next() else { return };
         let [piece] = pieces else {
             if self.joined.len() < JOINED_CHUNKS_MAX
                 && let Some(mut bytes) = block.into_vec()

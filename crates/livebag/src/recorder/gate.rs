@@ -25,6 +25,8 @@ pub(super) struct Gate {
     next_board_look_nanos: u64,
     applications: Vec<Application>,
     pub speed: WriteSpeed,
+    /// Bytes handed to the device at which it has as much as keeps it busy.
+    pub device_bytes_max: u64,
     ask_again_nanos: u64,
 }
 
@@ -45,6 +47,7 @@ impl Gate {
             next_board_look_nanos: 0,
             applications: Vec::new(),
             speed: WriteSpeed::default(),
+            device_bytes_max: DEVICE_BYTES_MAX,
             ask_again_nanos: 0,
         })
     }
@@ -56,7 +59,7 @@ impl Gate {
 
     /// Whether the device has as much as keeps it busy.
     pub fn is_full(&self) -> bool {
-        self.speed.in_flight_bytes() >= DEVICE_BYTES_MAX
+        self.speed.in_flight_bytes() >= self.device_bytes_max
     }
 
     /// Looks at the cycle board and asks. `queued` is what the queues hold: bytes, and since when.
@@ -142,8 +145,10 @@ impl Engine {
         while !self.gate.is_full()
             && let Some(next) = self.lookout.next_held().filter(|next| next.bytes <= left)
         {
+            if !self.write_next_held() {
+                break;
+            }
             left -= next.bytes;
-            self.write_next_held();
         }
         left
     }
@@ -162,8 +167,10 @@ impl Engine {
 
     /// Writes every frame that waits.
     pub fn write_all_held(&mut self) {
-        while self.lookout.next_held().is_some() {
-            self.write_next_held();
+        while let Some(next) = self.lookout.next_held() {
+            if !self.write_next_held() {
+                self.lookout.give_up(next.number);
+            }
         }
     }
 }

@@ -69,6 +69,8 @@ struct Held {
     entry: IndexEntry,
     encoder: Encoder,
     seen_nanos: u64,
+    /// There was no room in memory for a copy at the last look.
+    lacks_room: bool,
     /// When its slot is refilled, at the latest look at its stream's rate.
     deadline_nanos: u64,
 }
@@ -250,13 +252,17 @@ impl Lookout {
     }
 
     /// Lets the frame go that waits longest, if it is still this one: it may have been lost since it was
-    /// asked for, and another has its place. As a copy if it is to be compressed.
+    /// asked for, and another has its place. As a copy if it is to be compressed; without room for one it
+    /// stays.
     pub fn release(&self, number: FrameNumber, as_copy: bool) -> Option<Going> {
         let mut watch = self.lock();
         if watch.held.front()?.number != number {
             return None;
         }
         if as_copy && !watch.copy_held(&self.shared, 0, Haste::None) {
+            return None;
+        }
+        if as_copy && matches!(watch.held.front()?.kept, Kept::InSlot(_)) {
             return None;
         }
         let held = watch.held.pop_front()?;
@@ -272,6 +278,16 @@ impl Lookout {
             }
         };
         Some(Going { topic: watch.sources[source].topic, entry, from })
+    }
+
+    /// Gives the frame up that waits longest, if it is this one: there is no room for a copy of it.
+    pub fn give_up(&self, number: FrameNumber) {
+        let mut watch = self.lock();
+        if let Some(held) = watch.held.pop_front_if(|held| {
+            held.number == number && matches!(held.kept, Kept::InSlot(_))
+        }) {
+            watch.count_lost(&self.shared, &held, true);
+        }
     }
 
     /// Tells what has become of a frame, which is not watched any more; `None` if it was not.
@@ -418,6 +434,7 @@ impl Watch {
             entry,
             encoder: stream.encoder(),
             seen_nanos: now,
+            lacks_room: false,
             // A sixteenth may have passed between two looks at the stream.
             deadline_nanos: now + lap - lap / 16,
         });
@@ -442,7 +459,7 @@ impl Watch {
     }
 
     /// Copies frames that are about to be overwritten into memory: one copy when the disk does not keep
-    /// up, loss only when the cache is full.
+    /// up, loss only when the cache is full until the slot is refilled.
     fn copy_endangered(&mut self, shared: &Shared, bides: bool) {
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
@@ -467,28 +484,41 @@ impl Watch {
         }
     }
 
-    /// Copies a frame that waits; whether it is still there.
+    /// Copies a frame that waits; whether it is still there. Without room for a copy it stays in its slot: until
+    /// that is refilled, the disk may fetch it or give room back.
     fn copy_held(&mut self, shared: &Shared, at: usize, haste: Haste) -> bool {
         let Some(held) = self.held.get_mut(at) else { return false };
         let Kept::InSlot(frame) = &held.kept else { return true };
         let source = &mut self.sources[held.source];
         let described = (held.entry, held.encoder);
         let reserve = matches!(haste, Haste::Great).then_some(&mut self.reserve);
-        let copied = copy(&source.queue, reserve, frame, described);
-        // Release: who sees it leave its slot sees a whole copy.
-        shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
-        match copied {
-            Ok(extent) => held.kept = Kept::Copied(extent),
-            Err(why) => {
-                match why {
-                    NoCopy::NoRoom => source.unseen.dropped += 1,
-                    NoCopy::Overwritten => source.unseen.lapped += 1,
+        match copy(&source.queue, reserve, frame, described) {
+            Ok(extent) => {
+                // Release: who sees it leave its slot sees a whole copy.
+                shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
+                held.kept = Kept::Copied(extent);
+            }
+            Err(NoCopy::NoRoom) => held.lacks_room = true,
+            Err(NoCopy::Overwritten) => {
+                if let Some(held) = self.held.remove(at) {
+                    self.count_lost(shared, &held, held.lacks_room);
                 }
-                self.held.remove(at);
                 return false;
             }
         }
         true
+    }
+
+    /// Counts a frame as lost that waited in its slot: dropped if it lacked room for a copy.
+    fn count_lost(&mut self, shared: &Shared, held: &Held, lacked_room: bool) {
+        let unseen = &mut self.sources[held.source].unseen;
+        match lacked_room {
+            true => unseen.dropped += 1,
+            false => unseen.lapped += 1,
+        }
+        if let Kept::InSlot(frame) = &held.kept {
+            shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::storage::{Fault, SimulatedDisk};
 
 mod database;
 mod floods;
+mod slow_disk;
 
 const DIRECTORY: &str = "/bag";
 

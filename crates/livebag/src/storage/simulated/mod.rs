@@ -60,6 +60,7 @@ struct State {
     /// Writes submitted to queues and not yet reaped: at a crash each may have happened or not.
     pending: BTreeMap<u64, PendingWrite>,
     next_pending: u64,
+    stalls: bool,
     /// How often the machine has been started.
     boots: u64,
     /// Operations before which a crash is to be kept, and those that were.
@@ -232,6 +233,11 @@ impl SimulatedDisk {
     /// Operations of every kind counted so far.
     pub fn operation_count(&self) -> u64 {
         self.lock_state().faults.operations
+    }
+
+    /// Has it complete no write that is submitted to a queue, until told otherwise.
+    pub fn stall(&self, stalls: bool) {
+        self.lock_state().stalls = stalls;
     }
 
     /// Reapings of its queues so far.

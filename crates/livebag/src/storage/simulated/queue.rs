@@ -47,7 +47,7 @@ impl WriteQueue for SimulatedQueue {
     fn reap(&mut self, _wait: Duration, done: &mut Vec<Completion>) -> io::Result<()> {
         let mut state = self.disk.lock_state();
         state.faults.admit_reap()?;
-        while !self.waiting.is_empty() {
+        while !self.waiting.is_empty() && !state.stalls {
             let pick = state.random.below(self.waiting.len() as u64) as usize;
             let (number, write) = self.waiting.swap_remove(pick);
             let result = state.admit(Operation::Write);

@@ -124,6 +124,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let interrupt = Interrupt::watch()?;
     let orders = SignalOrders::watch()?;
     let is_ring = options.snapshot.is_some();
+    let cache_bytes_max = options.cache_bytes_max;
     let server_options = settings.server_options()?;
     let is_database = options.database.is_some();
     if is_database && server_options.is_some() {
@@ -138,7 +139,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         true => Storage { method: "sqlite3".into(), reasons: Vec::new() },
         false => storage_of(&recorder),
     };
-    announce(&storage, &directory);
+    announce(&storage, &directory, cache_bytes_max);
     let socket = control_socket(&directory);
     let server = match server_options {
         Some(options) => Some(serve::beside(&recorder, &directory, options, &settings.zenoh())?),
@@ -244,8 +245,13 @@ fn storage_of(recorder: &Recorder) -> Storage {
 }
 
 /// Says once where and how bytes go.
-fn announce(storage: &Storage, directory: &Path) {
-    eprintln!("livebag: recording into {} ({})", directory.display(), storage.method);
+fn announce(storage: &Storage, directory: &Path, cache_bytes_max: u64) {
+    eprintln!(
+        "livebag: recording into {} ({}); up to {} may wait in memory (--max-cache-size)",
+        directory.display(),
+        storage.method,
+        text::bytes(cache_bytes_max as f64),
+    );
     for reason in &storage.reasons {
         eprintln!("livebag: {reason}");
     }

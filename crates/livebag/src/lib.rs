@@ -33,7 +33,7 @@ pub use queue::NewMessage;
 pub use recorder::{
     ChunkCompression, LowSpace, Overflow, Priority, ReaderNotice, RecordError, Recorder,
     RecorderOptions, Retention, SnapshotRing, SplitRules, Status, TopicRule, TopicRules,
-    TopicSettings, TopicStatus, TopicWriter, WriteError,
+    TopicSettings, TopicStatus, TopicWriter, WriteError, cache_bytes_available,
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, around_frame, pattern, stream_topic};

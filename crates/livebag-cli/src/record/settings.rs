@@ -54,7 +54,8 @@ pub struct Settings {
     /// Stop after this time: 60, 1.5s, 2m30s.
     #[arg(long, value_name = "TIME")]
     pub duration: Option<String>,
-    /// Bound of everything waiting in memory: bytes, 100MiB, 1GB [default: 200MiB]
+    /// Bound of everything waiting in memory: bytes, 100MiB, 1GB [default: a quarter of
+    /// the memory available at the start, at least 200MiB]
     #[arg(long, value_name = "BYTES")]
     pub max_cache_size: Option<String>,
     /// What a full queue does with messages: drop-newest, drop-oldest [default: drop-newest]
@@ -499,7 +500,7 @@ impl Settings {
         let action = self.low_free_space_action.as_ref();
         Ok(RecorderOptions {
             cache_bytes_max: size("max-cache-size", &self.max_cache_size)?
-                .unwrap_or(defaults.cache_bytes_max),
+                .unwrap_or_else(livebag::cache_bytes_available),
             overflow: parsed("overflow", self.overflow.as_ref(), overflow)?.unwrap_or_default(),
             topics: self.rules()?,
             metadata: self.metadata()?,

@@ -13,6 +13,9 @@ use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, POLL_MAX, TOPIC_BYTES_MIN}
 #[derive(Debug)]
 pub struct Budget {
     bytes_max: u64,
+    /// Not passed for anything. Otherwise a topic's share is there also while others still hold what was
+    /// theirs before, and a message larger than the common part fits where that is empty.
+    is_strict: bool,
     used_bytes: AtomicU64,
     common_max_bytes: AtomicU64,
     common_used_bytes: AtomicU64,
@@ -24,10 +27,11 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most `bytes_max` in memory at once, all topics together.
-    pub fn new(bytes_max: u64) -> Arc<Self> {
+    /// At most `bytes_max` in memory at once, all topics together; `is_strict` for a ring, which nothing drains.
+    pub fn new(bytes_max: u64, is_strict: bool) -> Arc<Self> {
         Arc::new(Self {
             bytes_max,
+            is_strict,
             used_bytes: AtomicU64::new(0),
             common_max_bytes: AtomicU64::new(bytes_max),
             common_used_bytes: AtomicU64::new(0),
@@ -73,6 +77,14 @@ impl Budget {
         self.common_max_bytes.store(common, Ordering::Relaxed);
     }
 
+    /// What a topic of this share may keep in a ring that is nearly full: its part of the whole.
+    pub fn ring_bytes(&self, share_bytes: u64) -> u64 {
+        match self.used_bytes() > self.bytes_max - self.bytes_max / 8 {
+            true => 2 * share_bytes,
+            false => u64::MAX,
+        }
+    }
+
     /// Bytes in memory now.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
@@ -95,7 +107,11 @@ impl Budget {
                 return false;
             }
         }
-        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.is_strict && used + bytes > self.bytes_max {
+            self.give(bytes, common_bytes);
+            return false;
+        }
         true
     }
 

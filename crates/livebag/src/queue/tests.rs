@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::limits::{CHUNK_BYTES_MIN, OWN_CHUNK_BYTES_MIN, SPARE_BLOCKS_MIN};
 
 fn budget(bytes_max: u64, topics: usize) -> Arc<Budget> {
-    let budget = Budget::new(bytes_max);
+    let budget = Budget::new(bytes_max, false);
     for _ in 0..topics {
         let share = budget.add_topic();
         assert!(share > 0);
@@ -44,7 +44,7 @@ fn the_less_important_may_take_less_of_what_is_common() {
 }
 
 fn queue() -> TopicQueue {
-    let budget = Budget::new(64 << 20);
+    let budget = Budget::new(64 << 20, false);
     let options = QueueOptions::default();
     let paused = Arc::new(AtomicBool::new(false));
     TopicQueue::new("/t".into(), 1, options, budget, Clock::simulated(7), paused)
@@ -130,7 +130,7 @@ fn repeats_are_not_counted_as_lost() {
         let options = QueueOptions { overflow, bytes_max: Some(20_000), ..QueueOptions::default() };
         let paused = Arc::new(AtomicBool::new(false));
         let clock = Clock::simulated(7);
-        let queue = TopicQueue::new("/t".into(), 1, options, Budget::new(1 << 20), clock, paused);
+        let queue = TopicQueue::new("/t".into(), 1, options, Budget::new(1 << 20, false), clock, paused);
         queue.repeat(&message(&[1; 9_000]));
         queue.repeat(&message(&[2; 9_000]));
         queue.repeat(&message(&[3; 9_000]));

@@ -13,7 +13,7 @@ const WRITERS: u64 = 3;
 const CACHE_BYTES: u64 = 2 << 20;
 
 fn queue(options: QueueOptions) -> (Arc<Budget>, TopicQueue) {
-    let budget = Budget::new(CACHE_BYTES);
+    let budget = Budget::new(CACHE_BYTES, false);
     let paused = Arc::new(AtomicBool::new(false));
     let clock = Clock::system();
     let queue = TopicQueue::new("/t".into(), 1, options, budget.clone(), clock, paused);

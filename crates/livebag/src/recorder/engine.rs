@@ -395,7 +395,10 @@ impl Engine {
     fn share_out(&mut self) {
         let rates: Vec<u64> = self.topics.iter_mut().map(TopicState::taken_since).collect();
         let shares = self.shared.budget.shares(&rates);
-        for (topic, share) in self.topics.iter().zip(shares) {
+        for (topic, &share) in self.topics.iter().zip(&shares) {
+            if self.shared.options.snapshot.is_some() {
+                topic.queue.evict_to(self.shared.budget.ring_bytes(share));
+            }
             topic.queue.set_share(share);
         }
     }

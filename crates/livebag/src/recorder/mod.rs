@@ -27,6 +27,7 @@ mod flight;
 mod gate;
 mod keeper;
 mod lookout;
+mod memory;
 mod options;
 mod reserve;
 mod rounds;
@@ -35,6 +36,7 @@ mod splits;
 mod topic;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
+pub use memory::cache_bytes_available;
 pub(crate) use close::{ChunkWalk, write_summary};
 pub use options::{
     ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
@@ -224,7 +226,7 @@ impl Shared {
         Self {
             directory: directory.to_owned(),
             disk,
-            budget: Budget::new(options.cache_bytes_max),
+            budget: Budget::new(options.cache_bytes_max, options.snapshot.is_some()),
             topics: Mutex::default(),
             paused: Arc::new(AtomicBool::new(options.start_paused)),
             splits: AtomicU32::new(1),

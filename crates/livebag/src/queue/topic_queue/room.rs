@@ -78,6 +78,18 @@ impl TopicQueue {
         self.trim_credit();
     }
 
+    /// Lets go of what a ring holds beyond `bytes`, so that topics which have become busy find room.
+    pub fn evict_to(&self, bytes: u64) {
+        if self.held_bytes.load(Relaxed) <= bytes {
+            return;
+        }
+        let mut outlet = self.inlet.outlet();
+        while self.held_bytes.load(Relaxed) > bytes && self.drop_oldest(&mut outlet).is_some() {
+            let credit = self.take_credit();
+            self.give_back(credit);
+        }
+    }
+
     /// Takes room for a message. Small ones take some for their successors too: the budget is
     /// shared by all threads, and touching it for each message would cost more than the message.
     pub(super) fn take_bytes(&self, bytes: u64) -> bool {

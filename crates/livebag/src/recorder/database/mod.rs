@@ -203,6 +203,9 @@ impl Collector {
             self.sources.iter_mut().map(|source| source.state.taken_since()).collect();
         let shares = self.shared.budget.shares(&rates);
         for (source, share) in self.sources.iter().zip(shares) {
+            if self.shared.options.snapshot.is_some() {
+                source.state.queue.evict_to(self.shared.budget.ring_bytes(share));
+            }
             source.state.queue.set_share(share);
         }
         let ring = self.shared.options.snapshot.as_ref();

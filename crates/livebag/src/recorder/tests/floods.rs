@@ -245,3 +245,41 @@ fn a_refused_queue_ends_the_recording_in_order() {
     assert_eq!(bag.state(), BagState::Closed);
     assert_eq!(read_all(&bag).len() as u64 + bag.lost().total(), published);
 }
+
+/// Topics of all sizes take turns in being busy: the ring never holds more than it may, and who has become
+/// busy finds room although others filled the ring before.
+#[test]
+fn a_ring_never_holds_more_than_the_cache() {
+    const CACHE_BYTES: u64 = 2 << 20;
+    let disk = SimulatedDisk::new(11);
+    let options = RecorderOptions {
+        cache_bytes_max: CACHE_BYTES,
+        snapshot: Some(SnapshotRing::default()),
+        ..RecorderOptions::default()
+    };
+    let shared = Arc::new(Shared::new(Arc::new(disk.clone()), Path::new(DIRECTORY), options));
+    let queues: Vec<_> =
+        (0..4).map(|at| shared.make_queue(&format!("/{at}"), false).unwrap()).collect();
+    for busy in [0, 1, 2, 3, 1, 0] {
+        let before = queues[busy].counts()[0];
+        for k in 0..400usize {
+            let size = [100, 5_000, 70_000, 300_000][(k + busy) % 4];
+            let data = vec![busy as u8; size];
+            let _ = queues[busy].write(&message(k as u64, &data).into());
+            let held = shared.budget.used_bytes();
+            assert!(held <= CACHE_BYTES, "{held} of {CACHE_BYTES}");
+            // A second's work of the recorder's, now and then.
+            if k % 50 == 49 {
+                let rates: Vec<u64> =
+                    (0..4).map(|at| if at == busy { 5_000_000 } else { 0 }).collect();
+                for (queue, share) in queues.iter().zip(shared.budget.shares(&rates)) {
+                    queue.evict_to(shared.budget.ring_bytes(share));
+                    queue.set_share(share);
+                }
+            }
+        }
+        let refused = queues[busy].counts()[0] - before;
+        // At first the ring is full of another's.
+        assert!(refused < 100, "{refused} found no room");
+    }
+}

@@ -130,7 +130,8 @@ fn repeats_are_not_counted_as_lost() {
         let options = QueueOptions { overflow, bytes_max: Some(20_000), ..QueueOptions::default() };
         let paused = Arc::new(AtomicBool::new(false));
         let clock = Clock::simulated(7);
-        let queue = TopicQueue::new("/t".into(), 1, options, Budget::new(1 << 20, false), clock, paused);
+        let queue =
+            TopicQueue::new("/t".into(), 1, options, Budget::new(1 << 20, false), clock, paused);
         queue.repeat(&message(&[1; 9_000]));
         queue.repeat(&message(&[2; 9_000]));
         queue.repeat(&message(&[3; 9_000]));

@@ -283,9 +283,10 @@ impl Lookout {
     /// Gives the frame up that waits longest, if it is this one: there is no room for a copy of it.
     pub fn give_up(&self, number: FrameNumber) {
         let mut watch = self.lock();
-        if let Some(held) = watch.held.pop_front_if(|held| {
-            held.number == number && matches!(held.kept, Kept::InSlot(_))
-        }) {
+        if let Some(held) = watch
+            .held
+            .pop_front_if(|held| held.number == number && matches!(held.kept, Kept::InSlot(_)))
+        {
             watch.count_lost(&self.shared, &held, true);
         }
     }

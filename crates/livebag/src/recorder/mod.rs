@@ -36,8 +36,8 @@ mod splits;
 mod topic;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
-pub use memory::cache_bytes_available;
 pub(crate) use close::{ChunkWalk, write_summary};
+pub use memory::cache_bytes_available;
 pub use options::{
     ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
     TopicRules, TopicSettings,

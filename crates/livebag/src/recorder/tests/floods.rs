@@ -265,7 +265,7 @@ fn a_ring_never_holds_more_than_the_cache() {
         for k in 0..400usize {
             let size = [100, 5_000, 70_000, 300_000][(k + busy) % 4];
             let data = vec![busy as u8; size];
-            let _ = queues[busy].write(&message(k as u64, &data).into());
+            let _ = queues[busy].write(&(&message(k as u64, &data)).into());
             let held = shared.budget.used_bytes();
             assert!(held <= CACHE_BYTES, "{held} of {CACHE_BYTES}");
             // A second's work of the recorder's, now and then.

@@ -40,7 +40,9 @@ impl Hand {
     fn publish(&mut self, frames: u64) {
         for _ in 0..frames {
             self.published += 1;
-            self.writer.publish(&FrameMeta::bytes(), &vec![self.published as u8; FRAME_BYTES]).unwrap();
+            self.writer
+                .publish(&FrameMeta::bytes(), &vec![self.published as u8; FRAME_BYTES])
+                .unwrap();
         }
         assert!(self.engine.turn(&self.commands));
     }

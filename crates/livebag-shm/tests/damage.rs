@@ -213,7 +213,6 @@ fn streams_of_other_users_are_opened_when_asked_for() {
     let own_group = rustix::process::getegid().as_raw();
     let is_trusted = |owner, group, mode| {
         chown(&path, Some(owner), Some(group)).unwrap();
-        #[expect(clippy::disallowed_methods, reason = "as another user would")]
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         assert!(Reader::open_of(&name, Owners::All).is_ok(), "asked for");
         match Reader::open_of(&name, Owners::Trusted) {

@@ -50,6 +50,8 @@ struct Row {
     /// `live`, `closed`, `recovered`, `crashed`, `damaged`, `silent`.
     state: String,
     problem: Option<String>,
+    /// What is unusual, though nothing is wrong.
+    note: Option<String>,
     start_nanos: Option<u64>,
     duration_nanos: Option<u64>,
     message_count: Option<u64>,
@@ -63,6 +65,7 @@ impl Row {
             kind: glance.kind.to_string(),
             state: glance.state.to_string(),
             problem: glance.problem,
+            note: glance.note,
             start_nanos: glance.start_nanos,
             duration_nanos: glance.duration_nanos,
             message_count: glance.message_count,
@@ -86,6 +89,7 @@ impl Row {
             kind: "container".into(),
             state: state.to_owned(),
             problem,
+            note: None,
             start_nanos: row.map(|row| row.start_nanos.unwrap_or(row.started_nanos)),
             duration_nanos: range.map(|(start, end)| end.saturating_sub(start)),
             message_count: row.map(|row| row.message_count),
@@ -120,6 +124,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         for row in &rows {
             if let Some(problem) = &row.problem {
                 eprintln!("livebag: {}: {problem}", row.path);
+            }
+            if let Some(note) = &row.note {
+                eprintln!("livebag: warning: {}: {note}", row.path);
             }
         }
     }

@@ -43,6 +43,8 @@ struct Report {
     unproven_messages: u64,
     damage_count: u64,
     damage: Vec<DamageReport>,
+    /// What is unusual, though nothing is damaged.
+    warnings: Vec<DamageReport>,
     duration_s: f64,
 }
 
@@ -107,6 +109,7 @@ fn report(args: &Args, verified: &Verified, duration_s: f64) -> Report {
         unproven_messages: verified.unproven_messages,
         damage_count: verified.damage_count,
         damage: verified.damage.iter().map(DamageReport::from).collect(),
+        warnings: verified.warnings.iter().map(DamageReport::from).collect(),
         duration_s,
     }
 }
@@ -137,6 +140,9 @@ fn render(args: &Args, verified: &Verified, seconds: f64) -> String {
     }
     for damage in &verified.damage {
         out.push_str(&format!("  {damage}\n"));
+    }
+    for warning in &verified.warnings {
+        out.push_str(&format!("  warning: {warning}\n"));
     }
     let listed = verified.damage.len() as u64;
     if listed < verified.damage_count {

@@ -21,6 +21,13 @@ pub struct Topic {
     pub metadata: BTreeMap<String, String>,
 }
 
+impl Topic {
+    /// Whether the source had a schema, be it a name alone.
+    pub fn has_schema(&self) -> bool {
+        !(self.type_name.is_empty() && self.schema_encoding.is_empty() && self.schema.is_empty())
+    }
+}
+
 /// One message of a topic. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {

@@ -118,7 +118,7 @@ pub(super) fn write_record(metadata: &BagMetadata, version: MetadataVersion) -> 
 
 impl Info {
     fn into_metadata(self) -> Result<BagMetadata, MetadataError> {
-        if self.version < 2 {
+        if self.version < 1 {
             return Err(MetadataError::Version { found: self.version });
         }
         let mut paths = self.relative_file_paths;

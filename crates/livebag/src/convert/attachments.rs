@@ -224,7 +224,8 @@ fn parse(head: &[u8], at: u64, file: &Arc<ForeignFile>) -> Result<Attachment, &'
     let before = (head.len() - rest.len()) as u64;
     let end = at.checked_add(before).and_then(|offset| offset.checked_add(bytes)?.checked_add(4));
     let told = record.total_bytes().and_then(|total| at.checked_add(total));
-    if end.is_none() || end != told {
+    // Bytes behind the fields are to be ignored.
+    if end.is_none() || end > told {
         return Err("the lengths in its record contradict each other");
     }
     if end.is_none_or(|end| end > file.length_bytes()) {

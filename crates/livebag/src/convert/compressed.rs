@@ -317,6 +317,10 @@ impl MessageSource for Wrapped {
         if self.warnings.all().is_empty() { self.inner.warnings() } else { self.warnings.all() }
     }
 
+    fn notes(&self) -> &[String] {
+        self.inner.notes()
+    }
+
     fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
         self.inner.next_attachment()
     }

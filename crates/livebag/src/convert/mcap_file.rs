@@ -47,6 +47,8 @@ struct Contents {
     blocks: Vec<Block>,
     message_count: Option<u64>,
     totals: Option<SourceTotals>,
+    /// Of a summary that does not name everything.
+    statistics: Option<Statistics>,
     metadata_records: Vec<MetadataRecord>,
     bag_metadata: Option<BagMetadata>,
     /// Where their records begin.
@@ -82,6 +84,8 @@ pub(crate) struct McapSummary {
     pub times: Option<(u64, u64)>,
     /// Whether the end is missing, and what is wrong.
     pub problem: Option<(bool, String)>,
+    /// What is unusual, though nothing is wrong.
+    pub note: Option<String>,
 }
 
 /// Reads the end of an MCAP file, and nothing else.
@@ -89,15 +93,27 @@ pub(crate) fn mcap_summary(path: &std::path::Path) -> Result<McapSummary, Conver
     let mut contents = Contents::new(ForeignFile::open(path)?);
     let summary = contents.summary()?;
     let Some(summary) = summary else {
-        let problem = contents.warnings.all().first().cloned();
-        let problem = problem.unwrap_or_else(|| "it has no summary".to_owned());
+        let Some(problem) = contents.warnings.all().first().cloned() else {
+            let statistics = contents.statistics.as_ref();
+            let note = "its summary does not name everything (optional parts are left out): \
+                        readers read it whole"
+                .to_owned();
+            return Ok(McapSummary { note: Some(note), ..McapSummary::told(statistics) });
+        };
         let is_cut = !contents.has_end_mark()?;
         return Ok(McapSummary { problem: Some((is_cut, problem)), ..McapSummary::default() });
     };
-    let Some(statistics) = summary.stats else { return Ok(McapSummary::default()) };
-    let times = (statistics.message_start_time, statistics.message_end_time);
-    let count = statistics.message_count;
-    Ok(McapSummary { count: Some(count), times: (count > 0).then_some(times), problem: None })
+    Ok(McapSummary::told(summary.stats.as_ref()))
+}
+
+impl McapSummary {
+    fn told(statistics: Option<&Statistics>) -> Self {
+        let Some(statistics) = statistics else { return Self::default() };
+        let times = (statistics.message_start_time, statistics.message_end_time);
+        let count = statistics.message_count;
+        let times = (count > 0).then_some(times);
+        Self { count: Some(count), times, ..Self::default() }
+    }
 }
 
 impl McapFile {
@@ -174,6 +190,7 @@ impl Contents {
             blocks: Vec::new(),
             message_count: None,
             totals: None,
+            statistics: None,
             metadata_records: Vec::new(),
             bag_metadata: None,
             attachments: VecDeque::new(),
@@ -216,6 +233,8 @@ impl Contents {
                     at = seek(at, length, to);
                     reader.notify_seeked(at);
                 }
+                // Channels may be repeated without their schemas, which stand in the data then.
+                Err(mcap::McapError::UnknownSchema(..)) => return Ok(None),
                 Err(error) => {
                     self.warnings.say(format!(
                         "the summary is damaged ({error}): the messages were found by reading the \
@@ -225,7 +244,9 @@ impl Contents {
                 }
             }
         }
-        Ok(reader.finish().filter(is_complete))
+        let summary = reader.finish();
+        self.statistics = summary.as_ref().and_then(|summary| summary.stats.clone());
+        Ok(summary.filter(is_complete))
     }
 
     fn take_summary(&mut self, summary: &Summary) -> Result<Vec<BlockPlace>, ConvertError> {

@@ -306,6 +306,8 @@ impl McapSink {
             .flatten();
         let schema_id = match &bundled {
             Some(text) => writer.add_schema(&topic.type_name, "ros2msg", text.as_bytes())?,
+            // MCAP's number for no schema.
+            None if !topic.has_schema() => 0,
             None => writer.add_schema(&topic.type_name, &topic.schema_encoding, &topic.schema)?,
         };
         let mut metadata = topic.metadata.clone();

@@ -53,7 +53,7 @@ pub(crate) use mcap_file::{McapSummary, mcap_summary};
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
 pub use merged::merged;
 pub use reindex::{Reindexed, reindex};
-pub(crate) use reindex::{says_the_same, survey};
+pub(crate) use reindex::{difference, survey};
 pub use ros2::to_ros2;
 pub(crate) use rosbag2_dir::{METADATA_FILE, files_in, read_metadata};
 pub use rosbag2_writer::{
@@ -175,6 +175,10 @@ pub trait MessageSource: Send {
     }
     /// What was not as it should be, in sentences.
     fn warnings(&self) -> &[String];
+    /// Those warnings that tell of no damage, but of something unusual.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
     /// The next attachment, damaged ones included ([`Attachment::damage`]); `None` after the last. In any
     /// order with the messages.
     fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {

@@ -81,12 +81,20 @@ pub(crate) fn survey(directory: &Path) -> Result<BagMetadata, ConvertError> {
     Ok(survey.metadata(directory, None)?.0)
 }
 
-/// Whether two metadata have the same files, topics, times and counts.
+/// Whether `metadata.yaml` can stay as it is, beside what the files hold.
 pub(crate) fn says_the_same(there: &BagMetadata, found: &BagMetadata) -> bool {
+    difference(there, found).is_none()
+}
+
+/// What `metadata.yaml` says that the files contradict. Topics without a message may be in one of the two
+/// alone: rosbag2 lists them, and writes a channel with its first message only. Neither are times
+/// compared: those of rosbag2 are not always those of its messages.
+pub(crate) fn difference(there: &BagMetadata, found: &BagMetadata) -> Option<String> {
     let topics = |metadata: &BagMetadata| {
         let mut topics: Vec<_> = metadata
             .topics
             .iter()
+            .filter(|topic| topic.message_count > 0)
             .map(|topic| (topic.name.clone(), topic.type_name.clone(), topic.message_count))
             .collect();
         topics.sort();
@@ -99,13 +107,24 @@ pub(crate) fn says_the_same(there: &BagMetadata, found: &BagMetadata) -> bool {
         "NONE" => String::new(),
         mode => mode.to_owned(),
     };
-    files.0 == files.1
-        && mode(there) == mode(found)
-        && there.storage_identifier == found.storage_identifier
-        && there.message_count == found.message_count
-        && there.starting_time_nanos == found.starting_time_nanos
-        && there.duration_nanos == found.duration_nanos
-        && topics(there) == topics(found)
+    if files.0 != files.1 {
+        return Some(format!("it names the files {:?}; there are {:?}", files.0, files.1));
+    }
+    let storage = |metadata: &BagMetadata| (metadata.storage_identifier.clone(), mode(metadata));
+    if storage(there) != storage(found) {
+        let (told, is) = (storage(there), storage(found));
+        return Some(format!("it tells of storage and compression {told:?}; they are {is:?}"));
+    }
+    if there.message_count != found.message_count {
+        let (told, is) = (there.message_count, found.message_count);
+        return Some(format!("it tells of {told} messages; there are {is}"));
+    }
+    let (told, is) = (topics(there), topics(found));
+    let differs = told.iter().find(|topic| !is.contains(topic));
+    let differs = differs.or_else(|| is.iter().find(|topic| !told.contains(topic)));
+    differs.map(|(name, type_name, _)| {
+        format!("what it tells of the topic {name} ({type_name}) is not what the files hold")
+    })
 }
 
 fn move_aside(path: &Path) -> Result<PathBuf, ConvertError> {
@@ -208,6 +227,12 @@ impl Survey {
                 if own.is_empty() {
                     own.clone_from(other);
                 }
+            }
+        }
+        // rosbag2 writes no channel of a topic before its first message.
+        for topic in said.topics.iter().filter(|topic| topic.message_count == 0) {
+            if !entries.iter().any(|entry| entry.name == topic.name) {
+                entries.push(topic.clone());
             }
         }
         entries

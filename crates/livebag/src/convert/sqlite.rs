@@ -26,6 +26,7 @@ pub(super) struct SqliteBag {
     message_count: u64,
     bag_metadata: Option<BagMetadata>,
     warnings: Warnings,
+    notes: Warnings,
 }
 
 impl SqliteBag {
@@ -41,6 +42,7 @@ impl SqliteBag {
             message_count: 0,
             bag_metadata: None,
             warnings: Warnings::default(),
+            notes: Warnings::default(),
         };
         bag.read_topics()?;
         bag.bag_metadata = bag.read_bag_metadata();
@@ -82,11 +84,13 @@ impl SqliteBag {
         match definitions::schema(&row.type_name) {
             Some(text) if row.format == "cdr" => ("ros2msg".to_owned(), text.into_bytes()),
             _ => {
-                self.warnings.say(format!(
+                let note = format!(
                     "the bag has no definition of {}, and none is bundled: its messages are kept \
                      but cannot be decoded",
                     row.type_name
-                ));
+                );
+                self.notes.say(note.clone());
+                self.warnings.say(note);
                 (String::new(), Vec::new())
             }
         }
@@ -244,6 +248,10 @@ impl MessageSource for SqliteBag {
 
     fn warnings(&self) -> &[String] {
         self.warnings.all()
+    }
+
+    fn notes(&self) -> &[String] {
+        self.notes.all()
     }
 }
 

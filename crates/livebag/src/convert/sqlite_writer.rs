@@ -246,7 +246,8 @@ impl Sqlite3Writer {
             .flatten();
         let (encoding, text) = match &bundled {
             Some(text) => ("ros2msg", text.as_str().into()),
-            None if topic.schema.is_empty() => ("unknown", "".into()),
+            // No row: an encoding that says so is not known to every reader.
+            None if topic.schema.is_empty() => return Ok(()),
             None => (topic.schema_encoding.as_str(), String::from_utf8_lossy(&topic.schema)),
         };
         let hash = topic.metadata.get("topic_type_hash").map_or("", String::as_str);

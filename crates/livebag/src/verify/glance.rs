@@ -47,6 +47,8 @@ pub struct Glance {
     pub state: GlanceState,
     /// What is wrong, if something is.
     pub problem: Option<String>,
+    /// What is unusual, though nothing is wrong.
+    pub note: Option<String>,
     /// Log time of the first message; of an empty container when recording began.
     pub start_nanos: Option<u64>,
     /// From the first message to the last.
@@ -61,6 +63,7 @@ impl Glance {
             kind,
             state,
             problem: None,
+            note: None,
             start_nanos: None,
             duration_nanos: None,
             message_count: None,
@@ -185,10 +188,11 @@ fn glance_at_file(path: &Path) -> Option<Glance> {
         Ok(source) => source,
         Err(error) => return Some(Glance::troubled(kind, GlanceState::Damaged, error)),
     };
-    let state =
-        if source.warnings().is_empty() { GlanceState::Closed } else { GlanceState::Crashed };
+    let problem = source.warnings().iter().find(|warning| !source.notes().contains(warning));
+    let state = if problem.is_none() { GlanceState::Closed } else { GlanceState::Crashed };
     Some(Glance {
-        problem: source.warnings().first().cloned(),
+        problem: problem.cloned(),
+        note: source.notes().first().cloned(),
         start_nanos: source.start_time_nanos(),
         message_count: source.message_count(),
         ..Glance::new(kind, state)
@@ -198,8 +202,8 @@ fn glance_at_file(path: &Path) -> Option<Glance> {
 fn glance_at_mcap(path: &Path) -> Glance {
     let kind = RecordingKind::Mcap;
     match convert::mcap_summary(path) {
-        Ok(convert::McapSummary { count, times, problem: None }) => {
-            Glance { message_count: count, ..Glance::new(kind, GlanceState::Closed) }
+        Ok(convert::McapSummary { count, times, problem: None, note }) => {
+            Glance { message_count: count, note, ..Glance::new(kind, GlanceState::Closed) }
                 .with_times(times)
         }
         Ok(convert::McapSummary { problem: Some((is_cut, problem)), .. }) => {

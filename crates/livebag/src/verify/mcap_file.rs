@@ -438,6 +438,11 @@ impl Walk<'_, '_> {
             self.damage(self.position, "an attachment's lengths contradict each other");
             return Ok(());
         };
+        if end - crc_at > 4 {
+            let bytes = end - crc_at - 4;
+            let what = format!("an attachment has {bytes} bytes behind its fields, to be ignored");
+            self.check.warn(self.path, self.position, what);
+        }
         let mut stored = [0; 4];
         self.file.read_at(&mut stored, crc_at)?;
         let stored = u32::from_le_bytes(stored);
@@ -464,7 +469,7 @@ impl Walk<'_, '_> {
     }
 
     /// Where the checksum of an attachment lies: behind two times, two texts and the data, each text and
-    /// the data behind its length. `None` if that is not four bytes before the end.
+    /// the data behind its length. `None` if there are not four bytes before the end: more are to be ignored.
     fn crc_of_attachment(&mut self, body_at: u64, end: u64) -> io::Result<Option<u64>> {
         let mut at = body_at + 16;
         for length_bytes in [4, 4, 8] {
@@ -477,7 +482,7 @@ impl Walk<'_, '_> {
                 None => return Ok(None),
             }
         }
-        Ok((end - at == 4).then_some(at))
+        Ok((end - at >= 4).then_some(at))
     }
 
     /// Chunks that the summary tells of, so that damage costs only what it has hit.

@@ -94,6 +94,8 @@ pub struct Verified {
     pub damage: Vec<Damage>,
     /// How much is damaged.
     pub damage_count: u64,
+    /// What is unusual, though nothing is damaged; not more than a thousand.
+    pub warnings: Vec<Damage>,
 }
 
 impl Verified {
@@ -108,6 +110,7 @@ impl Verified {
             unproven_messages: 0,
             damage: Vec::new(),
             damage_count: 0,
+            warnings: Vec::new(),
         }
     }
 
@@ -170,6 +173,15 @@ impl<'a> Check<'a> {
         if self.verified.damage.len() < DAMAGES_MAX {
             let damage = Damage { file: file.to_owned(), offset: offset.into(), what: what.into() };
             self.verified.damage.push(damage);
+        }
+    }
+
+    /// Notes something unusual in a sound file.
+    fn warn(&mut self, file: &Path, offset: impl Into<Option<u64>>, what: impl Into<String>) {
+        if self.verified.warnings.len() < DAMAGES_MAX {
+            let warning =
+                Damage { file: file.to_owned(), offset: offset.into(), what: what.into() };
+            self.verified.warnings.push(warning);
         }
     }
 

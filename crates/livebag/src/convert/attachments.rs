@@ -228,7 +228,7 @@ fn parse(head: &[u8], at: u64, file: &Arc<ForeignFile>) -> Result<Attachment, &'
     if end.is_none() || end > told {
         return Err("the lengths in its record contradict each other");
     }
-    if end.is_none_or(|end| end > file.length_bytes()) {
+    if told.is_none_or(|told| told > file.length_bytes()) {
         return Err(cut);
     }
     let file = Arc::clone(file);

@@ -1,9 +1,9 @@
 //! A ROS 1 recording as ROS 2 has it: messages in CDR, definitions as `ros2msg`, types by their new
 //! names.
 
-use livebag_format::Topic;
 use livebag_format::ros1::ToCdr;
 use livebag_format::rosbag2::BagMetadata;
+use livebag_format::{Topic, definitions};
 
 use super::{Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings};
 
@@ -19,6 +19,14 @@ pub fn to_ros2(inner: Box<dyn MessageSource>) -> Box<dyn MessageSource> {
             (topic.clone(), Way::Same)
         } else {
             match ToCdr::new(topic) {
+                Ok(to_cdr) if is_changed(to_cdr.topic()) => {
+                    let Topic { name, type_name, .. } = to_cdr.topic();
+                    warnings.say(format!(
+                        "ROS 2 has changed {type_name} since ROS 1: messages of {name} keep their fields, \
+                         by the definition that the bag has; nodes of ROS 2 cannot read them"
+                    ));
+                    (to_cdr.topic().clone(), Way::ToCdr(Box::new(to_cdr)))
+                }
                 Ok(to_cdr) => (to_cdr.topic().clone(), Way::ToCdr(Box::new(to_cdr))),
                 Err(error) => {
                     let name = &topic.name;
@@ -35,6 +43,12 @@ pub fn to_ros2(inner: Box<dyn MessageSource>) -> Box<dyn MessageSource> {
         ways.push((place, way));
     }
     Box::new(Ros2 { inner, topics, ways, lost: 0, warnings })
+}
+
+/// Whether ROS 2 has a type of that name with other fields.
+fn is_changed(topic: &Topic) -> bool {
+    let known = definitions::type_hash(&topic.type_name);
+    known.is_some() && topic.metadata.get("topic_type_hash").map(String::as_str) != known
 }
 
 enum Way {
@@ -131,5 +145,28 @@ impl MessageSource for Ros2 {
 
     fn bag_metadata(&self) -> Option<&BagMetadata> {
         self.inner.bag_metadata()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_ros2_has_changed_is_known() {
+        let of = |type_name: &str, definition: &str| {
+            let topic = Topic {
+                name: "/t".into(),
+                type_name: type_name.into(),
+                message_encoding: "ros1".into(),
+                schema_encoding: "ros1msg".into(),
+                schema: definition.as_bytes().to_vec(),
+                ..Topic::default()
+            };
+            is_changed(ToCdr::new(&topic).unwrap().topic())
+        };
+        assert!(!of("geometry_msgs/Vector3", "float64 x\nfloat64 y\nfloat64 z"));
+        assert!(of("sensor_msgs/BatteryState", "float32 voltage"));
+        assert!(!of("own_msgs/Unknown", "float32 voltage"));
     }
 }

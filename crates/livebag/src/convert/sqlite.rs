@@ -59,7 +59,7 @@ impl SqliteBag {
         let definitions = self.definitions()?;
         let rows = self.topic_rows().map_err(|error| damaged(&self.path, &error))?;
         for row in rows {
-            let (schema_encoding, schema) = match definitions.get(&row.type_name) {
+            let (schema_encoding, schema) = match definition_of(&definitions, &row.type_name) {
                 Some((encoding, text)) => (encoding.clone(), text.clone()),
                 None => self.bundled_definition(&row),
             };
@@ -174,6 +174,15 @@ impl SqliteBag {
             self.database.prepare_cached("SELECT topic_id, data FROM messages WHERE id = ?1")?;
         statement.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()
     }
+}
+
+/// rosbag2 has the definition of a service's events under the service's own type.
+fn definition_of<'a>(
+    definitions: &'a BTreeMap<String, (String, Vec<u8>)>,
+    type_name: &str,
+) -> Option<&'a (String, Vec<u8>)> {
+    let service = type_name.strip_suffix("_Event").filter(|name| name.contains("/srv/"));
+    definitions.get(type_name).or_else(|| definitions.get(service?))
 }
 
 struct TopicRow {

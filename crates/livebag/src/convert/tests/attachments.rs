@@ -200,7 +200,8 @@ fn what_makes_no_sense_is_damage_and_no_more() {
         bytes[at + offset] = value;
         let path = write_file(folder.path(), &format!("{offset}.mcap"), &bytes);
         let lost = attachments_of(&path).iter().filter(|a| a.damage().unwrap().is_some()).count();
-        assert_eq!(lost, 1, "at {offset}");
+        // A record may be longer than its fields, which are whole: what follows them is to be ignored.
+        assert_eq!(lost, usize::from(offset != 3), "at {offset}");
     }
 }
 

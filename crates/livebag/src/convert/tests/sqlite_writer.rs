@@ -95,8 +95,9 @@ fn the_database_is_the_one_that_rosbag2_makes() {
     );
     assert_eq!(text("SELECT offered_qos_profiles FROM topics WHERE name = '/unknown'"), "[]");
     assert_eq!(
-        text("SELECT encoding FROM message_definitions WHERE topic_type LIKE 'acme%'"),
-        "unknown"
+        text("SELECT count(*) || '' FROM message_definitions WHERE topic_type LIKE 'acme%'"),
+        "0",
+        "readers refuse encodings that they do not know"
     );
     let yaml = text("SELECT metadata FROM metadata ORDER BY id DESC LIMIT 1");
     let metadata = BagMetadata::parse_mcap_record(&yaml).unwrap();

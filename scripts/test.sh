@@ -8,7 +8,7 @@ mkdir -p "$BUILD"
 cd "$ROOT"
 [ "${CI:-}" != true ] || export CARGO_INCREMENTAL=0
 
-step_fmt()     { cargo fmt --all --check; }
+step_fmt()     { cargo fmt --all --check && python3 scripts/bench-table.py --check; }
 step_clippy()  { cargo clippy --locked --workspace --all-targets -- -D warnings; }
 step_test()    { bash scripts/setup.sh dds && cargo test --locked --workspace; }
 # loom replaces the crate's atomics, hence a target folder of its own. A run that matched no test
@@ -25,7 +25,7 @@ step_interop() { LIVEBAG_PACKAGES=--workspace bash tests/interop/run.sh; }
 step_python()  { bash python/test.sh; }
 
 declare -A title=(
-    [fmt]="cargo fmt --check" [clippy]="clippy, all targets, warnings denied"
+    [fmt]="cargo fmt --check, README's tables are those of their run" [clippy]="clippy, all targets, warnings denied"
     [test]="unit, integration and documentation tests" [loom]="loom: slots and queues under every interleaving"
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
     [cpp]="the C++ header, and the ROS package without ROS" [interop]="bricks and exports read by other readers, the report by a browser"

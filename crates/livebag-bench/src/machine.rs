@@ -5,7 +5,25 @@ use std::process::Command;
 
 use serde::Serialize;
 
+use crate::error::{BenchError, Result};
 use crate::files;
+
+/// See `build.rs`.
+const BUILT_FROM: &str = env!("LIVEBAG_COMMIT");
+
+/// Whether the binary knows a commit whose code it has.
+///
+/// # Errors
+/// If it does not: its figures would belong to no code that can be found again.
+pub fn check_commit() -> Result<()> {
+    match BUILT_FROM == "unknown" || BUILT_FROM.ends_with("-dirty") {
+        true => Err(BenchError::Usage(format!(
+            "this binary's commit is {BUILT_FROM}, so its figures would belong to no known code: commit, \
+             build again and run, or allow it with --any-commit"
+        ))),
+        false => Ok(()),
+    }
+}
 
 /// The machine and the versions of everything measured.
 #[derive(Debug, Clone, Serialize)]
@@ -22,6 +40,8 @@ pub struct Machine {
     pub filesystem: String,
     /// Scheduler, direct-I/O and huge-page facts that change figures.
     pub settings: serde_json::Map<String, serde_json::Value>,
+    /// The commit that this binary was built from: `0123456789ab`, `0123456789ab-dirty` or `unknown`.
+    pub built_from: &'static str,
     /// Versions of the compiler, livebag and the peers.
     pub versions: serde_json::Map<String, serde_json::Value>,
 }
@@ -37,6 +57,7 @@ impl Machine {
             filesystem: mount_of(directory)
                 .map_or_else(|| "unknown".to_owned(), |m| format!("{} on {}", m.kind, m.device)),
             settings: settings(),
+            built_from: BUILT_FROM,
             versions: versions(),
         }
     }
@@ -112,15 +133,10 @@ fn settings() -> serde_json::Map<String, serde_json::Value> {
 fn versions() -> serde_json::Map<String, serde_json::Value> {
     let mut versions = serde_json::Map::new();
     versions.insert("livebag".into(), env!("CARGO_PKG_VERSION").into());
-    for (program, arguments) in
-        [("git", &["rev-parse", "--short=12", "HEAD"][..]), ("rustc", &["--version"][..])]
-    {
-        let output = Command::new(program).args(arguments).output().ok();
-        if let Some(output) = output.filter(|o| o.status.success()) {
-            let name = if program == "git" { "commit" } else { program };
-            let text = String::from_utf8_lossy(&output.stdout);
-            versions.insert(name.into(), text.trim().into());
-        }
+    let output = Command::new("rustc").arg("--version").output().ok();
+    if let Some(output) = output.filter(|o| o.status.success()) {
+        let text = String::from_utf8_lossy(&output.stdout);
+        versions.insert("rustc".into(), text.trim().into());
     }
     let lock = include_str!("../../../Cargo.lock");
     for peer in ["iceoryx2", "zenoh", "mcap", "io-uring"] {

@@ -155,6 +155,9 @@ struct OutputArgs {
     /// Where the raw results go
     #[arg(long, value_name = "DIR", default_value = "bench-runs")]
     out: PathBuf,
+    /// Write results also if this binary was built from no known commit
+    #[arg(long)]
+    any_commit: bool,
 }
 
 fn main() -> ExitCode {
@@ -167,7 +170,30 @@ fn main() -> ExitCode {
     }
 }
 
+impl Verb {
+    /// Where a benchmark's results go; none for the processes that take part in one.
+    fn output(&self) -> Option<&OutputArgs> {
+        match self {
+            Self::Stream { output, .. }
+            | Self::Record { output, .. }
+            | Self::Query { output, .. }
+            | Self::Recover { output, .. }
+            | Self::Cameras { output, .. }
+            | Self::Submit { output, .. }
+            | Self::Cycle { output, .. }
+            | Self::Soak { output, .. }
+            | Self::Online { output, .. }
+            | Self::Ros2 { output, .. }
+            | Self::All { output } => Some(output),
+            _ => None,
+        }
+    }
+}
+
 fn run(verb: Verb) -> Result<()> {
+    if verb.output().is_some_and(|output| !output.any_commit) {
+        machine::check_commit()?;
+    }
     match verb {
         Verb::Stream { args, output } => stream(&args, &output),
         Verb::Record { args, output } => record(&args, &output),

@@ -82,6 +82,9 @@ pub struct Args {
     /// livebag_bench]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write results also if this command was built from no known commit of livebag's.
+    #[arg(long)]
+    any_commit: bool,
     /// Print the results as a JSON list: an object for each producer YAML.
     #[arg(long)]
     json: bool,
@@ -92,6 +95,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     if let Some(name) = &args.print_profile {
         write!(std::io::stdout(), "{}", profiles::document(name)?)?;
         return Ok(Outcome::Done);
+    }
+    if !args.any_commit {
+        machine::check_commit()?;
     }
     let (mut all, mut benchmark) = read(args)?;
     if !args.storage.is_empty() {

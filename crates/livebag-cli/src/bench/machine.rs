@@ -4,7 +4,25 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::outcome::CliError;
 use crate::{doctor, files, text};
+
+/// See `livebag-bench/build.rs`.
+const BUILT_FROM: &str = env!("LIVEBAG_COMMIT");
+
+/// Whether this command knows a commit whose code it has.
+///
+/// # Errors
+/// If it does not: its figures would belong to no code that can be found again.
+pub fn check_commit() -> Result<(), CliError> {
+    match BUILT_FROM == "unknown" || BUILT_FROM.ends_with("-dirty") {
+        true => Err(CliError::usage(format!(
+            "this command's commit is {BUILT_FROM}, so its figures would belong to no known code: build it from \
+             a commit, or allow it with --any-commit"
+        ))),
+        false => Ok(()),
+    }
+}
 
 /// What figures depend on.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +37,8 @@ pub struct Machine {
     pub filesystem: Option<String>,
     /// livebag's version.
     pub livebag: String,
+    /// The commit that this command was built from: `0123456789ab`, `0123456789ab-dirty` or `unknown`.
+    pub built_from: String,
     /// What the disk took in direct writes right before the runs, bytes a second: no recorder can
     /// be faster for long.
     pub disk_before_bytes_per_s: Option<f64>,
@@ -43,6 +63,7 @@ impl Machine {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             filesystem: mount_of(&mounts, &place),
             livebag: env!("CARGO_PKG_VERSION").to_owned(),
+            built_from: BUILT_FROM.to_owned(),
             // A disk that cannot be measured will say why when it is recorded to.
             disk_before_bytes_per_s: doctor::disk_bytes_per_s(directory).ok(),
             disk_after_bytes_per_s: None,
@@ -58,13 +79,14 @@ impl Machine {
     pub fn describe(&self) -> String {
         let rate = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), text::bytes_per_second);
         format!(
-            "{}, {} processors, Linux {}, {}; livebag {}; the disk took {} before the runs and {} \
+            "{}, {} processors, Linux {}, {}; livebag {} ({}); the disk took {} before the runs and {} \
              after them (256 MiB, direct).",
             self.processor,
             self.processors,
             self.kernel,
             self.filesystem.as_deref().unwrap_or("an unknown filesystem"),
             self.livebag,
+            self.built_from,
             rate(self.disk_before_bytes_per_s),
             rate(self.disk_after_bytes_per_s),
         )

@@ -24,7 +24,7 @@ mod remote;
     livebag info run1\n  \
     livebag info run1 --json | jq .lost.total\n  \
     livebag info drive.bag\n  \
-    livebag info http://robot:7447/run1\n  \
+    livebag info http://robot:8767/run1\n  \
     livebag info 'zenoh/r2/*' --json")]
 pub struct Args {
     /// The recording: a container, finished or still being written; or a ROS 1 bag, a rosbag2 folder

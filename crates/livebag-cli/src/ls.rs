@@ -25,7 +25,7 @@ const DEPTH_MAX: usize = 16;
 #[command(after_help = "Examples:\n  \
     livebag ls\n  \
     livebag ls /data/robots\n  \
-    livebag ls http://robot:7447\n  \
+    livebag ls http://robot:8767\n  \
     livebag ls 'zenoh/r2/*'\n  \
     livebag ls --json | jq -r '.[] | select(.state == \"crashed\") | .path' | xargs -n1 livebag recover")]
 pub struct Args {

@@ -31,7 +31,7 @@ mod summary;
     livebag query run1 history --from +10s --to +12.5s --json\n  \
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
     livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count\n  \
-    livebag query http://robot:7447/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
+    livebag query http://robot:8767/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
     livebag query 'zenoh/*/*' latest --last 1s --json\n  \
     livebag query 'zenoh/r2/*' auto --within 1s --decimate /camera_front:5 -o now.mcap")]
 pub struct Args {
@@ -77,7 +77,7 @@ Example:\n  livebag query run1 history --from +10s --to +12s -t /camera_front -o
     #[command(
         after_help = "The server watches how fast this connection takes what it is sent, and stops in \
 time; the newest message always comes.\n\n\
-Example:\n  livebag query http://robot:7447/run1 auto --within 1s --decimate /camera_front:5"
+Example:\n  livebag query http://robot:8767/run1 auto --within 1s --decimate /camera_front:5"
     )]
     Auto {
         /// Time in which the answer is to be here.

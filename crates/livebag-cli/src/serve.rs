@@ -11,7 +11,9 @@ use std::time::Duration;
 use livebag::{Clock, ReaderNotice, Recorder};
 use livebag_net::limits::PORT_DEFAULT;
 use livebag_net::zenoh::{ZenohOptions, ZenohServer, robot_name};
-use livebag_net::{Catalog, KeepFresh, Secrets, Server, ServerOptions, TlsFiles};
+use livebag_net::{
+    Catalog, KeepFresh, Secrets, Server, ServerOptions, TOKEN_FILE_BYTES_MAX, TlsFiles, small_file,
+};
 
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
@@ -29,18 +31,18 @@ const NOTICES_MAX: usize = 64;
 #[command(after_help = "Examples:\n  \
     livebag serve run1\n  \
     livebag serve /data/runs --listen 127.0.0.1:8080\n  \
-    livebag serve /data/runs --listen 0.0.0.0:7447 --tls-cert cert.pem --tls-key key.pem --token-file token\n  \
+    livebag serve /data/runs --listen 0.0.0.0:8767 --tls-cert cert.pem --tls-key key.pem --token-file token\n  \
     livebag serve /data/runs --zenoh --robot r2\n  \
-    livebag query http://127.0.0.1:7447/run1 latest --last 1s\n  \
-    curl 'http://127.0.0.1:7447/v1/bags/run1/message?topic=/camera&format=jpeg' > now.jpg\n  \
-    open in Foxglove or PlotJuggler: http://127.0.0.1:7447/bags/run1.mcap\n\n\
+    livebag query http://127.0.0.1:8767/run1 latest --last 1s\n  \
+    curl 'http://127.0.0.1:8767/v1/bags/run1/message?topic=/camera&format=jpeg' > now.jpg\n  \
+    open in Foxglove or PlotJuggler: http://127.0.0.1:8767/bags/run1.mcap\n\n\
 What there is to ask: /openapi.json. Who may ask: docs/security.md.")]
 pub struct Args {
     /// Containers, or folders that have some; those that appear later are served too.
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// Address to listen at: 127.0.0.1:7447, [::1]:0, 0.0.0.0; port 0 takes any that is free.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7447", value_parser = address)]
+    /// Address to listen at: 127.0.0.1:8767, [::1]:0, 0.0.0.0; port 0 takes any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8767", value_parser = address)]
     listen: Vec<SocketAddr>,
     #[command(flatten)]
     access: Access,
@@ -128,7 +130,7 @@ pub struct Access {
     pub allow_origin: Vec<String>,
 }
 
-/// `127.0.0.1:7447`, `0.0.0.0`, `[::1]:0`, `localhost:80`.
+/// `127.0.0.1:8767`, `0.0.0.0`, `[::1]:0`, `localhost:80`.
 ///
 /// # Errors
 /// With a sentence that says what would be right.
@@ -138,7 +140,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     let resolved = parsed.or_else(|| text.to_socket_addrs().ok()?.next());
     let resolved = resolved.or_else(|| (text, PORT_DEFAULT).to_socket_addrs().ok()?.next());
     resolved.ok_or_else(|| {
-        format!("`{text}` is no address of this machine: expected something like 127.0.0.1:7447")
+        format!("`{text}` is no address of this machine: expected something like 127.0.0.1:8767")
     })
 }
 
@@ -179,8 +181,7 @@ pub fn read_token(path: &Path) -> Result<String, CliError> {
             path.display()
         );
     }
-    #[expect(clippy::disallowed_methods, reason = "a secret, not a recording")]
-    let bytes = std::fs::read(path).map_err(failed)?;
+    let bytes = small_file(path, TOKEN_FILE_BYTES_MAX).map_err(failed)?;
     String::from_utf8(bytes).map_err(|_| {
         CliError::failed(format!(
             "{} is no text: one line with the token is expected",

@@ -41,6 +41,14 @@ pub enum DecodeError {
         /// Length of the message.
         bytes: usize,
     },
+    /// More values than were to be kept.
+    #[error(
+        "the message has more than {values_max} values: ask for fewer items of its arrays, or for its bytes"
+    )]
+    Values {
+        /// How many were to be kept.
+        values_max: usize,
+    },
     /// More items in one column than its offsets can count.
     #[error("a column takes at most {items_max} items: take fewer messages at once")]
     Items {

@@ -73,11 +73,12 @@ pub fn image(bytes: &[u8]) {
         message_encoding: if kind % 2 == 0 { "cdr" } else { "ros1" }.into(),
         ..Default::default()
     };
-    if let Ok(png) = picture::png(&topic, message) {
-        let reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().unwrap();
+    let mut png = Buffer::default();
+    if picture::png(&topic, message, &mut png).is_ok() {
+        let reader = png::Decoder::new(std::io::Cursor::new(&png[..])).read_info().unwrap();
         assert!(reader.info().width > 0 && reader.info().height > 0);
     }
-    let _ = picture::jpeg(&topic, message);
+    let _ = picture::jpeg(&topic, message, &mut Buffer::default());
 }
 
 /// A schema and a message, both hostile, decoded and made CDR of: a byte for their encoding, two for the schema's length.
@@ -234,7 +235,9 @@ fn twisted(mut entry: IndexEntry, what: u8, to: u8) -> IndexEntry {
 /// Errors are fine; panics, hanging and answers without bound are not.
 fn read_everything(path: &Path) {
     let Ok(bag) = Bag::peek(path) else { return };
-    let _ = crate::tell::BagInfo::new("run1", &bag);
+    let rows = crate::tell::TopicRows::new(&bag, true);
+    let info = crate::tell::BagInfo::with_rows("run1", &bag, rows);
+    let _ = info.map(|info| serde_json::to_vec(&info));
     let mut out = Buffer::default();
     for span in [
         Span::All,

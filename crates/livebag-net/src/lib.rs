@@ -22,6 +22,7 @@ mod picture;
 #[cfg(feature = "server")]
 mod pool;
 pub mod remote;
+mod small_file;
 pub mod tell;
 #[cfg(feature = "server")]
 mod warm;
@@ -34,3 +35,4 @@ pub mod zenoh;
 pub use catalog::{Catalog, CatalogError, KeepFresh};
 #[cfg(feature = "server")]
 pub use http::{AnswerTiming, OPENAPI, Secrets, ServeError, Server, ServerOptions, TlsFiles};
+pub use small_file::{PEM_BYTES_MAX, TOKEN_FILE_BYTES_MAX, small_file};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Port unless one is given.
-pub const PORT_DEFAULT: u16 = 7447;
+pub const PORT_DEFAULT: u16 = 8767;
 
 /// Connections at once; more are closed as they come.
 pub const CONNECTIONS_MAX: usize = 1024;
@@ -26,12 +26,23 @@ pub const ANSWERS_MAX: usize = 64;
 pub const ANSWERS_PER_ADDRESS_MAX: usize = 32;
 /// How long a request waits for its turn.
 pub const TURN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of all answers in memory, of which a piece takes its part before it is read.
+/// Bytes of all answers in memory, of which each takes its part before it is read and until the network
+/// has it.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// Pieces of an answer that wait for the network.
 pub const PIECES_WAITING_MAX: usize = 2;
 /// Bytes of a piece from which it is sent.
 pub const PIECE_BYTES: usize = 256 << 10;
+/// Values of a message that are decoded at any time …
+pub const DECODED_VALUES_SMALL: usize = 1 << 13;
+/// … and at most, of one message at a time: some 128 bytes of memory each.
+pub const DECODED_VALUES_MAX: usize = 1 << 21;
+/// Memory that answers have taken is given back to the system once none is under way, looked at so often …
+pub const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(2);
+/// … if it was so much.
+pub const GIVE_BACK_BYTES_MIN: usize = 32 << 20;
+/// Characters of the sentence that refuses a request.
+pub const REFUSAL_CHARS_MAX: usize = 1000;
 /// Bytes of files from which they are handed to the network, which is given many at once …
 pub const PARCEL_BYTES: usize = 1 << 20;
 /// … and what lies between them, if it is no more than this, in memory of its own.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use livebag::Buffer;
 use livebag_format::{Topic, cdr, ros1};
 
 use crate::limits::PIXELS_MAX;
@@ -143,15 +144,17 @@ fn stretched(bytes: &[u8], is_big_endian: bool) -> Vec<u8> {
         .collect()
 }
 
-/// The message as a PNG: every value of integer images is kept, floats are stretched to 16 bits.
+/// What making a picture takes at most, for each byte of the message: itself, its samples twice, the picture.
+pub const BYTES_FOR_EACH: usize = 4;
+
+/// The message as a PNG, appended to `out`: every value of integer images is kept, floats are stretched to 16 bits.
 ///
 /// # Errors
 /// If no picture can be made of it.
-pub fn png(topic: &Topic, message: &[u8]) -> Result<Vec<u8>, PictureError> {
+pub fn png(topic: &Topic, message: &[u8], out: &mut Buffer) -> Result<(), PictureError> {
     let samples = samples(topic, message)?;
-    let mut out = Vec::new();
     let failed = |error: png::EncodingError| PictureError::Encode(error.to_string());
-    let mut encoder = png::Encoder::new(&mut out, samples.width, samples.height);
+    let mut encoder = png::Encoder::new(out, samples.width, samples.height);
     encoder.set_color(match samples.channels {
         1 => png::ColorType::Grayscale,
         3 => png::ColorType::Rgb,
@@ -161,15 +164,14 @@ pub fn png(topic: &Topic, message: &[u8]) -> Result<Vec<u8>, PictureError> {
     encoder.set_compression(png::Compression::Fast);
     let mut writer = encoder.write_header().map_err(failed)?;
     writer.write_image_data(&samples.bytes).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    Ok(out)
+    writer.finish().map_err(failed)
 }
 
-/// The message as a JPEG: samples of 16 bits give their upper eight.
+/// The message as a JPEG, appended to `out`: samples of 16 bits give their upper eight.
 ///
 /// # Errors
 /// If no picture can be made of it.
-pub fn jpeg(topic: &Topic, message: &[u8]) -> Result<Vec<u8>, PictureError> {
+pub fn jpeg(topic: &Topic, message: &[u8], out: &mut Buffer) -> Result<(), PictureError> {
     let samples = samples(topic, message)?;
     let (Ok(width), Ok(height)) = (samples.width.try_into(), samples.height.try_into()) else {
         return Err(PictureError::Encode("a JPEG has at most 65535 rows and columns".into()));
@@ -183,11 +185,9 @@ pub fn jpeg(topic: &Topic, message: &[u8]) -> Result<Vec<u8>, PictureError> {
         3 => jpeg_encoder::ColorType::Rgb,
         _ => jpeg_encoder::ColorType::Rgba,
     };
-    let mut out = Vec::new();
-    let encoder = jpeg_encoder::Encoder::new(&mut out, 85);
+    let encoder = jpeg_encoder::Encoder::new(out, 85);
     let encoded = encoder.encode(&bytes, width, height, color);
-    encoded.map_err(|error| PictureError::Encode(error.to_string()))?;
-    Ok(out)
+    encoded.map_err(|error| PictureError::Encode(error.to_string()))
 }
 
 #[cfg(test)]

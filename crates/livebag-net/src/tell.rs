@@ -1,10 +1,13 @@
 //! What a server tells of its recordings, as JSON. Times are nanoseconds since the Unix epoch.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use livebag::{Bag, BagError, BagTopic, Topic};
 use livebag_format::container::Losses;
-use serde::{Deserialize, Serialize};
+use serde::ser::{Error, SerializeSeq};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Messages that were published and are not in the recording, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +83,7 @@ impl BagRow {
 
 /// All of a recording but its messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BagInfo {
+pub struct BagInfo<Rows = Vec<TopicRow>> {
     /// What a list says of it.
     #[serde(flatten)]
     pub row: BagRow,
@@ -93,30 +96,105 @@ pub struct BagInfo {
     /// Splits that retention has removed.
     pub removed_splits: u64,
     /// The topics, in the order of appearance.
-    pub topics: Vec<TopicRow>,
+    pub topics: Rows,
 }
 
-impl BagInfo {
-    /// All of it.
+impl<Rows> BagInfo<Rows> {
+    /// All of it, with these rows of its topics.
     ///
     /// # Errors
     /// If its indexes cannot be read.
-    pub fn new(name: &str, bag: &Bag) -> Result<Self, BagError> {
+    pub fn with_rows(name: &str, bag: &Bag, topics: Rows) -> Result<Self, BagError> {
         Ok(Self {
             row: BagRow::new(name, bag)?,
             library: bag.library().to_owned(),
             failure: bag.failure().map(str::to_owned),
             lost: bag.lost().into(),
             removed_splits: bag.removed().splits,
-            topics: bag.topics().iter().map(TopicRow::new).collect::<Result<_, _>>()?,
+            topics,
         })
     }
+}
 
-    /// The same with the topics' definitions.
-    pub fn with_definitions(mut self, bag: &Bag) -> Self {
-        let topics = self.topics.into_iter().zip(bag.topics());
-        self.topics = topics.map(|(row, topic)| row.with_definition(topic)).collect();
-        self
+/// The rows of a recording's topics, each made when it is written.
+pub struct TopicRows<'a> {
+    bag: &'a Bag,
+    with_definitions: bool,
+    failure: Cell<Option<BagError>>,
+}
+
+impl<'a> TopicRows<'a> {
+    /// Of all topics.
+    pub fn new(bag: &'a Bag, with_definitions: bool) -> Self {
+        Self { bag, with_definitions, failure: Cell::default() }
+    }
+
+    /// Why they could not be made.
+    pub fn failure(&self) -> Option<BagError> {
+        self.failure.take()
+    }
+}
+
+impl Serialize for TopicRows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let topics = self.bag.topics();
+        let mut rows = serializer.serialize_seq(Some(topics.len()))?;
+        for topic in topics {
+            let row = TopicRow::new(topic).map_err(|error| {
+                let text = error.to_string();
+                self.failure.set(Some(error));
+                S::Error::custom(text)
+            })?;
+            match self.with_definitions {
+                true => rows.serialize_element(&DescribedRow::new(row, topic.topic()))?,
+                false => rows.serialize_element(&row)?,
+            }
+        }
+        rows.end()
+    }
+}
+
+/// A row with its definition, which is not copied: it may be long.
+#[derive(Serialize)]
+struct DescribedRow<'a> {
+    #[serde(flatten)]
+    row: TopicRow,
+    schema: Described<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a BTreeMap<String, String>>,
+}
+
+impl<'a> DescribedRow<'a> {
+    fn new(row: TopicRow, topic: &'a Topic) -> Self {
+        let schema = match std::str::from_utf8(&topic.schema) {
+            Ok(text) => Described::Text(text),
+            Err(_) => Described::Hex(Digits(&topic.schema)),
+        };
+        let metadata = Some(&topic.metadata).filter(|metadata| !metadata.is_empty());
+        Self { row, schema, metadata }
+    }
+}
+
+/// [`Definition`], borrowed.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Described<'a> {
+    Text(&'a str),
+    Hex(Digits<'a>),
+}
+
+/// Bytes as hexadecimal digits.
+struct Digits<'a>(&'a [u8]);
+
+impl fmt::Display for Digits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for Digits<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -165,13 +243,6 @@ pub enum Definition {
 }
 
 impl Definition {
-    fn new(schema: &[u8]) -> Self {
-        match std::str::from_utf8(schema) {
-            Ok(text) => Self::Text(text.to_owned()),
-            Err(_) => Self::Hex(schema.iter().map(|byte| format!("{byte:02x}")).collect()),
-        }
-    }
-
     /// As it was stored; `None` if the digits are none.
     pub fn bytes(&self) -> Option<Vec<u8>> {
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -186,13 +257,6 @@ impl Definition {
 }
 
 impl TopicRow {
-    /// The same with what decodes its messages.
-    fn with_definition(mut self, topic: &BagTopic) -> Self {
-        self.schema = Some(Definition::new(&topic.topic().schema));
-        self.metadata = topic.topic().metadata.clone();
-        self
-    }
-
     /// The topic as a recording describes it, without its definition unless that was asked for.
     pub fn topic(&self) -> Topic {
         Topic {
@@ -270,16 +334,40 @@ pub struct ServerStatus {
     pub bytes: u64,
     /// Requests turned away because there were too many.
     pub refused: u64,
+    /// Bytes of memory that answers hold at the moment.
+    #[serde(default)]
+    pub held_bytes: u64,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn row() -> TopicRow {
+        TopicRow {
+            name: "/a".into(),
+            type_name: "a/A".into(),
+            message_encoding: String::new(),
+            schema_encoding: String::new(),
+            message_count: 0,
+            rate_hz: None,
+            start_nanos: None,
+            end_nanos: None,
+            lost: Lost::default(),
+            skipped: 0,
+            message_bytes: 0,
+            schema: None,
+            metadata: BTreeMap::new(),
+        }
+    }
+
     #[test]
     fn definitions_go_both_ways() {
         for schema in [&b"string data"[..], b"", &[0xff, 0, 0x9c]] {
-            assert_eq!(Definition::new(schema).bytes().unwrap(), schema);
+            let topic = Topic { schema: schema.to_vec(), ..Default::default() };
+            let told = serde_json::to_string(&DescribedRow::new(row(), &topic)).unwrap();
+            let row: TopicRow = serde_json::from_str(&told).unwrap();
+            assert_eq!(row.schema.unwrap().bytes().unwrap(), schema, "{told}");
         }
         assert_eq!(Definition::Hex("zz".into()).bytes(), None);
         assert_eq!(Definition::Hex("\u{20ac}0".into()).bytes(), None);

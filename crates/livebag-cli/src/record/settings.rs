@@ -137,8 +137,8 @@ pub struct Settings {
     /// Names and values that the recording carries along.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub custom_data: Vec<String>,
-    /// Answer queries over HTTP while recording, at this address [default: 127.0.0.1:7447]
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:7447")]
+    /// Answer queries over HTTP while recording, at this address [default: 127.0.0.1:8767]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:8767")]
     pub serve: Option<String>,
     /// With --serve: certificate chain, PEM.
     #[arg(long, value_name = "FILE", requires = "serve")]

@@ -132,7 +132,7 @@ fn what_others_could_read_is_not_served_without_tls_and_token() {
     run(&["serve", here, "--listen", "0.0.0.0:0"])
         .expect(1, &["--tls-cert", "--token-file", "127.0.0.1"]);
     run(&["serve", "/no/such/folder"]).expect(1, &["/no/such/folder"]);
-    run(&["serve", here, "--listen", "nonsense:x:y"]).expect(2, &["127.0.0.1:7447"]);
+    run(&["serve", here, "--listen", "nonsense:x:y"]).expect(2, &["127.0.0.1:8767"]);
     run(&["serve", here, "--tls-cert", "a.pem"]).expect(2, &["--tls-key"]);
     let token = folder.path().join("token");
     std::fs::write(&token, "short").unwrap();

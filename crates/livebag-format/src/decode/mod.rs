@@ -95,9 +95,28 @@ impl Decoder {
     /// The message as a value. Numbers that JSON has no word for are the strings `NaN`,
     /// `Infinity` and `-Infinity`; bytes of strings that are not UTF-8 become U+FFFD.
     pub fn decode(&self, message: &[u8], options: &DecodeOptions) -> Result<Value, DecodeError> {
+        self.decode_at_most(message, options, usize::MAX)
+    }
+
+    /// The same for a message of which at most `values_max` values would be kept: every number, string,
+    /// array and structure is one, and each takes up to some 128 bytes of memory. A string is one for
+    /// every 64 bytes.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`], and [`DecodeError::Values`] if there are more.
+    pub fn decode_at_most(
+        &self,
+        message: &[u8],
+        options: &DecodeOptions,
+        values_max: usize,
+    ) -> Result<Value, DecodeError> {
         let (schema, cursor) = match &self.way {
             Way::Cdr(schema) => (schema, Cursor::cdr(message)?),
             Way::Ros1(schema) => (schema, Cursor::ros1(message)),
+            // A value and what parts it from the next are two bytes.
+            Way::Json if message.len() / 2 > values_max => {
+                return Err(DecodeError::Values { values_max });
+            }
             Way::Json => {
                 return serde_json::from_slice(message)
                     .map_err(|error| DecodeError::Json { reason: error.to_string() });
@@ -110,6 +129,8 @@ impl Decoder {
             bytes: message.len(),
             // Every structure has a byte of its own, save empty ones of ROS 1.
             structures_left: message.len() + 1024,
+            values_left: values_max,
+            values_max,
         };
         walk.structure(0, 0, true)
     }
@@ -122,9 +143,17 @@ struct Walk<'a> {
     items_max: usize,
     bytes: usize,
     structures_left: usize,
+    values_left: usize,
+    values_max: usize,
 }
 
 impl Walk<'_> {
+    fn keep_values(&mut self, count: usize) -> Result<(), DecodeError> {
+        let left = self.values_left.checked_sub(count);
+        self.values_left = left.ok_or(DecodeError::Values { values_max: self.values_max })?;
+        Ok(())
+    }
+
     fn structure(&mut self, index: usize, depth: usize, keep: bool) -> Result<Value, DecodeError> {
         if depth > DEPTH_MAX {
             return Err(DecodeError::Depth { depth_max: DEPTH_MAX });
@@ -137,6 +166,9 @@ impl Walk<'_> {
         }
         let mut map = Map::new();
         for field in fields {
+            if keep {
+                self.keep_values(1 + field.name.len() / 64)?;
+            }
             let value = self.field(field, depth, keep)?;
             if keep {
                 map.insert(field.name.clone(), value);
@@ -168,6 +200,10 @@ impl Walk<'_> {
             return Err(DecodeError::Truncated { offset, wanted: count, left });
         }
         let kept = if keep { count.min(self.items_max) } else { 0 };
+        if keep {
+            // The array, and its items before there is memory for them.
+            self.keep_values(kept.saturating_add(1))?;
+        }
         let mut items = Vec::with_capacity(kept);
         for _ in 0..kept {
             items.push(self.value(field, depth, true)?);
@@ -225,7 +261,11 @@ impl Walk<'_> {
             Primitive::F64 => float(cursor.f64()?),
             Primitive::String => {
                 let text = cursor.string_bytes()?;
-                if keep { String::from_utf8_lossy(text).into() } else { Value::Null }
+                if !keep {
+                    return Ok(Value::Null);
+                }
+                self.keep_values(text.len() / 64)?;
+                String::from_utf8_lossy(text).into()
             }
             Primitive::WideString => {
                 return Err(DecodeError::WideString { field: field.name.clone() });

@@ -244,3 +244,26 @@ fn fields_that_take_no_byte_are_counted() {
     let one = decoder.decode(&[1, 0, 0, 0, 7], &DecodeOptions::default()).unwrap();
     assert_eq!(one["items"][0]["b"], 7);
 }
+
+#[test]
+fn no_more_values_are_kept_than_were_asked_for() {
+    let numbers = decoder("a/A", "ros1", "uint8[] x\nuint8[] y");
+    let message =
+        [&3u32.to_le_bytes()[..], &[1, 2, 3], &1000u32.to_le_bytes(), &[7; 1000]].concat();
+    let decode = |items, values| {
+        numbers.decode_at_most(&message, &DecodeOptions { array_items_max: items }, values)
+    };
+    // Two fields, two arrays, and their items: 3 and 1,000, or 3 and 3.
+    assert!(decode(usize::MAX, 2 + 2 + 1003).is_ok());
+    let refused = decode(usize::MAX, 2 + 2 + 1002).unwrap_err();
+    assert_eq!(refused, DecodeError::Values { values_max: 1006 });
+    assert!(decode(3, 2 + 2 + 6).is_ok() && decode(3, 2 + 2 + 5).is_err());
+    // A long string counts by its length, JSON by what it could hold at most.
+    let text = decoder("a/A", "ros1", "string x");
+    let message = [&6400u32.to_le_bytes()[..], &[b'x'; 6400]].concat();
+    assert!(text.decode_at_most(&message, &DecodeOptions::default(), 101).is_ok());
+    assert!(text.decode_at_most(&message, &DecodeOptions::default(), 100).is_err());
+    let json = decoder("a/A", "json", "");
+    assert!(json.decode_at_most(b"[1,2,3]", &DecodeOptions::default(), 3).is_ok());
+    assert!(json.decode_at_most(b"[1,2,3]", &DecodeOptions::default(), 2).is_err());
+}

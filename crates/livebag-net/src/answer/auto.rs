@@ -10,7 +10,8 @@ use livebag::{Bag, Clock, IndexEntry, McapAnswer, Query, Verdict};
 
 use super::{AnswerError, Decimation, Outlet};
 use crate::limits::{
-    AUTO_AHEAD, AUTO_BLIND_BYTES, AUTO_CHUNK_BYTES, AUTO_MARGIN, GOODPUT_INTERVAL,
+    AUTO_AHEAD, AUTO_BLIND_BYTES, AUTO_CHUNK_BYTES, AUTO_MARGIN, BETWEEN_BYTES_MAX,
+    GOODPUT_INTERVAL,
 };
 use crate::link::{Goodput, Link};
 
@@ -144,6 +145,12 @@ impl<'a> Auto<'a> {
         let mut answer = McapAnswer::new(bag, piece.buffer());
         let mut is_over = false;
         while !is_over {
+            let next = messages.next_data_bytes().unwrap_or(0) as usize + BETWEEN_BYTES_MAX;
+            if next > piece.room() {
+                self.given_bytes += piece.buffer().len() as u64;
+                outlet.send(piece)?;
+                piece = outlet.piece(next + AUTO_CHUNK_BYTES as usize);
+            }
             let mut in_chunk = piece.buffer().len() as u64;
             let more = {
                 let mut judge = |topic: usize, entry: &IndexEntry| {

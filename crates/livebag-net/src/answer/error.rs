@@ -38,6 +38,12 @@ pub enum AnswerError {
         /// What is wrong.
         error: String,
     },
+    /// An answer in JSON could not be written.
+    #[error("the answer could not be written: {0}")]
+    Written(String),
+    /// Other answers have all the memory.
+    #[error("the answers that are under way have all the memory that answers may have")]
+    Memory,
     /// Nothing is there.
     #[error("there is no message of that topic at that time")]
     NoMessage,

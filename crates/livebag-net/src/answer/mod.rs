@@ -10,7 +10,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use livebag::storage::FilePart;
 use livebag::{Bag, BagError, Buffer, Clock, Cursor, Laid, McapAnswer, Query};
-use livebag_format::decode::{DecodeOptions, Decoder};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -22,10 +21,15 @@ use crate::tell::MessageLine;
 mod auto;
 mod decimation;
 mod error;
+mod json;
+mod message;
 
 pub use auto::Auto;
 pub use decimation::Decimation;
 pub use error::AnswerError;
+pub use json::{JsonOut, send_info};
+use message::Decoders;
+pub use message::send_message;
 
 /// The receiving end of an answer.
 pub type Pieces = mpsc::Receiver<Result<Parcel, AnswerError>>;
@@ -95,6 +99,23 @@ impl Outlet {
         piece
     }
 
+    /// The same, but does not wait longer than that.
+    ///
+    /// # Errors
+    /// [`AnswerError::Memory`] if others have all of it for so long.
+    pub fn piece_within(&mut self, bytes: usize, patience: Duration) -> Result<Piece, AnswerError> {
+        let began = self.clock.monotonic_nanos();
+        let taking = self.pool.take(bytes);
+        let taken = self.runtime.block_on(async { tokio::time::timeout(patience, taking).await });
+        self.waited_nanos += self.clock.monotonic_nanos() - began;
+        taken.map_err(|_| AnswerError::Memory)
+    }
+
+    /// Where its memory comes from.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// Sends a piece; waits while the asker takes none.
     ///
     /// # Errors
@@ -103,9 +124,9 @@ impl Outlet {
         if piece.buffer().is_empty() {
             return self.hand_over();
         }
-        let bytes = piece.buffer().len();
-        self.bytes += bytes as u64;
-        self.piece_bytes = self.piece_bytes.max(bytes);
+        self.bytes += piece.buffer().len() as u64;
+        // Its memory, with what it grew by.
+        self.piece_bytes = self.piece_bytes.max(piece.buffer().capacity());
         let began = self.clock.monotonic_nanos();
         self.runtime.block_on(piece.settle());
         self.waited_nanos += self.clock.monotonic_nanos() - began;
@@ -202,9 +223,11 @@ pub fn send_all(
         Form::Mcap => send_mcap(bag, &mut cursor, outlet),
         Form::Lines => send_lines(bag, &mut cursor, outlet, &mut line),
         Form::Decoded { array_items_max } => {
-            let mut decoders = Decoders::new(bag, array_items_max);
+            let mut decoders = Decoders::new(bag, array_items_max, outlet.pool());
             send_lines(bag, &mut cursor, outlet, &mut |bag, cursor, out| {
-                decoders.line(bag, cursor, out)
+                let Some((at, message)) = cursor.next()? else { return Ok(false) };
+                decoders.put(at, bag.topics()[at].topic(), &message, out);
+                Ok(true)
             })
         }
     }
@@ -214,6 +237,12 @@ fn send_mcap(bag: &Bag, cursor: &mut Cursor<'_>, outlet: &mut Outlet) -> Result<
     let mut piece = outlet.piece(PIECE_BYTES);
     let mut answer = McapAnswer::new(bag, piece.buffer());
     loop {
+        // A message that is larger than a piece gets one of its own size.
+        let next = cursor.next_data_bytes().unwrap_or(0) as usize + BETWEEN_BYTES_MAX;
+        if !outlet.takes_references && next > piece.room() {
+            outlet.send(piece)?;
+            piece = outlet.piece(next + PIECE_BYTES);
+        }
         let laid = match outlet.takes_references {
             true => answer.chunk_in_parts(cursor, piece.buffer())?,
             false if answer.chunk(cursor, piece.buffer())? => Laid::Whole,
@@ -264,109 +293,7 @@ fn line(bag: &Bag, cursor: &mut Cursor<'_>, out: &mut Buffer) -> Result<bool, Ba
         value: None,
         error: None,
     };
-    put_line(&line, out);
-    Ok(true)
-}
-
-fn put_line(line: &MessageLine, out: &mut Buffer) {
-    // Names and numbers can always be written.
-    out.put(&serde_json::to_vec(line).unwrap_or_default());
+    message::put(&line, out);
     out.put(b"\n");
-}
-
-/// A decoder for each topic, made when its first message comes.
-struct Decoders {
-    options: DecodeOptions,
-    by_topic: Vec<Option<Result<Decoder, String>>>,
-}
-
-impl Decoders {
-    fn new(bag: &Bag, array_items_max: usize) -> Self {
-        let by_topic = bag.topics().iter().map(|_| None).collect();
-        Self { options: DecodeOptions { array_items_max }, by_topic }
-    }
-
-    fn line(
-        &mut self,
-        bag: &Bag,
-        cursor: &mut Cursor<'_>,
-        out: &mut Buffer,
-    ) -> Result<bool, BagError> {
-        let Some((at, message)) = cursor.next()? else { return Ok(false) };
-        let topic = bag.topics()[at].topic();
-        let decoder = self.by_topic[at]
-            .get_or_insert_with(|| Decoder::new(topic).map_err(|error| error.to_string()));
-        let decoded = match decoder {
-            Ok(decoder) => {
-                decoder.decode(message.data, &self.options).map_err(|error| error.to_string())
-            }
-            Err(error) => Err(error.clone()),
-        };
-        let (value, error) = match decoded {
-            Ok(value) => (Some(value), None),
-            Err(error) => (None, Some(error)),
-        };
-        let line = MessageLine {
-            topic: topic.name.clone(),
-            log_time: message.log_time_nanos,
-            publish_time: message.publish_time_nanos,
-            sequence: message.sequence,
-            bytes: message.data.len(),
-            value,
-            error,
-        };
-        put_line(&line, out);
-        Ok(true)
-    }
-}
-
-/// The newest message of a topic, not after a time.
-pub struct OneMessage {
-    /// Place of its topic in [`Bag::topics`].
-    pub topic: usize,
-    /// What a line tells of it, without values.
-    pub line: MessageLine,
-    /// As it was encoded.
-    pub data: Buffer,
-}
-
-/// Finds it.
-///
-/// # Errors
-/// If the recording cannot be read or has none.
-pub fn one_message(bag: &Bag, query: &Query) -> Result<OneMessage, AnswerError> {
-    let mut messages = bag.newest_first(query)?;
-    while let Some((topic, entry)) = messages.next_entry()? {
-        let mut data = Buffer::default();
-        // A damaged one is passed over for the one before.
-        if messages.append_to(&mut data)? {
-            let line = MessageLine {
-                topic: bag.topics()[topic].topic().name.clone(),
-                log_time: entry.log_time_nanos,
-                publish_time: entry.publish_time_nanos,
-                sequence: entry.sequence,
-                bytes: data.len(),
-                value: None,
-                error: None,
-            };
-            return Ok(OneMessage { topic, line, data });
-        }
-    }
-    Err(AnswerError::NoMessage)
-}
-
-/// The values of one message.
-///
-/// # Errors
-/// If its schema or itself cannot be understood.
-pub fn decode_one(
-    bag: &Bag,
-    message: &OneMessage,
-    array_items_max: usize,
-) -> Result<serde_json::Value, AnswerError> {
-    let topic = bag.topics()[message.topic].topic();
-    let failed = |error: String| AnswerError::Decode { topic: topic.name.clone(), error };
-    let decoder = Decoder::new(topic).map_err(|error| failed(error.to_string()))?;
-    let decoded = decoder.decode(&message.data, &DecodeOptions { array_items_max });
-    decoded.map_err(|error| failed(error.to_string()))
+    Ok(true)
 }

@@ -7,7 +7,7 @@ use livebag::{BagError, VirtualFileError};
 use serde_json::json;
 
 use crate::answer::AnswerError;
-use crate::limits::VIRTUAL_FILE_PATIENCE;
+use crate::limits::{REFUSAL_CHARS_MAX, VIRTUAL_FILE_PATIENCE};
 
 /// Why a request is not answered as was asked.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl HttpError {
                 AnswerError::File(VirtualFileError::Gone) | AnswerError::LaidOutAnew => {
                     StatusCode::GONE
                 }
-                AnswerError::FilesInUse => StatusCode::SERVICE_UNAVAILABLE,
+                AnswerError::FilesInUse | AnswerError::Memory => StatusCode::SERVICE_UNAVAILABLE,
                 AnswerError::File(VirtualFileError::TooLong | VirtualFileError::Latest)
                 | AnswerError::Picture(_)
                 | AnswerError::Decode { .. } => StatusCode::UNPROCESSABLE_ENTITY,
@@ -67,6 +67,7 @@ impl HttpError {
             Self::Answer(
                 AnswerError::Bag(error) | AnswerError::File(VirtualFileError::Bag(error)),
             ) => bag_text(error),
+            Self::Answer(error @ AnswerError::Memory) => format!("{error}: ask again in a second"),
             Self::Answer(error) => error.to_string(),
         }
     }
@@ -93,7 +94,7 @@ impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let mut response = refusal(self.status(), &self.text());
         match self {
-            Self::Busy(_) => {
+            Self::Busy(_) | Self::Answer(AnswerError::Memory) => {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Self::Answer(AnswerError::FilesInUse) => {
@@ -111,7 +112,8 @@ impl IntoResponse for HttpError {
     }
 }
 
-/// A response that says no.
+/// A response that says no. Names in recordings may be of any length, and the sentence has them.
 pub fn refusal(status: StatusCode, text: &str) -> Response {
+    let text: String = text.chars().take(REFUSAL_CHARS_MAX).collect();
     (status, Json(json!({ "error": text }))).into_response()
 }

@@ -4,12 +4,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
+use super::app::App;
 use super::error::refusal;
-use super::routes::{App, is_file_path};
+use super::routes::is_file_path;
 use crate::ask::Parameters;
 
 /// Shortest token: 16 characters of Base64 are 96 bits.
@@ -76,17 +77,22 @@ impl Secrets {
 
     fn allows_origin(&self, origin: &str) -> bool {
         let is_listed = ORIGINS.contains(&origin) || self.origins.iter().any(|o| o == origin);
-        let host = origin.split_once("://").map(|(_, host)| host_of(host));
-        is_listed || host.is_some_and(is_this_machine)
+        // A file has no origin that means anything: `file://localhost` is any of them.
+        let web = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        is_listed || web.and_then(host_of).is_some_and(is_this_machine)
     }
 }
 
-/// The host in `host:port`.
-fn host_of(authority: &str) -> &str {
-    match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => authority.split(':').next().unwrap_or_default(),
-    }
+/// The host in `host` or `host:port`; `None` if it is neither. What a lenient reader takes for the host of
+/// `localhost:80@evil` is not what a strict one does.
+fn host_of(authority: &str) -> Option<&str> {
+    let (host, rest) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok())?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let port = rest.strip_prefix(':');
+    let is_port = port.is_some_and(|port| port.parse::<u16>().is_ok() && !port.starts_with('+'));
+    (rest.is_empty() || is_port).then_some(host)
 }
 
 fn is_this_machine(host: &str) -> bool {
@@ -100,11 +106,14 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     let allowed = origin
         .as_ref()
         .filter(|origin| origin.to_str().is_ok_and(|origin| app.secrets.allows_origin(origin)));
-    let is_preflight = request.method() == Method::OPTIONS;
+    let is_options = request.method() == Method::OPTIONS;
+    // A browser asks this without the token, for pages that may ask.
+    let asks_for = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let is_preflight = is_options && asks_for && allowed.is_some();
     let mut response = match check(&app.secrets, &request) {
+        _ if is_preflight => StatusCode::NO_CONTENT.into_response(),
         Err(refused) => *refused,
-        // A browser asks this without the token.
-        Ok(()) if is_preflight => StatusCode::NO_CONTENT.into_response(),
+        Ok(()) if is_options => StatusCode::NO_CONTENT.into_response(),
         Ok(()) => next.run(request).await,
     };
     let headers = response.headers_mut();
@@ -120,40 +129,30 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     response
 }
 
+/// Who asks comes first: without the token nothing tells what there is, or what may be asked.
 fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
-    let refuse = |status, text: &str| Err(Box::new(refusal(status, text)));
-    let method = request.method();
-    if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method) {
+    if secrets.has_token() {
+        let given = given_token(request.headers(), request.uri());
+        if !given.is_some_and(|token| secrets.is_token(&token)) {
+            let text = "a token is needed: Authorization: Bearer TOKEN";
+            let mut response = refusal(StatusCode::UNAUTHORIZED, text);
+            let scheme = HeaderValue::from_static("Bearer realm=\"livebag\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+            return Err(Box::new(response));
+        }
+    } else if !names_this_machine(request) {
+        // Without a token, a web page that gives its own name this machine's address (DNS
+        // rebinding) could read everything: names other than this machine's are refused.
+        let text = "without a token this server answers to localhost only";
+        return Err(Box::new(refusal(StatusCode::MISDIRECTED_REQUEST, text)));
+    }
+    if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method()) {
         let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "recordings are only read here");
         let allowed = HeaderValue::from_static("GET, HEAD, OPTIONS");
         response.headers_mut().insert(header::ALLOW, allowed);
         return Err(Box::new(response));
     }
-    if method == Method::OPTIONS {
-        return Ok(());
-    }
-    if !secrets.has_token() {
-        // Without a token, a web page that gives its own name this machine's address (DNS
-        // rebinding) could read everything: names other than this machine's are refused.
-        return match names_this_machine(request) {
-            true => Ok(()),
-            false => refuse(
-                StatusCode::MISDIRECTED_REQUEST,
-                "without a token this server answers to localhost only",
-            ),
-        };
-    }
-    let given = given_token(request.headers(), request.uri());
-    match given {
-        Some(token) if secrets.is_token(&token) => Ok(()),
-        _ => {
-            let text = "a token is needed: Authorization: Bearer TOKEN";
-            let mut response = refusal(StatusCode::UNAUTHORIZED, text);
-            let scheme = HeaderValue::from_static("Bearer realm=\"livebag\"");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-            Err(Box::new(response))
-        }
-    }
+    Ok(())
 }
 
 /// Whether the request names a host, and every host that it names is this machine.
@@ -163,7 +162,7 @@ fn names_this_machine(request: &Request) -> bool {
     let mut is_named = false;
     let all = named.into_iter().all(|host| {
         is_named = true;
-        host.is_some_and(|host| is_this_machine(host_of(host)))
+        host.and_then(host_of).is_some_and(is_this_machine)
     });
     all && is_named
 }
@@ -207,13 +206,29 @@ mod tests {
     #[test]
     fn hosts() {
         for (authority, host) in [
-            ("localhost:7447", "localhost"),
+            ("localhost:8767", "localhost"),
             ("127.0.0.1", "127.0.0.1"),
-            ("[::1]:7447", "::1"),
+            ("[::1]:8767", "::1"),
             ("evil.example:80", "evil.example"),
         ] {
-            assert_eq!(host_of(authority), host);
+            assert_eq!(host_of(authority), Some(host));
         }
+        for none in [
+            "[::1].evil:1",
+            "[::1]evil",
+            "[::1",
+            "[localhost]",
+            "[127.0.0.1]:80",
+            "localhost:8767@evil",
+            "localhost:",
+            "localhost:80:80",
+            "localhost:+80",
+            "localhost:99999",
+            "::1",
+        ] {
+            assert_eq!(host_of(none), None, "{none}");
+        }
+        assert!(!is_this_machine(host_of("localhost@evil").unwrap()));
         assert!(
             ["localhost", "LOCALHOST", "127.0.0.1", "127.8.8.8", "::1"]
                 .iter()
@@ -233,7 +248,17 @@ mod tests {
         {
             assert!(secrets.allows_origin(good), "{good}");
         }
-        for bad in ["https://evil.example", "null", "", "https://app.foxglove.dev.evil.example"] {
+        for bad in [
+            "https://evil.example",
+            "null",
+            "",
+            "https://app.foxglove.dev.evil.example",
+            "file://localhost",
+            "ftp://localhost",
+            "http://localhost:80@evil.example",
+            "http://[::1].evil.example",
+            "http://localhost/path",
+        ] {
             assert!(!secrets.allows_origin(bad), "{bad}");
         }
     }

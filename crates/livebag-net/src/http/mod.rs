@@ -1,5 +1,6 @@
 //! The HTTP server.
 
+mod app;
 mod body;
 mod error;
 mod guard;
@@ -10,8 +11,9 @@ mod serve;
 /// For the fuzzers.
 #[cfg(any(test, fuzzing))]
 pub(crate) mod internals {
+    pub use super::app::App;
     pub use super::range::{Wanted, wanted};
-    pub use super::routes::{App, router};
+    pub use super::routes::router;
     pub use super::serve::serve;
 }
 

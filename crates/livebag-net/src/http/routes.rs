@@ -1,9 +1,6 @@
 //! What each address answers.
 
-use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -12,159 +9,29 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use livebag::{BagState, Clock, Query, Span};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use livebag::{BagState, Query, Span};
+use tokio::sync::oneshot;
 
+use super::app::{Answer, App, lay_out};
 use super::body;
 use super::error::{HttpError, refusal};
-use super::guard::{Secrets, guard};
+use super::guard::guard;
 use super::range::{self, Wanted};
-use super::serve::AnswerTiming;
 use crate::answer::{
-    AnswerError, Auto, Decimation, Outlet, Pieces, bytes_of, decode_one, one_message, send_all,
+    AnswerError, Auto, Decimation, JsonOut, Outlet, bytes_of, send_all, send_info, send_message,
 };
 use crate::ask::{AskError, Form, MessageForm, Parameters, between, full_names};
-use crate::catalog::{Catalog, Reading, ServedBag, ServedFile};
-use crate::limits::{
-    ANSWERS_PER_ADDRESS_MAX, BODY_BYTES_MAX, NAME_BYTES_MAX, OPEN_BAGS_MAX, PIECE_BYTES,
-    ServerLimits,
-};
-use crate::link::{KnownLinks, Link};
+use crate::catalog::{Reading, ServedFile};
+use crate::limits::{BODY_BYTES_MAX, NAME_BYTES_MAX, OPEN_BAGS_MAX, PIECE_BYTES};
+use crate::link::Link;
 use crate::moment::Moment;
-use crate::picture;
-use crate::pool::Pool;
-use crate::tell::{BagInfo, BagRow, ServerStatus};
-use crate::warm::Warm;
+use crate::tell::BagRow;
 use crate::wireless;
 
 /// The API, described (OpenAPI 3.1).
 pub const OPENAPI: &str = include_str!("openapi.json");
-/// Timings kept for who measures.
-const TIMINGS_MAX: usize = 4096;
 /// The last part of a virtual file's address.
 const FILE_SUFFIX: &str = ".mcap";
-
-/// What all requests share.
-pub struct App {
-    pub catalog: Arc<Catalog>,
-    pub secrets: Secrets,
-    pub clock: Clock,
-    pub limits: ServerLimits,
-    pub pool: Pool,
-    pub links: KnownLinks,
-    pub warm: Arc<Warm>,
-    turns: Arc<Semaphore>,
-    /// Answers being laid out, by who asked.
-    by_address: Mutex<HashMap<IpAddr, usize>>,
-    pub connections: AtomicUsize,
-    answers: AtomicUsize,
-    answered: AtomicU64,
-    bytes: AtomicU64,
-    refused: AtomicU64,
-    timings: Mutex<VecDeque<AnswerTiming>>,
-}
-
-impl App {
-    pub fn new(
-        catalog: Arc<Catalog>,
-        secrets: Secrets,
-        clock: Clock,
-        limits: ServerLimits,
-    ) -> Self {
-        Self {
-            catalog,
-            secrets,
-            clock,
-            limits,
-            pool: Pool::new(limits.answer_bytes_max),
-            links: KnownLinks::default(),
-            warm: Arc::default(),
-            turns: Arc::new(Semaphore::new(limits.answers_max)),
-            by_address: Mutex::default(),
-            connections: AtomicUsize::new(0),
-            answers: AtomicUsize::new(0),
-            answered: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            timings: Mutex::default(),
-        }
-    }
-
-    pub fn status(&self) -> ServerStatus {
-        ServerStatus {
-            library: concat!("livebag ", env!("CARGO_PKG_VERSION")).into(),
-            connections: self.connections.load(Ordering::Relaxed),
-            answers: self.answers.load(Ordering::Relaxed),
-            answered: self.answered.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            refused: self.refused.load(Ordering::Relaxed),
-        }
-    }
-
-    pub fn take_timings(&self) -> Vec<AnswerTiming> {
-        self.timings.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
-    }
-
-    fn bag(&self, name: &str) -> Result<Arc<ServedBag>, HttpError> {
-        let shown = || HttpError::NoBag(name.chars().take(100).collect());
-        if name.len() > NAME_BYTES_MAX {
-            return Err(shown());
-        }
-        let served = self.catalog.bag(name).ok_or_else(shown)?;
-        if !served.is_open() {
-            self.catalog.close_unused();
-        }
-        Ok(served)
-    }
-
-    /// Waits for the right to lay an answer out.
-    async fn turn(self: &Arc<Self>, peer: IpAddr) -> Result<Turn, HttpError> {
-        {
-            let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = by_address.entry(peer).or_default();
-            if *count >= ANSWERS_PER_ADDRESS_MAX && !peer.is_loopback() {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                return Err(HttpError::Busy("too many answers are under way to this address"));
-            }
-            *count += 1;
-        }
-        let mut turn = Turn { app: self.clone(), peer, permit: None };
-        let waiting = self.turns.clone().acquire_owned();
-        match tokio::time::timeout(self.limits.turn_timeout, waiting).await {
-            Ok(Ok(permit)) => {
-                turn.permit = Some(permit);
-                self.answers.fetch_add(1, Ordering::Relaxed);
-                Ok(turn)
-            }
-            _ => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                Err(HttpError::Busy("too many answers are under way"))
-            }
-        }
-    }
-}
-
-/// The right to lay one answer out.
-struct Turn {
-    app: Arc<App>,
-    peer: IpAddr,
-    permit: Option<OwnedSemaphorePermit>,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if self.permit.is_some() {
-            self.app.answers.fetch_sub(1, Ordering::Relaxed);
-        }
-        let mut by_address = self.app.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = by_address.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                by_address.remove(&self.peer);
-            }
-        }
-    }
-}
 
 /// All addresses.
 pub fn router(app: Arc<App>) -> Router {
@@ -238,21 +105,26 @@ async fn bags(
     RawQuery(query): RawQuery,
 ) -> Result<Response, HttpError> {
     no_parameters(query)?;
+    let asked_nanos = app.clock.monotonic_nanos();
     let turn = app.turn(link.peer()).await?;
-    blocking(move || {
-        let mut rows = Vec::new();
-        for (at, served) in turn.app.catalog.bags().into_iter().enumerate() {
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+        let mut out = JsonOut::new(outlet);
+        let mut separator = "[";
+        for (at, served) in app.catalog.bags().into_iter().enumerate() {
             // One that cannot be read does not hide the others.
-            if let Ok(bag) = served.bag() {
-                rows.extend(BagRow::new(served.name(), &bag));
+            if let Ok(row) = served.bag().and_then(|bag| BagRow::new(served.name(), &bag)) {
+                out.text(separator)?;
+                out.put(&row)?;
+                separator = ",";
             }
             if at % OPEN_BAGS_MAX == 0 {
-                turn.app.catalog.close_unused();
+                app.catalog.close_unused();
             }
         }
-        Ok(Json(rows).into_response())
-    })
-    .await
+        out.text(if separator == "[" { "[]" } else { "]" })?;
+        out.finish()
+    });
+    respond(&app, asked_nanos, answer, "application/json", true).await
 }
 
 async fn info(
@@ -264,16 +136,14 @@ async fn info(
     let mut ask = parameters(query)?;
     let with_definitions = ask.flag("schemas")?;
     ask.end()?;
-    let name = text_of(name)?;
+    let asked_nanos = app.clock.monotonic_nanos();
+    let served = app.bag(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
-    blocking(move || {
-        let served = turn.app.bag(&name)?;
+    let answer = lay_out(turn, asked_nanos, move |_, outlet| {
         let bag = served.bag()?;
-        let info = BagInfo::new(served.name(), &bag)?;
-        let info = if with_definitions { info.with_definitions(&bag) } else { info };
-        Ok(Json(info).into_response())
-    })
-    .await
+        send_info(served.name(), &bag, with_definitions, outlet)
+    });
+    respond(&app, asked_nanos, answer, "application/json", true).await
 }
 
 /// A name in an address; it may not be UTF-8.
@@ -351,7 +221,7 @@ async fn answer(
     let served = app.bag(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
     let by_reference = link.takes_references();
-    let pieces = lay_out(turn, asked_nanos, move |app, outlet| {
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         outlet.take_references(by_reference);
         let bag = served.bag()?;
         let query = match which {
@@ -366,38 +236,7 @@ async fn answer(
         };
         send_all(&bag, &query, form, outlet)
     });
-    respond(&app, asked_nanos, pieces, type_of(form), true).await
-}
-
-/// Lays an answer out on a thread of its own.
-fn lay_out(
-    turn: Turn,
-    asked_nanos: u64,
-    work: impl FnOnce(&App, &mut Outlet) -> Result<(), AnswerError> + Send + 'static,
-) -> Pieces {
-    let runtime = tokio::runtime::Handle::current();
-    let (mut outlet, pieces) =
-        Outlet::new(&turn.app.pool, &turn.app.clock, &runtime, turn.app.limits.progress_timeout);
-    tokio::task::spawn_blocking(move || {
-        let app = &turn.app;
-        let result = work(app, &mut outlet);
-        let timing = AnswerTiming {
-            busy_nanos: outlet.busy_nanos(),
-            total_nanos: app.clock.monotonic_nanos().saturating_sub(asked_nanos),
-            bytes: outlet.bytes(),
-        };
-        app.answered.fetch_add(1, Ordering::Relaxed);
-        app.bytes.fetch_add(outlet.bytes(), Ordering::Relaxed);
-        let mut timings = app.timings.lock().unwrap_or_else(PoisonError::into_inner);
-        if timings.len() == TIMINGS_MAX {
-            timings.pop_front();
-        }
-        timings.push_back(timing);
-        drop(timings);
-        outlet.end(result);
-        drop(turn);
-    });
-    pieces
+    respond(&app, asked_nanos, answer, type_of(form), true).await
 }
 
 /// The response, once the first piece is there. With `may_be_short` an answer of one piece tells its
@@ -405,24 +244,24 @@ fn lay_out(
 async fn respond(
     app: &App,
     asked_nanos: u64,
-    mut pieces: Pieces,
+    mut answer: Answer,
     content_type: &'static str,
     may_be_short: bool,
 ) -> Result<Response, HttpError> {
-    let body = match pieces.recv().await {
+    let body = match answer.pieces.recv().await {
         None => Body::empty(),
         Some(Err(error)) => return Err(error.into()),
         Some(Ok(mut first)) if may_be_short && bytes_of(&first) < PIECE_BYTES => {
-            match pieces.recv().await {
-                None => body::stream_of(bytes_of(&first) as u64, first, pieces),
+            match answer.pieces.recv().await {
+                None => body::stream_of(bytes_of(&first) as u64, first, answer),
                 Some(Err(error)) => return Err(error.into()),
                 Some(Ok(second)) => {
                     first.extend(second);
-                    body::stream(first, pieces)
+                    body::stream(first, answer)
                 }
             }
         }
-        Some(Ok(first)) => body::stream(first, pieces),
+        Some(Ok(first)) => body::stream(first, answer),
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -433,8 +272,11 @@ async fn respond(
     Ok(response)
 }
 
+/// Adds a header, unless its value cannot be one: names in recordings may be anything, of any length.
 fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
+    if value.len() <= NAME_BYTES_MAX
+        && let Ok(value) = HeaderValue::from_str(value)
+    {
         headers.insert(HeaderName::from_static(name), value);
     }
 }
@@ -456,7 +298,7 @@ async fn auto(
     ask.end()?;
     let served = app.bag(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
-    let pieces = lay_out(turn, asked_nanos, move |app, outlet| {
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         let bag = served.bag()?;
         let topics = full_names(&bag, &topics);
         let span = last.map_or(Span::All, Span::Latest);
@@ -470,7 +312,7 @@ async fn auto(
         }
         Ok(())
     });
-    respond(&app, asked_nanos, pieces, "application/mcap", false).await
+    respond(&app, asked_nanos, answer, "application/mcap", false).await
 }
 
 async fn message(
@@ -487,38 +329,42 @@ async fn message(
         return Err(AskError(text).into());
     }
     let topic = topics.remove(0);
+    let asked_nanos = app.clock.monotonic_nanos();
     let served = app.bag(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
-    blocking(move || {
-        let _turn = turn;
+    let (tell, told) = oneshot::channel();
+    let mut answer = lay_out(turn, asked_nanos, move |app, outlet| {
         let bag = served.bag()?;
         let query = match at {
             None => Query { topics: full_names(&bag, &[topic]), span: Span::All },
             Some(at) => between(&bag, &[topic], Some(Moment::At(0)), Some(at))?,
         };
-        let one = one_message(&bag, &query)?;
-        let topic = bag.topics()[one.topic].topic();
-        let (content_type, bytes) = match form {
-            MessageForm::Raw => ("application/octet-stream", one.data.to_vec()),
-            MessageForm::Png => ("image/png", picture::png(topic, &one.data)?),
-            MessageForm::Jpeg => ("image/jpeg", picture::jpeg(topic, &one.data)?),
-            MessageForm::Json { array_items_max } => {
-                let mut line = one.line.clone();
-                line.value = Some(decode_one(&bag, &one, array_items_max)?);
-                ("application/json", serde_json::to_vec(&line).unwrap_or_default())
-            }
-        };
-        let mut response = Response::new(Body::from(bytes));
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        insert(headers, "livebag-log-time", &one.line.log_time.to_string());
-        insert(headers, "livebag-publish-time", &one.line.publish_time.to_string());
-        insert(headers, "livebag-sequence", &one.line.sequence.to_string());
-        insert(headers, "livebag-type", &topic.type_name);
-        Ok(response)
-    })
-    .await
+        let way = (outlet, app.limits.turn_timeout);
+        // An asker who has gone needs no head.
+        send_message(&bag, &query, form, way, |head| drop(tell.send(head)))
+    });
+    let first = match answer.pieces.recv().await {
+        Some(Err(error)) => return Err(error.into()),
+        Some(Ok(piece)) => piece,
+        // A message may be empty.
+        None => Default::default(),
+    };
+    let head = told.await.map_err(|_| HttpError::Broken)?;
+    let content_type = match form {
+        MessageForm::Raw => "application/octet-stream",
+        MessageForm::Png => "image/png",
+        MessageForm::Jpeg => "image/jpeg",
+        MessageForm::Json { .. } => "application/json",
+    };
+    let mut response = Response::new(body::stream_of(head.body_bytes, first, answer));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    insert(headers, "livebag-log-time", &head.line.log_time.to_string());
+    insert(headers, "livebag-publish-time", &head.line.publish_time.to_string());
+    insert(headers, "livebag-sequence", &head.line.sequence.to_string());
+    insert(headers, "livebag-type", &head.type_name);
+    Ok(response)
 }
 
 async fn file(
@@ -582,15 +428,15 @@ async fn file(
         }
         false => {
             let served = file.clone();
-            let mut pieces = lay_out(turn, asked_nanos, move |_, outlet| {
+            let mut answer = lay_out(turn, asked_nanos, move |_, outlet| {
                 send_file(&served, first, count, outlet)
             });
-            let first_piece = match pieces.recv().await {
+            let first_piece = match answer.pieces.recv().await {
                 Some(Err(error)) => return Err(error.into()),
                 Some(Ok(piece)) => piece,
                 None => return Err(HttpError::Broken),
             };
-            Response::new(body::stream_of(count, first_piece, pieces))
+            Response::new(body::stream_of(count, first_piece, answer))
         }
     };
     if matches!(wanted, Wanted::Part(..)) {

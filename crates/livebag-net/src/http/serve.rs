@@ -19,11 +19,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
+use super::app::{App, give_back};
 use super::guard::Secrets;
-use super::routes::{App, router};
+use super::routes::router;
 use crate::catalog::Catalog;
 use crate::limits::{CONNECTIONS_PER_ADDRESS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, ServerLimits};
 use crate::link::{Link, MeteredStream};
+use crate::small_file::{PEM_BYTES_MAX, small_file};
 use crate::tell::ServerStatus;
 use crate::warm::keep_warm;
 
@@ -141,6 +143,7 @@ impl Server {
         let service = router(app.clone());
         let clock = app.clock.clone();
         runtime.spawn(keep_warm(app.warm.clone(), move || clock.monotonic_nanos()));
+        runtime.spawn(give_back(app.pool.clone()));
         let copies = options.copies;
         let gate = ConnectionGate { app: app.clone(), by_address: Mutex::default(), copies };
         let gate = Arc::new(gate);
@@ -201,21 +204,21 @@ fn check_exposure(options: &ServerOptions) -> Result<(), ServeError> {
 
 fn tls_acceptor(files: &TlsFiles) -> Result<TlsAcceptor, ServeError> {
     let wrong = |path: &Path, what: String| ServeError::Tls { path: path.to_owned(), what };
-    let unreadable = |path: &Path| {
-        let path = path.to_owned();
-        move |error: rustls::pki_types::pem::Error| ServeError::Tls {
-            path,
-            what: format!("no certificate or key in PEM can be read there: {error}"),
-        }
+    let read = |path: &Path| {
+        small_file(path, PEM_BYTES_MAX)
+            .map_err(|error| wrong(path, format!("reading failed: {error}")))
     };
-    let chain: Vec<_> = CertificateDer::pem_file_iter(&files.certificate)
-        .map_err(unreadable(&files.certificate))?
+    let no_pem = |path: &Path, error: rustls::pki_types::pem::Error| {
+        wrong(path, format!("no certificate or key in PEM can be read there: {error}"))
+    };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(&files.certificate)?)
         .collect::<Result<_, _>>()
-        .map_err(unreadable(&files.certificate))?;
+        .map_err(|error| no_pem(&files.certificate, error))?;
     if chain.is_empty() {
         return Err(wrong(&files.certificate, "it has no certificate in PEM".into()));
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?);
+    let key = key.map_err(|error| no_pem(&files.key, error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

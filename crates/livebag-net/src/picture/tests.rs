@@ -2,6 +2,16 @@ use livebag_format::cdr::{ImageHeader, image_prefix};
 
 use super::*;
 
+fn png(topic: &Topic, message: &[u8]) -> Result<Vec<u8>, PictureError> {
+    let mut out = Buffer::default();
+    super::png(topic, message, &mut out).map(|()| out.into())
+}
+
+fn jpeg(topic: &Topic, message: &[u8]) -> Result<Vec<u8>, PictureError> {
+    let mut out = Buffer::default();
+    super::jpeg(topic, message, &mut out).map(|()| out.into())
+}
+
 fn topic() -> Topic {
     Topic {
         name: "/camera".into(),

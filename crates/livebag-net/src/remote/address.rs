@@ -54,9 +54,9 @@ mod tests {
     #[test]
     fn addresses() {
         for (text, base, bag) in [
-            ("http://robot:7447/run1", "http://robot:7447", Some("run1")),
+            ("http://robot:8767/run1", "http://robot:8767", Some("run1")),
             ("HTTPS://robot/run1/", "https://robot", Some("run1")),
-            ("http://[::1]:7447", "http://[::1]:7447", None),
+            ("http://[::1]:8767", "http://[::1]:8767", None),
             ("http://robot/v1/bags/run1", "http://robot", Some("run1")),
             ("http://robot/bags/run1.mcap?topic=/a", "http://robot", Some("run1")),
             ("http://robot/v1/bags", "http://robot", None),

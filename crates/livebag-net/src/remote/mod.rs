@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use livebag_net::remote::{Question, RemoteBag, RemoteOptions};
-//! let bag = RemoteBag::open("http://127.0.0.1:7447/run1", RemoteOptions::default())?;
+//! let bag = RemoteBag::open("http://127.0.0.1:8767/run1", RemoteOptions::default())?;
 //! let mut messages = bag.messages(&Question::latest("1s"), &["/imu".into()])?;
 //! while let Some(message) = messages.next_message()? {
 //!     println!("{} {} bytes", messages.topics()[message.topic].name, message.data.len());
@@ -26,6 +26,7 @@ pub use mcap_stream::{McapMessages, RemoteMessage};
 
 use crate::ask::escape;
 use crate::limits::{ASK_TIMEOUT, ERROR_BYTES_MAX};
+use crate::small_file::{PEM_BYTES_MAX, small_file};
 use crate::tell::{BagInfo, BagRow};
 
 /// Why a server did not answer as was asked.
@@ -201,8 +202,8 @@ impl RemoteServer {
 
 fn certificates(path: &PathBuf) -> Result<Vec<Certificate<'static>>, RemoteError> {
     let wrong = |what: String| RemoteError::Certificate { path: path.clone(), what };
-    #[expect(clippy::disallowed_methods, reason = "certificates, not a recording")]
-    let pem = std::fs::read(path).map_err(|error| wrong(format!("reading failed: {error}")))?;
+    let pem = small_file(path, PEM_BYTES_MAX);
+    let pem = pem.map_err(|error| wrong(format!("reading failed: {error}")))?;
     let mut found = Vec::new();
     for item in ureq::tls::parse_pem(&pem) {
         let item = item.map_err(|error| wrong(format!("no PEM can be read there: {error}")))?;

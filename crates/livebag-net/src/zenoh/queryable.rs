@@ -21,7 +21,7 @@ use crate::answer::{AnswerError, Decimation};
 use crate::ask::{AskError, Parameters, between, full_names, rate_of};
 use crate::catalog::{Catalog, ServedBag};
 use crate::limits::{CATALOG_INTERVAL, ZENOH_QUESTIONS_MAX, ZENOH_THREADS};
-use crate::tell::BagInfo;
+use crate::tell::{BagInfo, TopicRows};
 
 /// What this machine is called.
 pub fn robot_name() -> String {
@@ -183,11 +183,12 @@ impl Shared {
             let mut ask = Parameters::new(parameters.map(|(k, v)| (k.into(), v.into())).collect());
             let has_definitions = ask.flag("schemas")?;
             ask.end()?;
-            let mut info = BagInfo::new(served.name(), &bag)?;
-            if has_definitions {
-                info = info.with_definitions(&bag);
-            }
-            let json = serde_json::to_vec(&info).unwrap_or_default();
+            let rows = TopicRows::new(&bag, has_definitions);
+            let info = BagInfo::with_rows(served.name(), &bag, rows)?;
+            let json = serde_json::to_vec(&info).map_err(|error| {
+                let failure = info.topics.failure();
+                failure.map_or(AnswerError::Written(error.to_string()), AnswerError::Bag)
+            })?;
             let reply = query.reply(query.key_expr(), json).encoding(Encoding::APPLICATION_JSON);
             return reply.wait().map_err(|_| AnswerError::Gone);
         }
@@ -408,7 +409,6 @@ impl<'a> Replies<'a> {
         if question.query.topics.is_empty() {
             return Ok(end);
         }
-        let mut buffer = Buffer::default();
         while let Some((topic, entry)) = messages.next_entry()? {
             if now_at.0 != entry.log_time_nanos {
                 now_at = (entry.log_time_nanos, 0);
@@ -431,9 +431,10 @@ impl<'a> Replies<'a> {
                 break;
             }
             now_at.1 += 1;
-            buffer.clear();
-            if messages.append_to(&mut buffer)? {
-                self.reply(topic, &entry, buffer.to_vec())?;
+            // One message of each thread is in memory, once; Zenoh takes it as it is.
+            let mut data = Buffer::default();
+            if messages.append_to(&mut data)? {
+                self.reply(topic, &entry, data.into())?;
                 decimation.gave(topic, &entry);
                 end.messages += 1;
                 bytes += u64::from(entry.data_bytes);

@@ -40,13 +40,17 @@ fn without_a_token_only_this_machine_is_answered() {
     let (site, _) = Site::new();
     let address = site.address().to_string();
     for target in TARGETS {
-        for host in ["localhost", "localhost:7447", "LocalHost", "127.0.0.1", "[::1]:80", &address]
+        for host in ["localhost", "localhost:8767", "LocalHost", "127.0.0.1", "[::1]:80", &address]
         {
             let status = ask(site.address(), "GET", target, &[("Host", host)]).status;
             assert!(matches!(status, 200 | 404), "{target} {host}: {status}");
         }
         // A page that names this machine evil.example by DNS sends its own name.
-        for host in ["evil.example", "evil.example:7447", "localhost.evil.example", "10.1.2.3", ""]
+        for host in ["[::1].evil:1", "localhost:8767@evil.example", "localhost@evil.example"] {
+            ask(site.address(), "GET", target, &[("Host", host)]).must(421);
+        }
+        ask(site.address(), "POST", target, &[("Host", "evil.example")]).must(421);
+        for host in ["evil.example", "evil.example:8767", "localhost.evil.example", "10.1.2.3", ""]
         {
             let refused = ask(site.address(), "GET", target, &[("Host", host)]).must(421);
             refused.error();
@@ -168,11 +172,21 @@ fn web_pages_of_allowed_origins_may_ask() {
 #[test]
 fn a_preflight_needs_no_token_and_gives_nothing() {
     let (site, _) = Site::with(ServerOptions { secrets: secrets(), ..Default::default() });
-    for target in TARGETS {
-        let preflight = ask(site.address(), "OPTIONS", target, &[]).must(204);
-        assert!(preflight.body.is_empty());
-    }
     let origin = ("Origin", "https://app.foxglove.dev");
+    let asks = ("Access-Control-Request-Method", "GET");
+    for target in TARGETS {
+        let preflight = ask(site.address(), "OPTIONS", target, &[origin, asks]).must(204);
+        assert!(preflight.body.is_empty());
+        // What no browser sends for a page that may ask is no preflight.
+        for headers in [&[][..], &[origin], &[asks], &[("Origin", "https://evil.example"), asks]] {
+            ask(site.address(), "OPTIONS", target, headers).must(401);
+        }
+        for method in ["POST", "PUT", "DELETE", "TRACE", "NONSENSE"] {
+            ask(site.address(), method, target, &[]).must(401);
+            let with_token = [("Authorization", &*bearer(TOKEN))];
+            ask(site.address(), method, target, &with_token).must(405);
+        }
+    }
     let refused = ask(site.address(), "GET", "/v1/bags", &[origin]).must(401);
     assert_eq!(refused.header("access-control-allow-origin"), Some(origin.1));
 }

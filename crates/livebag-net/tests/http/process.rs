@@ -64,9 +64,18 @@ impl Process {
 
     /// Physical memory, in bytes.
     pub fn memory(&self) -> u64 {
+        self.memory_of("VmRSS:")
+    }
+
+    /// The most that it ever had, as the kernel counts it.
+    pub fn memory_peak(&self) -> u64 {
+        self.memory_of("VmHWM:")
+    }
+
+    fn memory_of(&self, line_start: &str) -> u64 {
         let status = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(status).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let line = status.lines().find(|line| line.starts_with(line_start)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     }
 

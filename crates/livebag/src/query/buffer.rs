@@ -57,6 +57,25 @@ impl From<Vec<u8>> for Buffer {
     }
 }
 
+/// What is in use, without a copy.
+impl From<Buffer> for Vec<u8> {
+    fn from(mut buffer: Buffer) -> Self {
+        buffer.memory.truncate(buffer.filled);
+        buffer.memory
+    }
+}
+
+impl std::io::Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.put(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl std::ops::Deref for Buffer {
     type Target = [u8];
 

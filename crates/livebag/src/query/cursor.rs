@@ -146,6 +146,14 @@ impl<'bag> Cursor<'bag> {
         Ok(self.last.map(|(at, entry)| (self.topics[at].number, entry)))
     }
 
+    /// Bytes of the message that [`Cursor::next_entry`] will come to, as far as is known: damaged entries
+    /// may be between.
+    pub fn next_data_bytes(&self) -> Option<u32> {
+        let Reverse((_, at)) = self.heap.peek()?;
+        let cursor = &self.topics[*at];
+        cursor.entries.get(cursor.at).map(|entry| entry.data_bytes)
+    }
+
     /// Appends the message whose entry [`Cursor::next_entry`] gave last; whether it could be. One
     /// that is damaged is not, and counts as such; `out` stays as it was.
     ///

@@ -94,6 +94,12 @@ impl<'bag> NewestFirst<'bag> {
         Ok(Some((topic.number, entry)))
     }
 
+    /// Bytes of the message that [`NewestFirst::next_entry`] will come to.
+    pub fn next_data_bytes(&self) -> Option<u32> {
+        let (_, Reverse(at)) = self.heap.peek()?;
+        self.topics[*at].entries.last().map(|entry| entry.data_bytes)
+    }
+
     /// Has the kernel begin to fetch the message whose entry [`NewestFirst::next_entry`] gave last, if it
     /// is one that recorders write past the page cache.
     pub(super) fn will_need(&self, entry: &IndexEntry) {

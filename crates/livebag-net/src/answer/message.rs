@@ -1,0 +1,161 @@
+//! One message as an answer: its bytes, its values, or a picture of it.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use livebag::{Bag, Buffer, Query, Topic};
+use livebag_format::DecodeError;
+use livebag_format::decode::{DecodeOptions, Decoder};
+
+use super::{AnswerError, Outlet};
+use crate::ask::MessageForm;
+use crate::limits::{DECODED_VALUES_MAX, DECODED_VALUES_SMALL};
+use crate::picture;
+use crate::pool::Pool;
+use crate::tell::MessageLine;
+
+/// What the head of a response says of a message.
+pub struct MessageHead {
+    /// Topic, times, sequence; without values.
+    pub line: MessageLine,
+    /// Its type.
+    pub type_name: String,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+}
+
+/// Sends the newest message of a query; `tell` is told its head before. All memory for it is taken before
+/// it is read: who waits for that longer than `patience` is refused.
+///
+/// # Errors
+/// If the recording cannot be read, has no such message, or it cannot be given in that form.
+pub fn send_message(
+    bag: &Bag,
+    query: &Query,
+    form: MessageForm,
+    (outlet, patience): (&mut Outlet, Duration),
+    tell: impl FnOnce(MessageHead),
+) -> Result<(), AnswerError> {
+    let mut messages = bag.newest_first(query)?;
+    while let Some((topic, entry)) = messages.next_entry()? {
+        let factor = match form {
+            MessageForm::Raw | MessageForm::Json { .. } => 1,
+            MessageForm::Png | MessageForm::Jpeg => picture::BYTES_FOR_EACH,
+        };
+        let bytes = (entry.data_bytes as usize).saturating_mul(factor);
+        let mut piece = outlet.piece_within(bytes, patience)?;
+        let mut data = Buffer::default();
+        let is_raw = matches!(form, MessageForm::Raw);
+        // A damaged one is passed over for the one before.
+        if !messages.append_to(if is_raw { piece.buffer() } else { &mut data })? {
+            continue;
+        }
+        let topic = bag.topics()[topic].topic();
+        let line = MessageLine {
+            topic: topic.name.clone(),
+            log_time: entry.log_time_nanos,
+            publish_time: entry.publish_time_nanos,
+            sequence: entry.sequence,
+            bytes: entry.data_bytes as usize,
+            value: None,
+            error: None,
+        };
+        match form {
+            MessageForm::Raw => {}
+            MessageForm::Png => picture::png(topic, &data, piece.buffer())?,
+            MessageForm::Jpeg => picture::jpeg(topic, &data, piece.buffer())?,
+            MessageForm::Json { array_items_max } => {
+                let failed =
+                    |error: String| AnswerError::Decode { topic: topic.name.clone(), error };
+                let decoder = Decoder::new(topic).map_err(|error| failed(error.to_string()))?;
+                let options = DecodeOptions { array_items_max };
+                let decoded = decoded(&decoder, &data, &options, outlet.pool(), &mut |value| {
+                    put(&MessageLine { value: Some(value), ..line.clone() }, piece.buffer());
+                });
+                decoded.map_err(|error| failed(error.to_string()))?;
+            }
+        }
+        drop(data);
+        let body_bytes = piece.buffer().len() as u64;
+        tell(MessageHead { line, type_name: topic.type_name.clone(), body_bytes });
+        return outlet.send(piece);
+    }
+    Err(AnswerError::NoMessage)
+}
+
+/// Decodes a message for `take`. One of very many values takes its turn: values take many times the
+/// memory of the message.
+///
+/// # Errors
+/// If it cannot be decoded, or has more than [`DECODED_VALUES_MAX`].
+pub fn decoded(
+    decoder: &Decoder,
+    message: &[u8],
+    options: &DecodeOptions,
+    pool: &Pool,
+    take: &mut dyn FnMut(serde_json::Value),
+) -> Result<(), DecodeError> {
+    match decoder.decode_at_most(message, options, DECODED_VALUES_SMALL) {
+        Err(DecodeError::Values { .. }) => {
+            let _turn = pool.decoding().lock().unwrap_or_else(PoisonError::into_inner);
+            take(decoder.decode_at_most(message, options, DECODED_VALUES_MAX)?);
+        }
+        decoded => take(decoded?),
+    }
+    Ok(())
+}
+
+/// Appends a line without its end.
+pub fn put(line: &MessageLine, out: &mut Buffer) {
+    // Names and numbers can always be written, and memory takes them.
+    let _ = serde_json::to_writer(out, line);
+}
+
+/// A decoder for each topic, made when its first message comes.
+pub struct Decoders {
+    options: DecodeOptions,
+    by_topic: Vec<Option<Result<Decoder, String>>>,
+    pool: Pool,
+}
+
+impl Decoders {
+    /// For the topics of a recording.
+    pub fn new(bag: &Bag, array_items_max: usize, pool: &Pool) -> Self {
+        let by_topic = bag.topics().iter().map(|_| None).collect();
+        Self { options: DecodeOptions { array_items_max }, by_topic, pool: pool.clone() }
+    }
+
+    /// Appends a line with a message's values, or with why there are none.
+    pub fn put(
+        &mut self,
+        at: usize,
+        topic: &Topic,
+        message: &livebag::Message<'_>,
+        out: &mut Buffer,
+    ) {
+        let decoder = self.by_topic[at]
+            .get_or_insert_with(|| Decoder::new(topic).map_err(|error| error.to_string()));
+        let line = MessageLine {
+            topic: topic.name.clone(),
+            log_time: message.log_time_nanos,
+            publish_time: message.publish_time_nanos,
+            sequence: message.sequence,
+            bytes: message.data.len(),
+            value: None,
+            error: None,
+        };
+        let result = match decoder {
+            Err(error) => Err(error.clone()),
+            Ok(decoder) => {
+                let mut take =
+                    |value| put(&MessageLine { value: Some(value), ..line.clone() }, out);
+                let decoded = decoded(decoder, message.data, &self.options, &self.pool, &mut take);
+                decoded.map_err(|error| error.to_string())
+            }
+        };
+        if let Err(error) = result {
+            put(&MessageLine { error: Some(error), ..line }, out);
+        }
+        out.put(b"\n");
+    }
+}

@@ -6,12 +6,11 @@
 
 use std::time::Duration;
 
-use livebag::{Bag, Clock, IndexEntry, McapAnswer, Query, Verdict};
+use livebag::{Bag, Clock, IndexEntry, McapAnswer, NewestFirst, Query, Verdict};
 
 use super::{AnswerError, Decimation, Outlet};
 use crate::limits::{
-    AUTO_AHEAD, AUTO_BLIND_BYTES, AUTO_CHUNK_BYTES, AUTO_MARGIN, BETWEEN_BYTES_MAX,
-    GOODPUT_INTERVAL,
+    AUTO_AHEAD, AUTO_BLIND_BYTES, AUTO_CHUNK_BYTES, AUTO_MARGIN, GOODPUT_INTERVAL,
 };
 use crate::link::{Goodput, Link};
 
@@ -141,16 +140,14 @@ impl<'a> Auto<'a> {
         outlet: &mut Outlet,
     ) -> Result<Option<f64>, AnswerError> {
         let mut messages = bag.newest_first(query)?;
-        let mut piece = outlet.piece(AUTO_CHUNK_BYTES as usize);
+        // A message that is larger than a chunk gets memory of its own size.
+        let next_bytes = |messages: &NewestFirst<'_>| {
+            AUTO_CHUNK_BYTES as usize + messages.next_data_bytes().unwrap_or(0) as usize
+        };
+        let mut piece = outlet.piece(next_bytes(&messages));
         let mut answer = McapAnswer::new(bag, piece.buffer());
         let mut is_over = false;
         while !is_over {
-            let next = messages.next_data_bytes().unwrap_or(0) as usize + BETWEEN_BYTES_MAX;
-            if next > piece.room() {
-                self.given_bytes += piece.buffer().len() as u64;
-                outlet.send(piece)?;
-                piece = outlet.piece(next + AUTO_CHUNK_BYTES as usize);
-            }
             let mut in_chunk = piece.buffer().len() as u64;
             let more = {
                 let mut judge = |topic: usize, entry: &IndexEntry| {
@@ -178,7 +175,7 @@ impl<'a> Auto<'a> {
             }
             self.given_bytes += piece.buffer().len() as u64;
             outlet.send(piece)?;
-            piece = outlet.piece(AUTO_CHUNK_BYTES as usize);
+            piece = outlet.piece(next_bytes(&messages));
         }
         answer.finish(piece.buffer());
         outlet.send(piece)?;

@@ -5,6 +5,9 @@
 //! memory of all answers has one bound ([`Pool`]).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,7 +35,28 @@ use message::Decoders;
 pub use message::send_message;
 
 /// The receiving end of an answer.
-pub type Pieces = mpsc::Receiver<Result<Parcel, AnswerError>>;
+pub struct Pieces {
+    receiver: mpsc::Receiver<Result<Parcel, AnswerError>>,
+    is_whole: Arc<AtomicBool>,
+}
+
+impl Pieces {
+    /// The next of them; `None` after the last. An answer that stopped before its end, also because its
+    /// thread died, ends in an error: nobody takes a part for the whole.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Parcel, AnswerError>>> {
+        match ready!(self.receiver.poll_recv(cx)) {
+            None if !self.is_whole.load(Ordering::Acquire) => {
+                Poll::Ready(Some(Err(AnswerError::Gone)))
+            }
+            next => Poll::Ready(next),
+        }
+    }
+
+    /// The same.
+    pub async fn recv(&mut self) -> Option<Result<Parcel, AnswerError>> {
+        std::future::poll_fn(|cx| self.poll_recv(cx)).await
+    }
+}
 
 /// What is handed over at once: a piece, or many parts of files and what lies between them. In order.
 pub type Parcel = VecDeque<Bytes>;
@@ -58,6 +82,8 @@ pub struct Outlet {
     bytes: u64,
     began_nanos: u64,
     waited_nanos: u64,
+    /// Set once everything has been sent; [`Pieces`] acquires it.
+    is_whole: Arc<AtomicBool>,
 }
 
 impl Outlet {
@@ -69,7 +95,8 @@ impl Outlet {
         runtime: &Handle,
         progress_timeout: Duration,
     ) -> (Self, Pieces) {
-        let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
+        let (sender, receiver) = mpsc::channel(PIECES_WAITING_MAX);
+        let pieces = Pieces { receiver, is_whole: Arc::default() };
         let this = Self {
             sender,
             pool: pool.clone(),
@@ -82,6 +109,7 @@ impl Outlet {
             bytes: 0,
             began_nanos: clock.monotonic_nanos(),
             waited_nanos: 0,
+            is_whole: pieces.is_whole.clone(),
         };
         (this, pieces)
     }
@@ -199,8 +227,9 @@ impl Outlet {
     /// Ends the answer, in order or by an error that cuts it off.
     pub fn end(mut self, result: Result<(), AnswerError>) {
         match result {
-            // Nobody is there to be told.
-            Ok(()) | Err(AnswerError::Gone) => {}
+            Ok(()) => self.is_whole.store(true, Ordering::Release),
+            // Whoever is still there sees that the answer is not whole.
+            Err(AnswerError::Gone) => {}
             Err(error) => {
                 let _ = self.give(Err(error));
             }
@@ -296,4 +325,32 @@ fn line(bag: &Bag, cursor: &mut Cursor<'_>, out: &mut Buffer) -> Result<bool, Ba
     message::put(&line, out);
     out.put(b"\n");
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_was_given_up_does_not_look_whole() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let pool = Pool::new(1 << 20);
+        for (count, is_whole) in [(PIECES_WAITING_MAX, true), (PIECES_WAITING_MAX + 1, false)] {
+            let patience = Duration::from_millis(1);
+            let (mut outlet, mut pieces) =
+                Outlet::new(&pool, &Clock::system(), runtime.handle(), patience);
+            // Nobody takes any of them.
+            let sent = (0..count).try_for_each(|_| {
+                let mut piece = outlet.piece(10);
+                piece.buffer().put(b"a part");
+                outlet.send(piece)
+            });
+            assert_eq!(sent.is_ok(), is_whole);
+            outlet.end(sent);
+            for _ in 0..PIECES_WAITING_MAX {
+                assert!(matches!(runtime.block_on(pieces.recv()), Some(Ok(_))));
+            }
+            assert_eq!(runtime.block_on(pieces.recv()).is_none(), is_whole);
+        }
+    }
 }

@@ -14,7 +14,7 @@ mod address;
 mod mcap_stream;
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -200,8 +200,8 @@ impl RemoteServer {
     }
 }
 
-fn certificates(path: &PathBuf) -> Result<Vec<Certificate<'static>>, RemoteError> {
-    let wrong = |what: String| RemoteError::Certificate { path: path.clone(), what };
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, RemoteError> {
+    let wrong = |what: String| RemoteError::Certificate { path: path.to_owned(), what };
     let pem = small_file(path, PEM_BYTES_MAX);
     let pem = pem.map_err(|error| wrong(format!("reading failed: {error}")))?;
     let mut found = Vec::new();

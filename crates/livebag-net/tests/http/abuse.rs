@@ -76,8 +76,15 @@ fn readers_who_take_nothing_are_let_go() {
         client.send("GET", target, &[]);
     }
     wait_for("their turns to be free", || answers(site.address()) == 0);
-    let answer = get(site.address(), LARGE[0]).must(200);
-    assert_eq!(messages(&answer.body).len(), count);
+    // A slow machine may be let go as well, but never takes a part for the whole.
+    let mut answer = None;
+    wait_for("an answer", || {
+        let mut client = Client::connect(site.address());
+        client.send("GET", LARGE[0], &[]);
+        answer = client.response(false).ok();
+        answer.is_some()
+    });
+    assert_eq!(messages(&answer.unwrap().must(200).body).len(), count);
     // An answer that was cut off looks cut off.
     for client in stuck.iter_mut().step_by(2).take(2) {
         assert!(client.response(false).is_err());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use livebag::{Clock, stream_topic};
 use livebag_shm::{
     FrameHeader, FrameLayout, FrameMeta, ImageLayout, Liveness, Owners, PointField, PointsLayout,
-    Reader, StreamOptions, Wait, Writer,
+    StreamOptions, Wait, Writer,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -510,7 +510,7 @@ pub fn streams(py: Python<'_>) -> PyResult<Vec<StreamTuple>> {
     for name in names {
         // One that has gone meanwhile, or that this user may not read, is none of ours; another user could
         // end this process by cutting the stream's memory short.
-        let Ok(reader) = Reader::open_of(&name, Owners::Trusted) else { continue };
+        let Ok(reader) = livebag_shm::Reader::open_of(&name, Owners::Trusted) else { continue };
         let topic = stream_topic(reader.info());
         let kind = reader.info().kind.to_string();
         let is_live = reader.liveness(QUIET) != Liveness::Gone;

@@ -47,7 +47,7 @@ inline void check(const DriverSettings& settings) {
 struct PictureView {
     livebag::ImageLayout layout;
     std::string frame_id;
-    std::optional<uint64_t> publish_time_nanos;  ///< since the epoch; nullopt = now
+    std::optional<uint64_t> publish_time_nanos = std::nullopt;  ///< since the epoch; nullopt = now
     const uint8_t* data = nullptr;
     uint64_t bytes = 0;  ///< that are there; at least `layout.payload_bytes()`
 };

@@ -94,7 +94,7 @@ inline Kind kind_of(const FrameLayout& layout) { return static_cast<Kind>(layout
 struct FrameMeta {
     FrameLayout layout;
     std::string frame_id = {};        ///< as in `std_msgs/msg/Header`
-    std::optional<uint64_t> publish_time_nanos;  ///< CLOCK_REALTIME; nullopt = now. 0 is a time
+    std::optional<uint64_t> publish_time_nanos = std::nullopt;  ///< CLOCK_REALTIME; nullopt = now. 0 is a time
 };
 
 /// What a reader learns of a frame.

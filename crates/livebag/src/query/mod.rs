@@ -31,7 +31,6 @@ mod virtual_file;
 pub use answer::{Laid, McapAnswer, Messages, Verdict};
 pub use buffer::Buffer;
 pub use cursor::Cursor;
-pub(crate) use index::IndexReader;
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
 pub use topic::BagTopic;

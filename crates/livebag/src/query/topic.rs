@@ -91,6 +91,7 @@ pub struct BagTopic {
     pub(super) brick_names: Vec<String>,
     pub(super) lost: Losses,
     pub(super) skipped: u64,
+    pub(super) missing: u64,
 }
 
 impl BagTopic {
@@ -135,6 +136,12 @@ impl BagTopic {
     /// Messages left out on purpose: while paused, or more often than asked for.
     pub fn skipped(&self) -> u64 {
         self.skipped
+    }
+
+    /// Messages that were recorded and cannot be reached, because the topic's files are gone or cut:
+    /// `livebag recover` makes a time index anew from its brick.
+    pub fn missing(&self) -> u64 {
+        self.missing
     }
 
     /// File names of its bricks, relative to the container's directory.

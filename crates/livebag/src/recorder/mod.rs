@@ -35,7 +35,7 @@ mod splits;
 mod topic;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
-pub(crate) use close::{ChunkWalk, write_summary};
+pub(crate) use close::write_summary;
 pub use options::{
     ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
     TopicRules, TopicSettings,

@@ -280,7 +280,7 @@ fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
         eprintln!("livebag: {damage}");
     }
     if lost > 0 {
-        eprintln!("livebag: {} cannot be read", text::plural(lost as usize, "message"));
+        eprintln!("livebag: at least {} cannot be read", text::plural(lost as usize, "message"));
         return Ok(Outcome::Loss);
     }
     Ok(Outcome::Done)

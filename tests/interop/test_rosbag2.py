@@ -272,7 +272,8 @@ def as_ros2(bag, folder):
     theirs, ours = folder / "theirs", folder / "ours"
     rosbags_convert([bag], theirs, "mcap", 9, None, "file", None, None, [], [], [], [])
     said = convert(bag, ours, "--to-ros2", "--storage", "mcap", "--metadata-version", "9")
-    assert said["warnings"] == []
+    # Messages of types that ROS 2 has changed since keep their fields, in rosbags' bag as in ours.
+    assert [one for one in said["warnings"] if not one.startswith("ROS 2 has changed ")] == []
     return theirs, ours
 
 

@@ -175,7 +175,7 @@ fn run_producers(
 ) -> Result<Results, CliError> {
     let directory = results::make_directory(benchmark, &producers)?;
     let runs_count = plan.combinations.len() * benchmark.repeat_each as usize;
-    eprintln!(
+    say!(
         "livebag: {}: {}, {} for {:.1} s each, into {}",
         producers.name,
         text::plural(runs_count, "run"),
@@ -184,7 +184,7 @@ fn run_producers(
         directory.display()
     );
     for why in &plan.left_out {
-        eprintln!("livebag: left out: {why}");
+        say!("livebag: left out: {why}");
     }
     let mut results = Results {
         benchmark: benchmark.name.clone(),
@@ -210,7 +210,7 @@ fn run_producers(
         if !args.json {
             write!(std::io::stdout(), "{report}")?;
         }
-        eprintln!("livebag: charts: {}", results.directory.join("report.html").display());
+        say!("livebag: charts: {}", results.directory.join("report.html").display());
     }
     failure.map_or(Ok(results), Err)
 }

@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         return Err(CliError::usage("which network? --ros2 zenoh or --ros2 dds"));
     };
     let description = network.describe();
-    eprintln!("livebag: {description}");
+    say!("livebag: {description}");
     let owners = if args.all_users { Owners::All } else { Owners::Trusted };
     let mut outgoing =
         args.to_ros2.as_ref().map(|names| Outgoing::new(names, owners, &rates, &overrides));
@@ -188,7 +188,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 fn warn(said: &mut Vec<String>, notices: Vec<String>) {
     for notice in notices {
         if !said.contains(&notice) {
-            eprintln!("livebag: warning: {notice}");
+            say!("livebag: warning: {notice}");
             said.push(notice);
         }
     }
@@ -333,10 +333,7 @@ impl<'a> Outgoing<'a> {
             match begun {
                 Ok(way) => {
                     let request = way.request();
-                    eprintln!(
-                        "livebag: the stream {name} on {} ({})",
-                        request.name, request.type_name
-                    );
+                    say!("livebag: the stream {name} on {} ({})", request.name, request.type_name);
                     self.ways.insert(name, Outgo { way, process, instance: instance.1 });
                 }
                 Err(error) => {

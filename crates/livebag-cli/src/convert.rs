@@ -420,27 +420,27 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
             )?;
         }
         for warning in &summary.warnings {
-            eprintln!("livebag: warning: {warning}");
+            say!("livebag: warning: {warning}");
         }
         let names: Vec<_> = inputs.iter().map(|input| input.display().to_string()).collect();
         let names = names.join(", ");
         let promised = summary.source_message_count.unwrap_or(0);
         if promised > summary.message_count || summary.lost_messages > 0 {
             if promised > summary.message_count {
-                eprintln!(
+                say!(
                     "livebag: {names}: of {} messages {} could be read and written",
                     text::count(promised),
                     text::count(summary.message_count)
                 );
             } else {
                 let lost = text::plural(summary.lost_messages as usize, "message");
-                eprintln!("livebag: {names}: {lost} could not be read or written");
+                say!("livebag: {names}: {lost} could not be read or written");
             }
             outcome = Outcome::Loss;
         }
         if summary.lost_attachments > 0 {
             let lost = text::plural(summary.lost_attachments as usize, "attachment");
-            eprintln!("livebag: {names}: {lost} could not be read");
+            say!("livebag: {names}: {lost} could not be read");
             outcome = Outcome::Loss;
         }
     }

@@ -63,10 +63,10 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
     let plan = Plan::make(args, &clock)?;
     for note in &plan.notes {
-        eprintln!("livebag: {note}");
+        say!("livebag: {note}");
     }
     let sensors = Sensors::start(&plan)?;
-    eprintln!(
+    say!(
         "livebag: publishing processes: {}, with {} in all; a recorder takes it to {} for {:.0} s",
         plan.sensors.len(),
         text::bytes_per_second(plan.bytes_per_s()),
@@ -112,7 +112,7 @@ fn accompany(
         if questions.is_multiple_of(LINE_QUESTIONS)
             && let Some(line) = watch.line()
         {
-            eprintln!("livebag: {line}");
+            say!("livebag: {line}");
         }
     }
     watch

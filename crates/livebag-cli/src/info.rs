@@ -133,7 +133,7 @@ fn print(infos: &[Info], as_json: bool, is_one: bool) -> Result<(), CliError> {
         }
     }
     for warning in infos.iter().flat_map(|info| &info.warnings) {
-        eprintln!("livebag: warning: {warning}");
+        say!("livebag: warning: {warning}");
     }
     Ok(())
 }

@@ -1,44 +1,92 @@
 //! Ctrl-C and its like, as something to wait for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use livebag::Clock;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use crate::outcome::{CliError, Outcome};
 use crate::record::control::Order;
 
-/// From its making on, the first SIGINT, SIGTERM or SIGHUP ends what the verb does, in order; the
-/// second ends the process at once.
+mod ending;
+
+use ending::{Ending, GRACE, Reaction};
+
+/// What is asked for: nothing yet, the orderly end, or that what still waits is given up.
+const RUNNING: u8 = 0;
+const CLOSING: u8 = 1;
+const ABANDONING: u8 = 2;
+
+/// Environment variable with the seconds in which further signals change nothing.
+pub const GRACE_VARIABLE: &str = "LIVEBAG_INTERRUPT_GRACE";
+
+/// Said when the process ends before its work does.
+const EXIT: &str = "stopped at once: what was not finished is not there";
+/// The same of a recorder.
+const EXIT_RECORDING: &str = "stopped at once: the recording is not closed, and what it gave up is not counted; \
+                              `livebag recover` keeps what it has";
+
+/// From its making on, the first SIGINT, SIGTERM or SIGHUP ends what the verb does, in order. Further ones within
+/// three seconds change nothing: launchers and containers send several. A later one stops the process at once;
+/// of a verb that closes a recording it is the third that does, three seconds after the second, which asks for
+/// what waits to be given up.
 pub struct Interrupt {
-    arrived: Arc<AtomicBool>,
+    asked: Arc<AtomicU8>,
     signals: Receiver<()>,
+    grace: Duration,
 }
 
 impl Interrupt {
-    /// Begins to watch.
+    /// Begins to watch, for a verb that has nothing to abandon.
     pub fn watch() -> Result<Self, CliError> {
+        Self::watch_with(false)
+    }
+
+    /// Begins to watch, for a verb that closes a recording and asks [`Interrupt::abandons`] meanwhile.
+    pub fn watch_recording() -> Result<Self, CliError> {
+        Self::watch_with(true)
+    }
+
+    fn watch_with(abandons: bool) -> Result<Self, CliError> {
+        let grace = grace()?;
+        let mut ending = Ending::new(abandons, grace);
         let refused =
             |error| CliError::failed(format!("watching for Ctrl-C is not possible: {error}"));
         let mut incoming = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refused)?;
-        let arrived = Arc::new(AtomicBool::new(false));
+        let asked = Arc::new(AtomicU8::new(RUNNING));
+        // One signal waits at most: a full channel holds what a further one would say.
         let (sender, signals) = sync_channel(1);
-        let flag = arrived.clone();
+        let (clock, shared) = (Clock::system(), asked.clone());
         let watch = move || {
             for _ in incoming.forever() {
-                if flag.swap(true, Ordering::Relaxed) {
-                    eprintln!("livebag: interrupted again: stopping at once");
-                    std::process::exit(Outcome::Failed as i32);
+                match ending.signal(clock.monotonic_nanos()) {
+                    Reaction::Close => shared.store(CLOSING, Ordering::Relaxed),
+                    Reaction::Remind if abandons => {}
+                    Reaction::Remind => say!(
+                        "livebag: ending; interrupt again after {} s to stop at once",
+                        grace.as_secs()
+                    ),
+                    Reaction::Ignore => {}
+                    Reaction::Abandon => shared.store(ABANDONING, Ordering::Relaxed),
+                    Reaction::Exit => {
+                        say!("livebag: {}", if abandons { EXIT_RECORDING } else { EXIT });
+                        std::process::exit(Outcome::Failed as i32);
+                    }
                 }
-                // A full channel holds what this would say.
                 let _ = sender.try_send(());
             }
         };
         std::thread::Builder::new().name("livebag-signals".into()).spawn(watch).map_err(refused)?;
-        Ok(Self { arrived, signals })
+        Ok(Self { asked, signals, grace })
+    }
+
+    /// Time after a signal that counted in which further ones change nothing.
+    pub fn grace(&self) -> Duration {
+        self.grace
     }
 
     /// Waits, at most for `time`; whether an interruption has come, now or before.
@@ -49,9 +97,29 @@ impl Interrupt {
         !matches!(self.signals.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
 
+    /// Waits for the next signal, at most for `time`; whether one has come.
+    pub fn wait_for_next(&self, time: Duration) -> bool {
+        self.signals.recv_timeout(time).is_ok()
+    }
+
     /// Whether an interruption has come.
     pub fn has_come(&self) -> bool {
-        self.arrived.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed) != RUNNING
+    }
+
+    /// Whether what still waits is to be given up.
+    pub fn abandons(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) == ABANDONING
+    }
+}
+
+/// Three seconds, or what `LIVEBAG_INTERRUPT_GRACE` says.
+fn grace() -> Result<Duration, CliError> {
+    match std::env::var(GRACE_VARIABLE) {
+        Err(_) => Ok(GRACE),
+        Ok(text) => text.parse().map(Duration::from_secs).map_err(|_| {
+            CliError::usage(format!("{GRACE_VARIABLE}: `{text}` is no number of seconds"))
+        }),
     }
 }
 

@@ -118,12 +118,12 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
     } else if rows.is_empty() {
-        eprintln!("livebag: no recordings in {}", args.directory.display());
+        say!("livebag: no recordings in {}", args.directory.display());
     } else {
         write!(out, "{}", table(&rows))?;
         for row in &rows {
             if let Some(problem) = &row.problem {
-                eprintln!("livebag: {}: {problem}", row.path);
+                say!("livebag: {}: {problem}", row.path);
             }
             if let Some(note) = &row.note {
                 eprintln!("livebag: warning: {}: {note}", row.path);
@@ -154,7 +154,7 @@ fn walk(directory: &Path, depth: usize, rows: &mut Vec<Row>) -> Result<(), CliEr
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(source) if depth > 0 => {
-            eprintln!("livebag: warning: {}: {source}", directory.display());
+            say!("livebag: warning: {}: {source}", directory.display());
             return Ok(());
         }
         Err(source) => return Err(CliError::file("listing", directory, source)),

@@ -4,6 +4,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Says a line on standard error: see [`text::say`].
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::text::say(&format!($($text)*))
+    };
+}
+
 mod bench;
 mod bridge;
 mod completions;

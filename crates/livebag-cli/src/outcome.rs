@@ -134,12 +134,12 @@ impl CliError {
         match self {
             Self::OutputClosed => return Outcome::Done,
             Self::Usage(text) => {
-                eprintln!(
+                say!(
                     "livebag: {text}\nlivebag: `livebag help` lists the verbs, and every verb has --help"
                 );
                 return Outcome::Usage;
             }
-            _ => eprintln!("livebag: {self}"),
+            _ => say!("livebag: {self}"),
         }
         Outcome::Failed
     }

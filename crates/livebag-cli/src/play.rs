@@ -106,7 +106,7 @@ fn output(args: &Args) -> Result<Box<dyn Output>, CliError> {
     let Some(network) = args.network.join("livebag_player")? else {
         return Ok(Box::new(StreamOutput::default()));
     };
-    eprintln!("livebag: {}", network.describe());
+    say!("livebag: {}", network.describe());
     let output = RosOutput::new(network);
     Ok(Box::new(match args.wait_for_all_acked {
         Some(millis) => output.acknowledged_within(Duration::from_millis(millis)),
@@ -126,7 +126,7 @@ fn play(
         false => Keys::listen(args.rate),
     };
     if keys.is_some() {
-        eprintln!("livebag: {}", keys::HELP);
+        say!("livebag: {}", keys::HELP);
     }
     let control = player.control();
     let mut progress = Progress::begin(clock, args.progress_bar_update_rate);
@@ -162,7 +162,7 @@ fn announce(args: &Args, player: &Player, streams: &[StreamReport]) {
         if args.rate == 1.0 { String::new() } else { format!(", {} times as fast", args.rate) };
     let paused = if args.start_paused { ", paused" } else { "" };
     let repeat = if args.repeat { ", in a loop (Ctrl-C ends it)" } else { "" };
-    eprintln!(
+    say!(
         "livebag: playing {} ({} messages, {}{rate}{paused}{repeat})",
         args.bags().iter().map(|bag| bag.display().to_string()).collect::<Vec<_>>().join(", "),
         text::count(player.message_count()),
@@ -173,7 +173,7 @@ fn announce(args: &Args, player: &Player, streams: &[StreamReport]) {
             Some(_) => "on the topic",
             None => "in the stream",
         };
-        eprintln!("livebag: {} {where_to} {} ({})", stream.topic, stream.name, stream.kind);
+        say!("livebag: {} {where_to} {} ({})", stream.topic, stream.name, stream.kind);
     }
 }
 
@@ -193,7 +193,7 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
         )?;
     }
     for warning in &summary.warnings {
-        eprintln!("livebag: warning: {warning}");
+        say!("livebag: warning: {warning}");
     }
     Ok(Outcome::Done)
 }

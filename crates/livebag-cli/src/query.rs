@@ -255,7 +255,7 @@ fn outcome(damaged: u64, bag: &str) -> Outcome {
     if damaged == 0 {
         return Outcome::Done;
     }
-    eprintln!(
+    say!(
         "livebag: {} left out that are damaged, or whose index entries are: `livebag verify {bag}` \
          names them",
         text::plural(damaged as usize, "message"),
@@ -280,16 +280,16 @@ fn history(bag: &Bag, from: Option<Moment>, to: Option<Moment>) -> Result<Span, 
 /// An empty answer is an answer, but often a mistyped time.
 fn explain_nothing(bag: &Bag, span: Span) -> Result<(), CliError> {
     match (bag.time_range()?, span) {
-        (None, _) => eprintln!("livebag: the recording has no messages yet"),
-        (Some((start, end)), Span::History(from, to)) if from > end || to < start => eprintln!(
+        (None, _) => say!("livebag: the recording has no messages yet"),
+        (Some((start, end)), Span::History(from, to)) if from > end || to < start => say!(
             "livebag: no messages from {} to {}; the recording goes from {} to {}",
             text::time(from),
             text::time(to),
             text::time(start),
             text::time(end)
         ),
-        (_, Span::History(..)) => eprintln!("livebag: no messages in that time"),
-        _ => eprintln!("livebag: the topics asked for have no messages yet"),
+        (_, Span::History(..)) => say!("livebag: no messages in that time"),
+        _ => say!("livebag: the topics asked for have no messages yet"),
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use livebag::convert::make_rosbag2;
-use livebag::{Bag, Clock, RecordError, Recorder};
+use livebag::{Bag, Clock, RecordError, Recorder, Status};
 use livebag_ros2::Follower;
 use serde::Serialize;
 
@@ -28,6 +28,8 @@ use settings::Settings;
 
 /// Time between two looks at orders from outside.
 const LOOK: Duration = Duration::from_millis(50);
+/// The same while it closes.
+const LOOK_CLOSING: Duration = Duration::from_millis(10);
 /// Time between two looks at the recorder's counts.
 const SHOW: Duration = Duration::from_millis(200);
 
@@ -43,11 +45,13 @@ const SHOW: Duration = Duration::from_millis(200);
     livebag record --ros2 dds -a --domain 7 -o run5\n  \
     livebag record --ros2 zenoh --topics /imu /camera/image --storage mcap -o run6\n  \
     livebag record -a -d 60 --print-profile > recording.yaml; livebag record --profile recording.yaml\n\n\
-Signals: USR1 begins a new split, USR2 takes a snapshot. `livebag ctl DIR` does the same and more.\n\n\
+Signals: INT, TERM and HUP close the recording; 3 s later, one more gives up what waits in memory and \
+counts it, and after 3 s more, another ends the process. USR1 begins a new split, USR2 takes a snapshot. `livebag ctl DIR` does the same and more.\n\n\
 Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost.\n\n\
 Environment:\n  \
     LIVEBAG_STORAGE  how bytes reach the disk: io_uring (default) or pwrite, with ,buffered behind \
-either to go through the page cache")]
+either to go through the page cache\n  \
+    LIVEBAG_INTERRUPT_GRACE  seconds in which a second SIGINT, SIGTERM or SIGHUP changes nothing (default 3)")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,
@@ -121,7 +125,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         let name = directory.file_name().unwrap_or(directory.as_os_str());
         options.one_file = Some(name.to_string_lossy().into_owned());
     }
-    let interrupt = Interrupt::watch()?;
+    let interrupt = Interrupt::watch_recording()?;
     let orders = SignalOrders::watch()?;
     let is_ring = options.snapshot.is_some();
     let cache_bytes_max = options.cache_bytes_max;
@@ -150,7 +154,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
     if settings.all && (settings.network.ros2.is_none() || settings.graph.with_streams) {
         for refusal in names::unreadable(settings.owners()) {
-            eprintln!("livebag: warning: not recorded: {refusal}");
+            say!("livebag: warning: not recorded: {refusal}");
         }
     }
     let keyboard = match settings.disable_keyboard_controls {
@@ -158,7 +162,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         false => Keyboard::listen(),
     };
     if keyboard.is_some() {
-        eprintln!("livebag: {}", Keyboard::HELP);
+        say!("livebag: {}", Keyboard::HELP);
     }
     let began = clock.monotonic_nanos();
     let mut watch = Watch {
@@ -173,14 +177,15 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         stats: args.stats,
         clock: clock.clone(),
     };
-    watch.until(stop_after, Progress::begin(clock.clone(), &directory), &mut wanted)?;
+    let mut progress = Progress::begin(clock.clone(), &directory);
+    watch.until(stop_after, &mut progress, &mut wanted)?;
     drop((socket, keyboard, server));
     for notice in follower.map(|follower| follower.finish(&recorder)).unwrap_or_default() {
-        eprintln!("livebag: warning: {notice}");
+        say!("livebag: warning: {notice}");
     }
     let elapsed_s = (clock.monotonic_nanos() - began) as f64 / 1e9;
     wanted.look(&recorder.status());
-    let (status, finished) = recorder.finish_with_status();
+    let (status, finished) = close(recorder, &interrupt, progress);
     let failure = match finished {
         Ok(()) => None,
         Err(RecordError::Failed(failure)) => Some(failure),
@@ -212,6 +217,28 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
 }
 
+/// Closes the recording and shows how that goes; what waits is given up only if that is asked for.
+fn close(
+    recorder: Recorder,
+    interrupt: &Interrupt,
+    mut progress: Progress,
+) -> (Status, Result<(), RecordError>) {
+    recorder.close();
+    // The signal that ended it.
+    interrupt.wait_for_next(Duration::ZERO);
+    let mut is_abandoned = false;
+    while !recorder.has_closed() {
+        let is_asked_again = interrupt.wait_for_next(LOOK_CLOSING);
+        if interrupt.abandons() && !is_abandoned {
+            is_abandoned = true;
+            recorder.abandon();
+        }
+        progress.show_closing(&recorder.status(), is_asked_again, interrupt);
+    }
+    progress.end();
+    recorder.finish_with_status()
+}
+
 /// Joins the network that is asked for.
 fn follow(settings: &Settings, clock: &Clock) -> Result<Option<Follower>, CliError> {
     let options = match settings.network.ros2 {
@@ -219,7 +246,7 @@ fn follow(settings: &Settings, clock: &Clock) -> Result<Option<Follower>, CliErr
         None => return Ok(None),
     };
     let Some(network) = settings.network.join("livebag_recorder")? else { return Ok(None) };
-    eprintln!("livebag: {}", network.describe());
+    say!("livebag: {}", network.describe());
     let follower = Follower::begin(network, options);
     follower.map(Some).map_err(|error| {
         CliError::failed(format!(
@@ -232,7 +259,7 @@ fn follow(settings: &Settings, clock: &Clock) -> Result<Option<Follower>, CliErr
 fn control_socket(directory: &Path) -> Option<ControlSocket> {
     let made = ControlSocket::create(directory);
     made.inspect_err(|error| {
-        eprintln!("livebag: warning: `livebag ctl` will not reach this recorder: {error}");
+        say!("livebag: warning: `livebag ctl` will not reach this recorder: {error}");
     })
     .ok()
 }
@@ -246,14 +273,14 @@ fn storage_of(recorder: &Recorder) -> Storage {
 
 /// Says once where and how bytes go.
 fn announce(storage: &Storage, directory: &Path, cache_bytes_max: u64) {
-    eprintln!(
+    say!(
         "livebag: recording into {} ({}); up to {} may wait in memory (--max-cache-size)",
         directory.display(),
         storage.method,
         text::bytes(cache_bytes_max as f64),
     );
     for reason in &storage.reasons {
-        eprintln!("livebag: {reason}");
+        say!("livebag: {reason}");
     }
 }
 
@@ -277,7 +304,7 @@ impl Watch<'_> {
     fn until(
         &mut self,
         stop_after: Option<Duration>,
-        mut progress: Progress,
+        progress: &mut Progress,
         wanted: &mut Wanted,
     ) -> Result<(), CliError> {
         let began = self.clock.monotonic_nanos();
@@ -313,7 +340,6 @@ impl Watch<'_> {
                 break;
             }
         }
-        progress.end();
         Ok(())
     }
 
@@ -324,7 +350,7 @@ impl Watch<'_> {
         for order in self.orders.take().into_iter().chain(key) {
             let (answer, is_over) = control::follow(self.recorder, order, self.is_ring);
             if let Some(error) = answer.error {
-                eprintln!("livebag: {error}");
+                say!("livebag: {error}");
             }
             stop |= is_over;
         }
@@ -381,10 +407,10 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
         write!(out, "{}", render(summary))?;
     }
     for name in &summary.missing {
-        eprintln!("livebag: warning: {name}");
+        say!("livebag: warning: {name}");
     }
     if let Some(failure) = &summary.failure {
-        eprintln!(
+        say!(
             "livebag: the recording ended early: {failure}; everything written before it is kept \
              and readable"
         );

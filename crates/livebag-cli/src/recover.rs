@@ -277,10 +277,10 @@ fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
         )?;
     }
     for damage in &report.damage {
-        eprintln!("livebag: {damage}");
+        say!("livebag: {damage}");
     }
     if lost > 0 {
-        eprintln!("livebag: {} cannot be read", text::plural(lost as usize, "message"));
+        say!("livebag: {} cannot be read", text::plural(lost as usize, "message"));
         return Ok(Outcome::Loss);
     }
     Ok(Outcome::Done)

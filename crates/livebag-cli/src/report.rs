@@ -29,8 +29,8 @@ impl From<Losses> for Lost {
 
 impl From<tell::Lost> for Lost {
     fn from(lost: tell::Lost) -> Self {
-        let tell::Lost { transport, queue, lapped, disk, .. } = lost;
-        Losses { transport, queue, lapped, disk }.into()
+        let tell::Lost { transport, queue, lapped, disk, abandoned, .. } = lost;
+        Losses { transport, queue, lapped, disk, abandoned }.into()
     }
 }
 
@@ -47,6 +47,7 @@ impl Lost {
             ("queue", self.causes.queue),
             ("lapped", self.causes.lapped),
             ("disk", self.causes.disk),
+            ("abandoned", self.causes.abandoned),
         ];
         let named: Vec<_> = causes
             .iter()

@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
     } else if rows.is_empty() {
-        eprintln!(
+        say!(
             "livebag: nobody serves recordings here (`livebag serve DIR --zenoh` does; \
              --zenoh-connect reaches a router)"
         );

@@ -100,7 +100,7 @@ impl NetworkArgs {
         options.interface = self.interface.clone().or(options.interface);
         let network = DdsNetwork::join(&options, node)?;
         if let Some(advice) = network.advice() {
-            eprintln!("livebag: warning: {advice}");
+            say!("livebag: warning: {advice}");
         }
         Ok(Arc::new(network))
     }

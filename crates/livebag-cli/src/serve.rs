@@ -105,10 +105,7 @@ impl ZenohServe {
         let robot = self.robot.clone().unwrap_or_else(robot_name);
         let options = self.session.options();
         let server = ZenohServer::start(catalog.clone(), &robot, &options, Clock::system())?;
-        eprintln!(
-            "livebag: answering by Zenoh as {} (livebag query zenoh/{0}/NAME …)",
-            server.robot()
-        );
+        say!("livebag: answering by Zenoh as {} (livebag query zenoh/{0}/NAME …)", server.robot());
         Ok(Some(server))
     }
 }
@@ -176,7 +173,7 @@ pub fn read_token(path: &Path) -> Result<String, CliError> {
     let failed = |source| CliError::file("reading", path, source);
     let mode = path.metadata().map_err(failed)?.permissions().mode();
     if mode & 0o077 != 0 {
-        eprintln!(
+        say!(
             "livebag: warning: others on this machine may read {} (chmod 600 {0})",
             path.display()
         );
@@ -207,7 +204,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         out.flush()?;
     }
     for url in &urls {
-        eprintln!("livebag: serving {} at {url} (Ctrl-C ends)", text::plural(count, "recording"));
+        say!("livebag: serving {} at {url} (Ctrl-C ends)", text::plural(count, "recording"));
     }
     while !interrupt.wait(Duration::from_secs(3600)) {}
     Ok(Outcome::Done)
@@ -236,9 +233,7 @@ pub fn beside(
     let zenoh = zenoh.start(&catalog)?;
     let server = Server::start(catalog, options)?;
     for url in server.urls() {
-        eprintln!(
-            "livebag: answering queries at {url}/{name} ({url}/bags/{name}.mcap as one file)"
-        );
+        say!("livebag: answering queries at {url}/{name} ({url}/bags/{name}.mcap as one file)");
     }
     Ok((server, zenoh))
 }

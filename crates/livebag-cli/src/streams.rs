@@ -167,7 +167,7 @@ fn remove(names: &[String]) -> Outcome {
     let mut outcome = Outcome::Done;
     for name in names {
         if let Err(error) = livebag_shm::remove(name) {
-            eprintln!("livebag: {error}");
+            say!("livebag: {error}");
             outcome = Outcome::Failed;
         }
     }

@@ -1,7 +1,17 @@
 //! Figures as people read them.
 
+use std::io::Write;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use livebag_format::visible;
+
+/// Says a line on standard error, without control characters but the line feeds between its lines. A terminal
+/// that has hung up does not matter: what is being done goes on.
+pub fn say(text: &str) {
+    let lines: Vec<_> = text.split('\n').map(visible).collect();
+    let _ = writeln!(std::io::stderr(), "{}", lines.join("\n"));
+}
 
 /// `1.49 GB`; decimal units, three digits.
 pub fn bytes(bytes: f64) -> String {
@@ -100,6 +110,9 @@ pub fn plural(count: usize, thing: &str) -> String {
 /// Rows under a head, columns as wide as they must be. Columns that begin with `>` in `head` are
 /// aligned to the right.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    // Cells hold names of foreign make.
+    let shown = |row: &Vec<String>| row.iter().map(|cell| visible(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let name = |at: usize| head[at].trim_start_matches('>');
     let width = |at: usize| {
         let cells = rows.iter().map(|row| row[at].chars().count());

@@ -49,12 +49,15 @@ pub struct Losses {
     /// Refused by the disk.
     #[serde(default)]
     pub disk: u64,
+    /// Given up at the end because somebody asked for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub abandoned: u64,
 }
 
 impl Losses {
     /// Sum over all causes.
     pub fn total(&self) -> u64 {
-        self.transport + self.queue + self.lapped + self.disk
+        self.transport + self.queue + self.lapped + self.disk + self.abandoned
     }
 
     /// Adds another topic's losses.
@@ -63,6 +66,7 @@ impl Losses {
         self.queue += other.queue;
         self.lapped += other.lapped;
         self.disk += other.disk;
+        self.abandoned += other.abandoned;
     }
 }
 

@@ -12,6 +12,7 @@ pub mod ros1;
 pub mod rosbag2;
 mod sensor;
 mod topic;
+mod visible;
 mod wire;
 mod yaml;
 
@@ -19,4 +20,5 @@ mod yaml;
 mod golden;
 
 pub use topic::{Message, Topic};
+pub use visible::{Visible, is_invisible, visible};
 pub use wire::DecodeError;

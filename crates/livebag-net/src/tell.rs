@@ -20,6 +20,9 @@ pub struct Lost {
     pub lapped: u64,
     /// Refused by the disk.
     pub disk: u64,
+    /// Given up at the end because somebody asked for it.
+    #[serde(default)]
+    pub abandoned: u64,
     /// All of them.
     pub total: u64,
 }
@@ -31,6 +34,7 @@ impl From<Losses> for Lost {
             queue: lost.queue,
             lapped: lost.lapped,
             disk: lost.disk,
+            abandoned: lost.abandoned,
             total: lost.total(),
         }
     }

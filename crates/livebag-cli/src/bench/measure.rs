@@ -294,7 +294,7 @@ impl Drop for Room<'_> {
             return;
         }
         if let Err(error) = std::fs::remove_dir_all(self.directory) {
-            eprintln!("livebag: removing {} failed: {error}", self.directory.display());
+            say!("livebag: removing {} failed: {error}", self.directory.display());
         }
     }
 }

@@ -60,9 +60,7 @@ impl Producers {
         let mut known = vec!["publisher_groups", "wait_for_subscriptions", "number_of_threads"];
         known.extend(&names);
         for (key, line) in publishers.keys()?.filter(|(key, _)| !known.contains(key)) {
-            eprintln!(
-                "livebag: warning: {file}:{line}: {key} is not in publisher_groups: left out"
-            );
+            say!("livebag: warning: {file}:{line}: {key} is not in publisher_groups: left out");
         }
         let groups = names
             .iter()

@@ -193,7 +193,7 @@ fn replay(prefix: &str, bag: &Path, topic: &str, stop: &AtomicBool) -> Result<()
         }
     })?;
     for warning in player.warnings() {
-        eprintln!("livebag: warning: {warning}");
+        say!("livebag: warning: {warning}");
     }
     refused.map_or(Ok(()), Err)
 }

@@ -27,7 +27,7 @@ pub fn of_robots(recordings: Vec<Told<BagInfo>>) -> Vec<Info> {
     for Told { address, told: info } in recordings {
         match info {
             Some(info) => infos.push(told(address, "on Zenoh", info)),
-            None => eprintln!("livebag: {address} is announced and does not answer"),
+            None => say!("livebag: {address} is announced and does not answer"),
         }
     }
     infos

@@ -56,7 +56,7 @@ impl Progress {
                 bar.set_message(line);
                 bar.tick();
             }
-            None => eprintln!("livebag: {line}"),
+            None => say!("livebag: {line}"),
         }
     }
 

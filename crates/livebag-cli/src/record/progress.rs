@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use livebag::storage::{Disk, KernelDisk};
 use livebag::{Clock, Status};
 
+use crate::interrupt::Interrupt;
 use crate::text;
 
 /// Rates are those of the last so many nanoseconds.
@@ -18,6 +19,8 @@ const RATE_NANOS: u64 = 2_000_000_000;
 const CHANGED_NANOS: u64 = 1_000_000_000;
 /// … and so often when they have not.
 const UNCHANGED_NANOS: u64 = 10_000_000_000;
+/// A close that takes longer than this is shown.
+const CLOSE_NANOS: u64 = 1_000_000_000;
 /// New topics named at one look; more are counted.
 const NAMED_MAX: usize = 20;
 
@@ -34,6 +37,8 @@ pub struct Progress {
     /// Topics and losses of the last plain line, and when it was.
     said: (usize, u64),
     said_nanos: u64,
+    /// When closing began, and whether that has been said.
+    closing: Option<(u64, bool)>,
 }
 
 impl Progress {
@@ -58,6 +63,7 @@ impl Progress {
             topics_named: 0,
             said: (0, 0),
             said_nanos: began_nanos,
+            closing: None,
         }
     }
 
@@ -77,8 +83,28 @@ impl Progress {
         }
         let pause = if state == self.said { UNCHANGED_NANOS } else { CHANGED_NANOS };
         if now - self.said_nanos >= pause {
-            eprintln!("livebag: {}", self.line(now, status));
+            say!("livebag: {}", self.line(now, status));
             (self.said, self.said_nanos) = (state, now);
+        }
+    }
+
+    /// Shows how closing goes: at once if a further signal has come, else if it takes a while.
+    pub fn show_closing(&mut self, status: &Status, is_asked_again: bool, interrupt: &Interrupt) {
+        let now = self.clock.monotonic_nanos();
+        let (began, is_said) = *self.closing.get_or_insert((now, false));
+        let line = closing_line(status.cache_bytes + status.slot_bytes, interrupt);
+        if let Some(bar) = &self.bar {
+            bar.set_message(line);
+            return;
+        }
+        let is_due = match is_said {
+            true => now - self.said_nanos >= UNCHANGED_NANOS,
+            false => now - began >= CLOSE_NANOS,
+        };
+        if is_due || is_asked_again {
+            say!("livebag: {line}");
+            self.said_nanos = now;
+            self.closing = Some((began, true));
         }
     }
 
@@ -104,7 +130,7 @@ impl Progress {
     pub fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            None => say!("{line}"),
         }
     }
 
@@ -135,5 +161,19 @@ impl Progress {
             }
         }
         line
+    }
+}
+
+fn closing_line(waiting_bytes: u64, interrupt: &Interrupt) -> String {
+    match (interrupt.abandons(), waiting_bytes) {
+        (true, _) => "closing: what waited is abandoned; what the disk was given before is still \
+                      written"
+            .into(),
+        (false, 0) => "closing: waiting for the disk to make it durable".into(),
+        (false, bytes) => format!(
+            "closing: {} to write; press again after {} s to abandon them",
+            text::bytes(bytes as f64),
+            interrupt.grace().as_secs()
+        ),
     }
 }

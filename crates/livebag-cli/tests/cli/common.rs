@@ -88,7 +88,8 @@ pub fn stream(options: StreamOptions) -> (String, Writer) {
 /// A `livebag record` at work; killed when dropped.
 pub struct Recording {
     child: Child,
-    errors: BufReader<ChildStderr>,
+    /// `None` once nobody listens.
+    errors: Option<BufReader<ChildStderr>>,
     said: String,
 }
 
@@ -105,16 +106,31 @@ impl Recording {
         let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.expect("the command runs");
         let errors = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut this = Self { child, errors, said: String::new() };
-        let mut seen = 0;
-        while seen < topics {
-            let mut line = String::new();
-            let count = this.errors.read_line(&mut line).expect("a line");
-            assert!(count > 0, "the recorder has ended: {}", this.said);
-            seen += usize::from(line.starts_with("livebag: recording /"));
-            this.said.push_str(&line);
+        let mut this = Self { child, errors: Some(errors), said: String::new() };
+        for _ in 0..topics {
+            this.said_until("livebag: recording /");
         }
         this
+    }
+
+    /// Reads what it says up to the next line with `word`.
+    #[track_caller]
+    pub fn said_until(&mut self, word: &str) {
+        let errors = self.errors.as_mut().expect("somebody listens");
+        loop {
+            let mut line = String::new();
+            let count = errors.read_line(&mut line).expect("a line");
+            assert!(count > 0, "the recorder has ended, and never said `{word}`: {}", self.said);
+            self.said.push_str(&line);
+            if line.contains(word) {
+                return;
+            }
+        }
+    }
+
+    /// Listens no more.
+    pub fn hang_up(&mut self) {
+        self.errors = None;
     }
 
     /// What it has said on standard error until it recorded.
@@ -141,7 +157,9 @@ impl Recording {
     pub fn end(mut self) -> Ended {
         use std::io::Read;
         // Standard error first: it is the longer one, and ends with the process.
-        self.errors.read_to_string(&mut self.said).expect("text");
+        if let Some(mut errors) = self.errors.take() {
+            errors.read_to_string(&mut self.said).expect("text");
+        }
         let mut out = String::new();
         self.child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("text");
         let code = self.child.wait().expect("a child").code().unwrap_or(-1);

@@ -11,6 +11,7 @@ mod damage;
 mod database;
 mod demo;
 mod disk_gone;
+mod ending;
 mod full_disk;
 mod play;
 mod record;

@@ -425,11 +425,10 @@ impl Engine {
     fn close_all(mut self) -> Result<(), RecordError> {
         self.look();
         self.lookout.close();
-        self.write_all_held();
         for topic in &self.topics {
             topic.queue.close();
         }
-        self.take_queues(Take::All);
+        self.write_what_waits();
         while self.take_compressed() || !self.flights.is_empty() {
             self.look();
             self.reap(POLL_MIN);
@@ -438,6 +437,54 @@ impl Engine {
         self.look();
         self.note_all_counts();
         self.finish_splits()
+    }
+}
+
+impl Engine {
+    /// Writes what slots and queues hold, as much at a time as keeps the disk busy: the rest can be abandoned.
+    fn write_what_waits(&mut self) {
+        if self.flush_ring {
+            self.take_queues(Take::All);
+        }
+        let is_ring = self.shared.options.snapshot.is_some();
+        while !self.shared.is_abandoned()
+            && (self.lookout.next_held().is_some() || (!is_ring && self.waiting().0 > 0))
+        {
+            self.look();
+            self.write_some_held(u64::MAX);
+            let room = IN_FLIGHT_BYTES_MAX.saturating_sub(self.flight_bytes);
+            self.take_queues(Take::UpTo(room));
+            self.take_compressed();
+            self.reap(POLL_MIN);
+        }
+        if !is_ring && !self.shared.is_abandoned() {
+            // Writers that are still copying are waited for.
+            return self.take_queues(Take::All);
+        }
+        self.give_up_what_waits(is_ring);
+    }
+
+    /// Counts what will not be written: abandoned, or what a ring held when nobody asked for it any more.
+    fn give_up_what_waits(&mut self, is_ring: bool) {
+        while let Some(next) = self.lookout.next_held() {
+            if let Some(going) = self.lookout.release(next.number, false) {
+                self.give_up(going, Cause::Abandoned);
+            }
+        }
+        let mut drained = std::mem::take(&mut self.drained);
+        for topic in 0..self.topics.len() {
+            let mut everything = u64::MAX;
+            self.topics[topic].queue.drain(u64::MAX, &mut everything, &mut drained);
+            for queued in drained.drain(..) {
+                if is_ring {
+                    self.current().topics[topic].skip(queued.published());
+                    self.topics[topic].queue.release(queued.held_bytes());
+                } else {
+                    self.refuse(topic, &queued, Cause::Abandoned);
+                }
+            }
+        }
+        self.drained = drained;
     }
 }
 

@@ -135,7 +135,7 @@ impl Engine {
         true
     }
 
-    fn give_up(&mut self, going: Going, cause: Cause) {
+    pub fn give_up(&mut self, going: Going, cause: Cause) {
         let copy = match going.from {
             Origin::Slot { number, .. } => self.lookout.land(number).and_then(|landed| landed.copy),
             Origin::Copy(extent) => Some(extent),
@@ -194,7 +194,7 @@ impl Engine {
     /// Writes what came out of a topic's queue; small batches for the shared brick go to `shared`.
     pub fn write_queued(&mut self, topic: usize, queued: Queued, shared: &mut Vec<(usize, Batch)>) {
         if self.shared.failure().is_some() {
-            return self.refuse(topic, &queued);
+            return self.refuse(topic, &queued, Cause::Disk);
         }
         let access = match &queued {
             Queued::Own(_) => Access::Direct,
@@ -204,7 +204,7 @@ impl Engine {
             Ok(place) => place,
             Err(error) => {
                 self.fail_brick(topic, error);
-                return self.refuse(topic, &queued);
+                return self.refuse(topic, &queued, Cause::Disk);
             }
         };
         match queued {
@@ -557,9 +557,9 @@ impl Engine {
         self.fail("making the files of a topic at", &path, error);
     }
 
-    /// Counts messages that the disk can no longer take.
-    fn refuse(&mut self, topic: usize, queued: &Queued) {
-        self.current().topics[topic].lose(Cause::Disk, queued.published());
+    /// Counts messages that are not written any more.
+    pub fn refuse(&mut self, topic: usize, queued: &Queued, cause: Cause) {
+        self.current().topics[topic].lose(cause, queued.published());
         self.topics[topic].queue.release(queued.held_bytes());
     }
 }

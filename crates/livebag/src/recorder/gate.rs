@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// Writes frames that wait, oldest first, up to so many bytes; gives what is left of them.
-    fn write_some_held(&mut self, mut left: u64) -> u64 {
+    pub fn write_some_held(&mut self, mut left: u64) -> u64 {
         while !self.gate.is_full()
             && let Some(next) = self.lookout.next_held().filter(|next| next.bytes <= left)
         {
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// What all queues hold, and since when the oldest of it waits.
-    fn waiting(&self) -> (u64, Option<u64>) {
+    pub fn waiting(&self) -> (u64, Option<u64>) {
         let mut bytes = 0;
         let mut since: Option<u64> = None;
         for topic in &self.topics {

@@ -138,6 +138,7 @@ pub(crate) struct Counters {
     pub queue: AtomicU64,
     pub lapped: AtomicU64,
     pub disk: AtomicU64,
+    pub abandoned: AtomicU64,
     pub skipped: AtomicU64,
 }
 
@@ -148,6 +149,7 @@ impl Counters {
             queue: self.queue.load(Ordering::Relaxed),
             lapped: self.lapped.load(Ordering::Relaxed),
             disk: self.disk.load(Ordering::Relaxed),
+            abandoned: self.abandoned.load(Ordering::Relaxed),
         }
     }
 }
@@ -216,6 +218,8 @@ pub(crate) struct Shared {
     pub splits: AtomicU32,
     pub slot_bytes: AtomicU64,
     channels_given: AtomicU32,
+    /// What still waits is to be given up.
+    pub abandoned: AtomicBool,
     /// Until when somebody is taken to be reading, on the clock's monotonic time.
     pub read_until_nanos: AtomicU64,
     pub failure: Mutex<Option<String>>,
@@ -232,6 +236,7 @@ impl Shared {
             splits: AtomicU32::new(1),
             slot_bytes: AtomicU64::new(0),
             channels_given: AtomicU32::new(0),
+            abandoned: AtomicBool::new(false),
             read_until_nanos: AtomicU64::new(0),
             failure: Mutex::default(),
             options,
@@ -274,6 +279,11 @@ impl Shared {
             options.overflow = Overflow::DropNewest;
         }
         self.make_queue_with(name, options)
+    }
+
+    /// Whether what still waits is to be given up.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
     }
 
     /// Notes a failure; only the first counts.
@@ -521,10 +531,27 @@ impl Recorder {
         (status, ended)
     }
 
-    fn stop(&mut self) -> Result<(), RecordError> {
-        let Some(thread) = self.thread.take() else { return Ok(()) };
+    /// Begins to close the container, which [`Recorder::finish`] waits for. [`Recorder::status`] tells how it
+    /// goes: what waits to be written becomes less.
+    pub fn close(&self) {
         // An error here means that the thread has ended; joining tells why.
         let _ = self.commands.send(Command::Finish);
+    }
+
+    /// Whether nothing is left to do, so that [`Recorder::finish`] returns at once.
+    pub fn has_closed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Gives up what still waits in memory when the container is closed, and counts it as abandoned. What the
+    /// disk has been given already is still written: some 128 MiB at most.
+    pub fn abandon(&self) {
+        self.shared.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    fn stop(&mut self) -> Result<(), RecordError> {
+        self.close();
+        let Some(thread) = self.thread.take() else { return Ok(()) };
         thread.join().map_err(|_| RecordError::Stopped)?
     }
 }

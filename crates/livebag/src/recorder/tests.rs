@@ -10,6 +10,7 @@ use crate::query::{Bag, BagState, Query};
 use crate::storage::{Fault, SimulatedDisk};
 
 mod database;
+mod ending;
 mod floods;
 mod slow_disk;
 

@@ -22,6 +22,7 @@ pub(super) enum Cause {
     Queue,
     Lapped,
     Disk,
+    Abandoned,
 }
 
 impl Cause {
@@ -31,6 +32,7 @@ impl Cause {
             Self::Queue => &mut losses.queue,
             Self::Lapped => &mut losses.lapped,
             Self::Disk => &mut losses.disk,
+            Self::Abandoned => &mut losses.abandoned,
         }
     }
 }
@@ -246,6 +248,7 @@ impl SplitTopic {
             Cause::Queue => &self.counters.queue,
             Cause::Lapped => &self.counters.lapped,
             Cause::Disk => &self.counters.disk,
+            Cause::Abandoned => &self.counters.abandoned,
         };
         counter.fetch_add(count, Ordering::Relaxed);
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::held::HeldQueue;
 use super::io_uring::IoUringQueue;
 use super::pwrite::PwriteQueue;
 use super::{Access, Disk, DiskFile, Lock, Mapping, WriteQueue, removal};
@@ -54,6 +55,10 @@ pub const METHOD_VARIABLE: &str = "LIVEBAG_STORAGE";
 /// Name of the environment variable that rules out `openat2`, as some container runtimes do: `off`.
 pub const OPENAT2_VARIABLE: &str = "LIVEBAG_OPENAT2";
 
+/// Name of the environment variable with a file: while it exists, no message is written, as on a disk that hangs.
+/// For tests.
+pub const HOLD_VARIABLE: &str = "LIVEBAG_HOLD_WRITES";
+
 /// How files are opened for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
@@ -71,6 +76,8 @@ const SYNC_ONE_BY_ONE_MAX: usize = 32;
 pub struct KernelDisk {
     choice: MethodChoice,
     opening: Opening,
+    /// See [`HOLD_VARIABLE`].
+    hold: Option<PathBuf>,
 }
 
 impl KernelDisk {
@@ -79,7 +86,8 @@ impl KernelDisk {
     /// # Errors
     /// If a probe file cannot be made in `directory`.
     pub fn probe(directory: &Path) -> io::Result<Self> {
-        Self::probe_as(directory, &std::env::var(METHOD_VARIABLE).unwrap_or_default())
+        let disk = Self::probe_as(directory, &std::env::var(METHOD_VARIABLE).unwrap_or_default())?;
+        Ok(Self { hold: std::env::var_os(HOLD_VARIABLE).map(PathBuf::from), ..disk })
     }
 
     /// The same with methods ruled out by `forced`, whose form is that of `LIVEBAG_STORAGE`:
@@ -119,13 +127,14 @@ impl KernelDisk {
             (false, true) => Method::PwriteDirect,
             (false, false) => Method::PwriteBuffered,
         };
-        Ok(Self { choice: MethodChoice { method, reasons }, opening: Opening::Plain })
+        let choice = MethodChoice { method, reasons };
+        Ok(Self { choice, opening: Opening::Plain, hold: None })
     }
 
     /// For reading only: nothing is probed.
     pub fn for_reading() -> Self {
         let choice = MethodChoice { method: Method::PwriteBuffered, reasons: Vec::new() };
-        Self { choice, opening: Opening::Plain }
+        Self { choice, opening: Opening::Plain, hold: None }
     }
 
     /// For reading what others may ask for: a path that has a symbolic link in it, at its end or on
@@ -376,12 +385,16 @@ impl Disk for KernelDisk {
     }
 
     fn queue(&self) -> Box<dyn WriteQueue> {
-        if matches!(self.choice.method, Method::IoUringDirect | Method::IoUringBuffered)
-            && let Ok(queue) = IoUringQueue::new()
-        {
-            return Box::new(queue);
+        let uses_ring =
+            matches!(self.choice.method, Method::IoUringDirect | Method::IoUringBuffered);
+        let queue: Box<dyn WriteQueue> = match uses_ring.then(IoUringQueue::new) {
+            Some(Ok(queue)) => Box::new(queue),
+            _ => Box::new(PwriteQueue::default()),
+        };
+        match &self.hold {
+            Some(file) => Box::new(HeldQueue::new(queue, file.clone())),
+            None => queue,
         }
-        Box::new(PwriteQueue::default())
     }
 }
 

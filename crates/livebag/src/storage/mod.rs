@@ -21,6 +21,7 @@ use livebag_shm::FrameRef;
 
 mod block;
 mod cached;
+mod held;
 mod io_uring;
 mod kernel;
 mod mapping;

@@ -53,9 +53,8 @@ impl TopicQueue {
             self.collect(outlet);
         }
         let oldest = outlet.pop()?;
-        if !self.options.is_ring {
-            self.dropped.fetch_add(oldest.published, Relaxed);
-        }
+        let count = if self.options.is_ring { &self.skipped } else { &self.dropped };
+        count.fetch_add(oldest.published, Relaxed);
         let held_bytes = oldest.queued.held_bytes();
         self.credit_bytes.fetch_add(held_bytes as i64, Relaxed);
         match oldest.queued {

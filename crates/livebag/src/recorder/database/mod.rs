@@ -245,8 +245,14 @@ impl Collector {
 
 /// `queue 3, disk 1`; `None` if nothing was lost.
 fn lost_text(losses: &Losses) -> Option<String> {
-    let Losses { transport, queue, lapped, disk } = losses;
-    let causes = [("transport", transport), ("queue", queue), ("lapped", lapped), ("disk", disk)];
+    let Losses { transport, queue, lapped, disk, abandoned } = losses;
+    let causes = [
+        ("transport", transport),
+        ("queue", queue),
+        ("lapped", lapped),
+        ("disk", disk),
+        ("abandoned", abandoned),
+    ];
     let texts: Vec<_> = causes
         .iter()
         .filter(|(_, count)| **count > 0)

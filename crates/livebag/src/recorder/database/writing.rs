@@ -205,6 +205,9 @@ impl Writing {
         let old = options.chunk_age_max.map_or(0, |age| now.saturating_sub(age.as_nanos() as u64));
         let flushes = std::mem::take(&mut self.flush_ring);
         if options.snapshot.is_some() && !flushes {
+            if takes_all {
+                self.let_ring_go();
+            }
             return;
         }
         let before = if takes_all || flushes { u64::MAX } else { old };
@@ -221,10 +224,23 @@ impl Writing {
         }
     }
 
+    /// Counts what the ring holds when the recording ends and nobody has asked for it.
+    fn let_ring_go(&mut self) {
+        for Recorded { queue, counters, .. } in &self.topics {
+            let mut left = u64::MAX;
+            queue.drain(u64::MAX, &mut left, &mut self.drained);
+            for queued in self.drained.drain(..) {
+                add(&counters.skipped, queued.messages());
+                queue.release(queued.held_bytes());
+            }
+        }
+    }
+
     fn write(&mut self, at: usize, queued: Queued) {
         let count = queued.messages();
+        let is_abandoned = self.shared.is_abandoned();
         let mut written = 0;
-        while let Some((entry, data)) = queued.message(written as usize) {
+        while !is_abandoned && let Some((entry, data)) = queued.message(written as usize) {
             let message = Message {
                 log_time_nanos: entry.log_time_nanos,
                 publish_time_nanos: entry.publish_time_nanos,
@@ -238,7 +254,8 @@ impl Writing {
             written += 1;
         }
         let topic = &mut self.topics[at];
-        add(&topic.counters.disk, count - written);
+        let counters = &topic.counters;
+        add(if is_abandoned { &counters.abandoned } else { &counters.disk }, count - written);
         if let (Some(latched), Some((entry, data))) = (&mut topic.latched, queued.newest()) {
             latched.keep(entry, data);
         }

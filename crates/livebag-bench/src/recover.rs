@@ -14,7 +14,8 @@ use clap::Args;
 use livebag::storage::{Access, Disk, DiskFile, KernelDisk, Owner};
 use livebag::{Bag, BagState, BagTopic, Topic};
 use livebag_format::container::{
-    CONTAINER_FILE, LOCK_FILE, Manifest, Removed, SYNCED_FILE, State, SyncMark, TopicManifest,
+    CONTAINER_FILE, ClockJumps, LOCK_FILE, Manifest, Removed, SYNCED_FILE, State, SyncMark,
+    TopicManifest,
 };
 use livebag_format::index::{IndexEntry, index_header};
 use livebag_format::mcap;
@@ -378,6 +379,7 @@ fn write_rest(
         attachments: String::new(),
         splits: Vec::new(),
         one_file: false,
+        clock_jumps: ClockJumps::default(),
         removed: Removed::default(),
         topics,
     };

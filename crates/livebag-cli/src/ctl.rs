@@ -41,8 +41,10 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 }
 
 fn render(answer: &Answer) -> String {
+    let asked =
+        if answer.is_pending { "; the split was asked for and has not begun yet" } else { "" };
     format!(
-        "{}, {}, {} messages, {}, {} lost, {} left out, {} waiting in memory",
+        "{}, {}, {} messages, {}, {} lost, {} left out, {} waiting in memory{asked}",
         if answer.paused { "paused" } else { "recording" },
         text::plural(answer.splits as usize, "split"),
         text::count(answer.messages),

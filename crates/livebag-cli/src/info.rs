@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use livebag::Bag;
 use livebag::convert::{self, Attachment};
-use livebag_format::container::CONTAINER_FILE;
+use livebag::{Account, Bag};
+use livebag_format::container::{CONTAINER_FILE, ClockJumps};
+use livebag_format::visible;
 use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
@@ -64,6 +65,10 @@ struct Info {
     message_bytes: u64,
     /// Null where the format does not count losses.
     lost: Option<Lost>,
+    /// Where every message is that was published; null where the format does not count.
+    account: Option<Account>,
+    /// How often the wall clock was set while recording; null where that is not told.
+    clock_jumps: Option<ClockJumps>,
     /// Files that the recording carries along (MCAP's attachments).
     /// Null where a server does not tell.
     attachments: Option<Vec<AttachmentReport>>,
@@ -148,6 +153,7 @@ fn container(path: &Path) -> Result<Info, CliError> {
         let named = |(name, bytes)| File { name: split_file(split, name), bytes };
         files.extend(listed.map(named));
     }
+    let account = bag.account()?;
     let removed = bag.removed();
     let mut warnings = Vec::new();
     if removed.splits > 0 {
@@ -172,7 +178,9 @@ fn container(path: &Path) -> Result<Info, CliError> {
         duration_nanos: range.map_or(0, |(start, end)| end - start),
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
-        lost: Some(bag.lost().into()),
+        lost: Some((&account).into()),
+        account: Some(account),
+        clock_jumps: Some(bag.clock_jumps()),
         attachments: Some(convert::attachments(&bag)?.iter().map(AttachmentReport::from).collect()),
         warnings,
         topics,
@@ -186,7 +194,9 @@ fn split_file(split: &str, name: String) -> String {
 fn render(info: &Info) -> String {
     let state = match info.state.as_str() {
         "live" => "live (a recorder is writing it; losses are as of the last second)",
-        "recovered" => "recovered (its recorder died; everything committed is here)",
+        "recovered" => {
+            "recovered (its recorder died; what it had committed and can be proven is here)"
+        }
         "unrecovered" => {
             "unrecovered (its recorder died, and there is no right to write here: run `livebag \
              info` as its owner)"
@@ -218,11 +228,6 @@ fn render(info: &Info) -> String {
     if info.duration_nanos > 0 {
         messages.push_str(&format!(", {}", text::bytes_per_second(rate)));
     }
-    let repeated: u64 = info.topics.iter().filter_map(|topic| topic.repeated).sum();
-    if repeated > 0 {
-        let repeated = text::count(repeated);
-        messages.push_str(&format!(" ({repeated} of them repeated at the head of a split)"));
-    }
     if let (Some(files), Some(bytes)) = (&info.files, info.size_bytes) {
         let files = text::plural(files.len(), "file");
         lines.push(("files", format!("{files}, {}", text::bytes(bytes as f64))));
@@ -232,8 +237,11 @@ fn render(info: &Info) -> String {
         ("end", time(info.end_nanos)),
         ("duration", text::duration(info.duration_nanos)),
         ("messages", messages),
-        ("lost", info.lost.map_or("not counted in this format".into(), |lost| lost.cell())),
+        ("lost", info.lost.map_or("not counted in this format".into(), |lost| lost.sentence())),
     ]);
+    lines.extend(info.account.as_ref().and_then(report::beside).map(|beside| ("beside", beside)));
+    let events = report::events(&info.topics, info.clock_jumps.unwrap_or_default());
+    lines.extend(events.into_iter().map(|event| ("event", event)));
     for (number, attachment) in info.attachments.iter().flatten().enumerate() {
         let name = if number == 0 { "attachments" } else { "" };
         lines.push((name, attachment_line(attachment)));
@@ -241,7 +249,7 @@ fn render(info: &Info) -> String {
     let mut out = String::new();
     for (name, value) in lines {
         let name = if name.is_empty() { String::new() } else { format!("{name}:") };
-        out.push_str(&format!("{name:<13}{value}\n"));
+        out.push_str(&format!("{name:<13}{}\n", visible(&value)));
     }
     if info.topics.is_empty() {
         out.push_str("no topics\n");
@@ -258,6 +266,5 @@ fn attachment_line(attachment: &AttachmentReport) -> String {
         line.push_str(&format!(", {}", attachment.media_type));
     }
     line.push_str(&format!(", {}", text::time(attachment.log_time_nanos)));
-    // What a recording says of itself may hold anything, line ends among it.
-    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    line
 }

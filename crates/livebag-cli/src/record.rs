@@ -2,11 +2,14 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use livebag::convert::make_rosbag2;
-use livebag::{Bag, Clock, RecordError, Recorder, Status};
+use livebag::{Account, Bag, Clock, RecordError, Recorder, Status};
+use livebag_format::container::ClockJumps;
 use livebag_ros2::Follower;
+use livebag_ros2::network::Network;
 use serde::Serialize;
 
 use crate::interrupt::{Interrupt, SignalOrders};
@@ -20,11 +23,13 @@ mod names;
 mod progress;
 mod settings;
 mod stats;
+mod waiting;
 
 use control::{ControlSocket, Keyboard};
 use names::Wanted;
 use progress::Progress;
 use settings::Settings;
+use waiting::Waiting;
 
 /// Time between two looks at orders from outside.
 const LOOK: Duration = Duration::from_millis(50);
@@ -47,7 +52,8 @@ const SHOW: Duration = Duration::from_millis(200);
     livebag record -a -d 60 --print-profile > recording.yaml; livebag record --profile recording.yaml\n\n\
 Signals: INT, TERM and HUP close the recording; 3 s later, one more gives up what waits in memory and \
 counts it, and after 3 s more, another ends the process. USR1 begins a new split, USR2 takes a snapshot. `livebag ctl DIR` does the same and more.\n\n\
-Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost.\n\n\
+Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost, or \
+nothing came of what was asked for.\n\n\
 Environment:\n  \
     LIVEBAG_STORAGE  how bytes reach the disk: io_uring (default) or pwrite, with ,buffered behind \
 either to go through the page cache\n  \
@@ -83,8 +89,14 @@ struct Summary {
     bytes: u64,
     gb_per_s: f64,
     lost: Lost,
-    /// Names asked for that never appeared.
+    /// Where every message is that was published.
+    account: Account,
+    /// Splits that retention has removed.
+    removed_splits: u64,
+    /// What was asked for by name and never appeared, or of which no message came.
     missing: Vec<String>,
+    /// How often the wall clock was set while recording, and by how much at the most.
+    clock_jumps: ClockJumps,
     topics: Vec<TopicReport>,
 }
 
@@ -137,7 +149,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
              --storage container or mcap",
         ));
     }
-    let mut follower = follow(&settings, &clock)?;
+    let (mut follower, network) = follow(&settings, &clock)?.unzip();
+    let has_patterns = network.is_none() && settings.has_patterns();
     let recorder = Recorder::create(&directory, options)?;
     let storage = match is_database {
         true => Storage { method: "sqlite3".into(), reasons: Vec::new() },
@@ -176,6 +189,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         is_ring,
         stats: args.stats,
         clock: clock.clone(),
+        waiting: Waiting::new(network, has_patterns, settings.owners()),
     };
     let mut progress = Progress::begin(clock.clone(), &directory);
     watch.until(stop_after, &mut progress, &mut wanted)?;
@@ -191,12 +205,20 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         Err(RecordError::Failed(failure)) => Some(failure),
         Err(error) => return Err(error.into()),
     };
+    let clock_jumps = status.clock_jumps;
     if is_database {
         // SQLite would have to be asked to count, and does not know what was lost.
         let topics = report::topics_of(&status, &directory, elapsed_s)?;
-        let lost = status.totals().2.into();
-        let summary =
-            Summary::new(&directory, storage, failure, elapsed_s, wanted.missing(), topics, lost);
+        let counts = Counts { account: status.account(), removed_splits: 0, clock_jumps };
+        let summary = Summary::new(
+            &directory,
+            storage,
+            failure,
+            elapsed_s,
+            wanted.missing(&status),
+            topics,
+            counts,
+        );
         return conclude(&summary, args.json);
     }
     if let Some(version) = metadata_version
@@ -204,7 +226,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     {
         make_rosbag2(&Bag::open(&directory)?, version)?;
     }
-    let missing = wanted.missing();
+    let missing = wanted.missing(&status);
     match (summary(&directory, storage, failure.clone(), elapsed_s, missing), failure) {
         (Ok(summary), _) => conclude(&summary, args.json),
         // A disk that is gone cannot be read either.
@@ -239,16 +261,19 @@ fn close(
     recorder.finish_with_status()
 }
 
+/// A network, and what follows its topics.
+type Joined = (Follower, Arc<dyn Network>);
+
 /// Joins the network that is asked for.
-fn follow(settings: &Settings, clock: &Clock) -> Result<Option<Follower>, CliError> {
+fn follow(settings: &Settings, clock: &Clock) -> Result<Option<Joined>, CliError> {
     let options = match settings.network.ros2 {
         Some(_) => settings.graph.options(settings, clock.clone())?,
         None => return Ok(None),
     };
     let Some(network) = settings.network.join("livebag_recorder")? else { return Ok(None) };
     say!("livebag: {}", network.describe());
-    let follower = Follower::begin(network, options);
-    follower.map(Some).map_err(|error| {
+    let follower = Follower::begin(network.clone(), options);
+    follower.map(|follower| Some((follower, network))).map_err(|error| {
         CliError::failed(format!(
             "starting a thread that asks nodes for their types failed: {error}"
         ))
@@ -297,6 +322,7 @@ struct Watch<'a> {
     is_ring: bool,
     stats: Option<Duration>,
     clock: Clock,
+    waiting: Waiting,
 }
 
 impl Watch<'_> {
@@ -324,6 +350,9 @@ impl Watch<'_> {
             let status = self.recorder.status();
             if now >= next_show {
                 wanted.look(&status);
+                for notice in self.waiting.look(now - began, wanted, &status) {
+                    progress.say(&format!("livebag: {notice}"));
+                }
                 progress.show(&status);
                 next_show = now + SHOW.as_nanos() as u64;
             }
@@ -358,6 +387,13 @@ impl Watch<'_> {
     }
 }
 
+/// What is counted of the whole recording.
+struct Counts {
+    account: Account,
+    removed_splits: u64,
+    clock_jumps: ClockJumps,
+}
+
 impl Summary {
     fn new(
         directory: &Path,
@@ -366,9 +402,10 @@ impl Summary {
         duration_s: f64,
         missing: Vec<String>,
         topics: Vec<TopicReport>,
-        lost: Lost,
+        counts: Counts,
     ) -> Self {
         let bytes = topics.iter().map(|topic| topic.bytes).sum();
+        let Counts { account, removed_splits, clock_jumps } = counts;
         Self {
             path: directory.display().to_string(),
             storage,
@@ -377,8 +414,11 @@ impl Summary {
             message_count: topics.iter().map(|topic| topic.message_count).sum(),
             bytes,
             gb_per_s: bytes as f64 / 1e9 / duration_s.max(1e-9),
-            lost,
+            lost: (&account).into(),
+            account,
+            removed_splits,
             missing,
+            clock_jumps,
             topics,
         }
     }
@@ -395,8 +435,12 @@ fn summary(
     // What could not be closed just now is not to be recovered just now.
     let bag = Bag::peek(directory)?;
     let topics = report::topics(&bag)?;
-    let lost = bag.lost().into();
-    Ok(Summary::new(directory, storage, failure, duration_s, missing, topics, lost))
+    let counts = Counts {
+        account: bag.account()?,
+        removed_splits: bag.removed().splits,
+        clock_jumps: bag.clock_jumps(),
+    };
+    Ok(Summary::new(directory, storage, failure, duration_s, missing, topics, counts))
 }
 
 fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
@@ -405,6 +449,9 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
         writeln!(out, "{}", serde_json::to_string_pretty(summary)?)?;
     } else {
         write!(out, "{}", render(summary))?;
+    }
+    for event in report::events(&summary.topics, summary.clock_jumps) {
+        say!("livebag: {event}");
     }
     for name in &summary.missing {
         say!("livebag: warning: {name}");
@@ -416,7 +463,10 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
         );
         return Ok(Outcome::Failed);
     }
-    Ok(if summary.lost.total() > 0 { Outcome::Loss } else { Outcome::Done })
+    let is_lossy = summary.lost.total() > 0 || !summary.missing.is_empty();
+    // An empty recording is not what anybody asked for.
+    let is_empty = summary.account.published() == 0;
+    Ok(if is_lossy || is_empty { Outcome::Loss } else { Outcome::Done })
 }
 
 fn render(summary: &Summary) -> String {
@@ -426,12 +476,15 @@ fn render(summary: &Summary) -> String {
     } else {
         out.push_str(&report::table(&summary.topics));
     }
-    let lost = match summary.lost.total() {
-        0 => "nothing lost".into(),
-        _ => format!("lost {}", summary.lost.cell()),
+    let lost = summary.lost.sentence();
+    let removed = match summary.removed_splits {
+        0 => String::new(),
+        splits => format!(" ({} removed)", text::plural(splits as usize, "split")),
     };
+    let beside = report::beside(&summary.account)
+        .map_or_else(String::new, |beside| format!("beside: {beside}{removed}\n"));
     out.push_str(&format!(
-        "\n{}, {} messages, {} in {:.1} s ({:.2} GB/s), {lost}\n{path}   (livebag info {path})\n",
+        "\n{}, {} messages, {} in {:.1} s ({:.2} GB/s), {lost}\n{beside}{path}   (livebag info {path})\n",
         text::plural(summary.topics.len(), "topic"),
         text::count(summary.message_count),
         text::bytes(summary.bytes as f64),

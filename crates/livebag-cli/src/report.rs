@@ -1,12 +1,10 @@
 //! What `record` and `info` tell of a container's topics.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use livebag::storage::{Disk, KernelDisk};
-use livebag::{Bag, BagState, BagTopic, Query, Status, TopicStatus};
-use livebag_format::container::{CONTAINER_FILE, Losses, Manifest};
-use livebag_net::tell;
+use livebag::{Account, Bag, BagState, BagTopic, Query, Status, TopicStatus};
+use livebag_format::Visible;
+use livebag_format::container::{ClockJumps, Losses};
 use serde::Serialize;
 
 use crate::files;
@@ -18,47 +16,101 @@ use crate::text;
 pub struct Lost {
     #[serde(flatten)]
     causes: Losses,
-    total: u64,
+    /// Null where it is not known: the recorder died.
+    total: Option<u64>,
+    /// Since when it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown_since_nanos: Option<u64>,
 }
 
-impl From<Losses> for Lost {
-    fn from(causes: Losses) -> Self {
-        Self { causes, total: causes.total() }
-    }
-}
-
-impl From<tell::Lost> for Lost {
-    fn from(lost: tell::Lost) -> Self {
-        let tell::Lost { transport, queue, lapped, disk, abandoned, .. } = lost;
-        Losses { transport, queue, lapped, disk, abandoned }.into()
+impl From<&Account> for Lost {
+    fn from(account: &Account) -> Self {
+        Self {
+            causes: account.lost,
+            total: account.is_complete().then(|| account.lost.total()),
+            unknown_since_nanos: account.unknown_since_nanos,
+        }
     }
 }
 
 impl Lost {
-    /// Sum over all causes.
+    /// Sum over all causes, as far as is known.
     pub fn total(&self) -> u64 {
-        self.total
+        self.causes.total()
     }
 
-    /// `12 (10 lapped, 2 queue)`.
+    /// `12 (10 lapped, 2 queue)`; `not known`, where the recorder died.
     pub fn cell(&self) -> String {
+        let Losses { transport, queue, lapped, disk, abandoned } = self.causes;
         let causes = [
-            ("transport", self.causes.transport),
-            ("queue", self.causes.queue),
-            ("lapped", self.causes.lapped),
-            ("disk", self.causes.disk),
-            ("abandoned", self.causes.abandoned),
+            ("transport", transport),
+            ("queue", queue),
+            ("lapped", lapped),
+            ("disk", disk),
+            ("abandoned", abandoned),
         ];
         let named: Vec<_> = causes
             .iter()
             .filter(|(_, count)| *count > 0)
             .map(|(cause, count)| format!("{} {cause}", text::count(*count)))
             .collect();
-        match named.len() {
-            0 => "0".into(),
-            _ => format!("{} ({})", text::count(self.total), named.join(", ")),
+        match (named.len(), self.unknown_since_nanos) {
+            (0, None) => "0".into(),
+            (0, Some(_)) => "not known".into(),
+            (_, None) => format!("{} ({})", text::count(self.total()), named.join(", ")),
+            (_, Some(_)) => {
+                format!("{} or more ({})", text::count(self.total()), named.join(", "))
+            }
         }
     }
+
+    /// `nothing lost`, `lost 12 (12 lapped)`, or since when that is not known.
+    pub fn sentence(&self) -> String {
+        match (self.total(), self.unknown_since_nanos) {
+            (0, None) => "nothing lost".into(),
+            (_, None) => format!("lost {}", self.cell()),
+            (_, Some(since)) => format!(
+                "lost {}: not known after {}, when the recorder's last count was written",
+                text::count(self.total()),
+                text::time(since)
+            ),
+        }
+    }
+}
+
+/// What of an account a table of topics does not tell: left out, repeated, removed.
+pub fn beside(account: &Account) -> Option<String> {
+    let parts = [
+        (account.repeated, "repeated at the head of a split"),
+        (account.removed, "removed with old splits"),
+        (account.damaged, "damaged"),
+        (account.skipped, "left out (paused, throttled, or let go by the ring)"),
+    ];
+    let named: Vec<_> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", text::count(*count)))
+        .collect();
+    (!named.is_empty()).then(|| named.join(", "))
+}
+
+/// What else happened, in sentences.
+pub fn events(topics: &[TopicReport], clock: ClockJumps) -> Vec<String> {
+    let returned = topics.iter().filter(|topic| topic.writer_returns > 0);
+    let mut events: Vec<_> = returned
+        .map(|topic| {
+            let times = text::plural(topic.writer_returns as usize, "time");
+            format!("{}: its writer died and came back {times}", Visible(&topic.name))
+        })
+        .collect();
+    if clock.count > 0 {
+        events.push(format!(
+            "the clock was set {} while recording, by up to {}: log times jump there",
+            text::plural(clock.count as usize, "time"),
+            text::duration(clock.max_nanos)
+        ));
+    }
+    events
 }
 
 /// One topic of a recording. Times are nanoseconds since the Unix epoch.
@@ -87,6 +139,10 @@ pub struct TopicReport {
     pub repeated: Option<u64>,
     /// Losses; null where the format does not count them.
     pub lost: Option<Lost>,
+    /// Where every message is that was published; null where the format does not count.
+    pub account: Option<Account>,
+    /// How often its writer died and came back.
+    pub writer_returns: u64,
     /// Files that hold its messages; null where servers do not tell.
     pub files: Option<Vec<String>>,
 }
@@ -108,10 +164,9 @@ pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
         }
         _ => summed_bytes(bag)?,
     };
-    let repeated = repeated_by_topic(bag);
     let mut reports = Vec::with_capacity(bag.topics().len());
-    for (topic, bytes) in bag.topics().iter().zip(bytes) {
-        let message_count = topic.message_count()?;
+    for ((topic, bytes), account) in bag.topics().iter().zip(bytes).zip(bag.accounts()?) {
+        let message_count = account.recorded;
         let range = topic.time_range()?;
         reports.push(TopicReport {
             name: topic.topic().name.clone(),
@@ -122,27 +177,14 @@ pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
             rate_hz: TopicReport::rate(message_count, range),
             start_nanos: range.map(|(start, _)| start),
             end_nanos: range.map(|(_, end)| end),
-            repeated: Some(repeated.get(&topic.topic().name).copied().unwrap_or(0)),
-            lost: Some((*topic.lost()).into()),
+            repeated: Some(account.repeated),
+            lost: Some((&account).into()),
+            account: Some(account),
+            writer_returns: topic.writer_returns(),
             files: Some(topic.bricks().to_vec()),
         });
     }
     Ok(reports)
-}
-
-/// Messages that stand at the heads of splits once more, as the splits' manifests tell.
-fn repeated_by_topic(bag: &Bag) -> BTreeMap<String, u64> {
-    let mut repeated = BTreeMap::new();
-    for split in std::iter::once("").chain(bag.splits().iter().map(String::as_str)) {
-        let path = bag.path().join(split).join(CONTAINER_FILE);
-        // A split of a recording in progress may have been removed since the bag was opened.
-        let Ok(text) = KernelDisk::for_reading().read(&path) else { continue };
-        let Ok(manifest) = Manifest::parse(&String::from_utf8_lossy(&text)) else { continue };
-        for topic in manifest.topics {
-            *repeated.entry(topic.name).or_insert(0) += topic.repeated;
-        }
-    }
-    repeated
 }
 
 /// Every topic of a bag of databases that has just been recorded; rates are those of the whole time.
@@ -157,13 +199,15 @@ pub fn topics_of(
         name: topic.name.clone(),
         type_name: topic.type_name.clone(),
         message_encoding: topic.message_encoding.clone(),
-        message_count: topic.messages,
+        message_count: topic.account().recorded,
         bytes: topic.bytes,
         rate_hz: (topic.messages > 1).then(|| topic.messages as f64 / duration_s.max(1e-9)),
         start_nanos: None,
         end_nanos: None,
         repeated: Some(topic.repeated),
-        lost: Some(topic.lost.into()),
+        lost: Some((&topic.account()).into()),
+        account: Some(topic.account()),
+        writer_returns: topic.writer_returns,
         files: Some(names.clone()),
     };
     Ok(status.topics.iter().map(report).collect())
@@ -178,25 +222,48 @@ fn summed_bytes(bag: &Bag) -> Result<Vec<u64>, CliError> {
     Ok(bytes)
 }
 
-/// The topics as a table; the column of losses only where they are counted.
+/// The topics as a table; of the account what differs from the messages.
 pub fn table(topics: &[TopicReport]) -> String {
     let counts_losses = topics.iter().all(|topic| topic.lost.is_some());
-    let mut head = vec!["topic", "type", ">messages", ">size", ">rate"];
+    let of = |topic: &TopicReport| topic.account.unwrap_or_default();
+    let mut columns: Vec<Column> = vec![
+        ("topic", |topic, _| topic.name.clone()),
+        ("type", |topic, _| topic.type_name.clone()),
+        (">messages", |topic, _| text::count(topic.message_count)),
+        (">size", |topic, _| text::bytes(topic.bytes as f64)),
+        (">rate", |topic, _| text::hertz(topic.rate_hz)),
+    ];
+    let counts: [(&str, Count); 4] = [
+        (">repeated", |account| account.repeated),
+        (">removed", |account| account.removed),
+        (">damaged", |account| account.damaged),
+        (">left out", |account| account.skipped),
+    ];
+    let shown = counts.iter().filter(|(_, count)| topics.iter().any(|topic| count(&of(topic)) > 0));
+    let shown: Vec<_> = shown.collect();
+    let mut head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    head.extend(shown.iter().map(|(name, _)| *name));
     if counts_losses {
-        head.push(">lost");
+        columns.push((">lost", |topic, _| topic.lost.unwrap_or_default().cell()));
+        columns.push((">published", |_, account| published(account)));
+        head.extend([">lost", ">published"]);
     }
     let row = |topic: &TopicReport| {
-        let mut row = vec![
-            topic.name.clone(),
-            topic.type_name.clone(),
-            text::count(topic.message_count),
-            text::bytes(topic.bytes as f64),
-            text::hertz(topic.rate_hz),
-        ];
-        if counts_losses {
-            row.push(topic.lost.unwrap_or_default().cell());
-        }
-        row
+        let account = of(topic);
+        let cell = |column: &Column| column.1(topic, &account);
+        let (first, last) = columns.split_at(5);
+        let counts = shown.iter().map(|(_, count)| text::count(count(&account)));
+        first.iter().map(cell).chain(counts).chain(last.iter().map(cell)).collect()
     };
     text::table(&head, &topics.iter().map(row).collect::<Vec<_>>())
+}
+
+/// One of an account's counts.
+type Count = fn(&Account) -> u64;
+/// A column's name, and how it is filled.
+type Column = (&'static str, fn(&TopicReport, &Account) -> String);
+
+fn published(account: &Account) -> String {
+    let known = text::count(account.published());
+    if account.is_complete() { known } else { format!("{known} or more") }
 }

@@ -119,6 +119,30 @@ pub struct TopicManifest {
     /// Messages that had been recorded, and that recovery could not prove: damaged, and left out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub damaged: u64,
+    /// How often the topic's writer died and came back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub writer_returns: u64,
+}
+
+/// How often the wall clock was set while recording, as log times show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockJumps {
+    /// How often.
+    pub count: u64,
+    /// The largest, forward or back, in nanoseconds.
+    pub max_nanos: u64,
+}
+
+impl ClockJumps {
+    /// Adds one of so many nanoseconds.
+    pub fn add(&mut self, nanos: u64) {
+        self.count += 1;
+        self.max_nanos = self.max_nanos.max(nanos);
+    }
+
+    fn is_none(&self) -> bool {
+        self.count == 0
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -126,8 +150,30 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+/// What retention has removed of a topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedTopic {
+    /// Topic name.
+    pub name: String,
+    /// Messages.
+    #[serde(default)]
+    pub messages: u64,
+    /// Bytes of those.
+    #[serde(default)]
+    pub bytes: u64,
+    /// How many of those messages were repeated at the head of a split.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeated: u64,
+    /// Messages left out on purpose while the removed splits were recorded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+    /// Losses that the removed splits told of.
+    #[serde(default)]
+    pub lost: Losses,
+}
+
 /// What retention has removed from a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     /// Splits.
     pub splits: u64,
@@ -140,11 +186,37 @@ pub struct Removed {
     pub repeated: u64,
     /// Losses that they told of.
     pub lost: Losses,
+    /// The same by topic; empty if the recorder was older than this field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topics: Vec<RemovedTopic>,
 }
 
 impl Removed {
     fn is_nothing(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Adds a split with these topics.
+    pub fn add_split(&mut self, topics: &[TopicManifest]) {
+        self.splits += 1;
+        for topic in topics {
+            self.messages += topic.message_count;
+            self.bytes += topic.message_bytes;
+            self.repeated += topic.repeated;
+            self.lost.add(&topic.lost);
+            let known = self.topics.iter().position(|known| known.name == topic.name);
+            let at = known.unwrap_or_else(|| {
+                let name = topic.name.clone();
+                self.topics.push(RemovedTopic { name, ..RemovedTopic::default() });
+                self.topics.len() - 1
+            });
+            let removed = &mut self.topics[at];
+            removed.messages += topic.message_count;
+            removed.bytes += topic.message_bytes;
+            removed.repeated += topic.repeated;
+            removed.skipped += topic.skipped;
+            removed.lost.add(&topic.lost);
+        }
     }
 }
 
@@ -172,6 +244,7 @@ impl TopicManifest {
             lost: Losses::default(),
             skipped: 0,
             damaged: 0,
+            writer_returns: 0,
         }
     }
 
@@ -252,6 +325,9 @@ pub struct Manifest {
     /// split lies in this directory itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<String>,
+    /// How often the wall clock was set while recording.
+    #[serde(default, skip_serializing_if = "ClockJumps::is_none")]
+    pub clock_jumps: ClockJumps,
     /// What retention has removed.
     #[serde(default, skip_serializing_if = "Removed::is_nothing")]
     pub removed: Removed,

@@ -1,6 +1,7 @@
 //! The bytes livebag reads and writes, without I/O: CDR, MCAP, time index, container, rosbag2
 //! metadata; and the texts that all of its parts must understand alike.
 
+mod account;
 pub mod cdr;
 pub mod container;
 pub mod decode;
@@ -19,6 +20,7 @@ mod yaml;
 #[cfg(test)]
 mod golden;
 
+pub use account::Account;
 pub use topic::{Message, Topic};
 pub use visible::{Visible, is_invisible, visible};
 pub use wire::DecodeError;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use livebag::{Bag, BagError, BagTopic, Topic};
+use livebag::{Account, Bag, BagError, BagTopic, Topic};
 use livebag_format::container::Losses;
 use serde::ser::{Error, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
@@ -37,6 +37,14 @@ impl From<Losses> for Lost {
             abandoned: lost.abandoned,
             total: lost.total(),
         }
+    }
+}
+
+impl Lost {
+    /// Without the sum.
+    pub fn causes(&self) -> Losses {
+        let Self { transport, queue, lapped, disk, abandoned, .. } = *self;
+        Losses { transport, queue, lapped, disk, abandoned }
     }
 }
 
@@ -97,6 +105,9 @@ pub struct BagInfo<Rows = Vec<TopicRow>> {
     pub failure: Option<String>,
     /// Losses by cause, those of removed splits included.
     pub lost: Lost,
+    /// Where every message is that was published. An older server does not tell.
+    #[serde(default)]
+    pub account: Option<Account>,
     /// Splits that retention has removed.
     pub removed_splits: u64,
     /// The topics, in the order of appearance.
@@ -114,8 +125,23 @@ impl<Rows> BagInfo<Rows> {
             library: bag.library().to_owned(),
             failure: bag.failure().map(str::to_owned),
             lost: bag.lost().into(),
+            account: Some(bag.account()?),
             removed_splits: bag.removed().splits,
             topics,
+        })
+    }
+}
+
+impl BagInfo {
+    /// Where every message is that was published, as far as the server tells.
+    pub fn account(&self) -> Account {
+        self.account.unwrap_or_else(|| {
+            let mut sum = Account { lost: self.lost.causes(), ..Account::default() };
+            for topic in &self.topics {
+                sum.recorded += topic.message_count;
+                sum.skipped += topic.skipped;
+            }
+            sum
         })
     }
 }
@@ -142,13 +168,14 @@ impl<'a> TopicRows<'a> {
 impl Serialize for TopicRows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let topics = self.bag.topics();
+        let failed = |error: BagError| {
+            let text = error.to_string();
+            self.failure.set(Some(error));
+            S::Error::custom(text)
+        };
         let mut rows = serializer.serialize_seq(Some(topics.len()))?;
-        for topic in topics {
-            let row = TopicRow::new(topic).map_err(|error| {
-                let text = error.to_string();
-                self.failure.set(Some(error));
-                S::Error::custom(text)
-            })?;
+        for (topic, account) in topics.iter().zip(self.bag.accounts().map_err(failed)?) {
+            let row = TopicRow::new(topic, account).map_err(failed)?;
             match self.with_definitions {
                 true => rows.serialize_element(&DescribedRow::new(row, topic.topic()))?,
                 false => rows.serialize_element(&row)?,
@@ -226,6 +253,9 @@ pub struct TopicRow {
     pub lost: Lost,
     /// Messages left out on purpose.
     pub skipped: u64,
+    /// Where every message is that was published. An older server does not tell.
+    #[serde(default)]
+    pub account: Option<Account>,
     /// Bytes of the messages; of a live recording as its recorder last wrote them.
     pub message_bytes: u64,
     /// The definition, where definitions were asked for (`schemas=true`).
@@ -261,6 +291,16 @@ impl Definition {
 }
 
 impl TopicRow {
+    /// Where every message is that was published, as far as the server tells.
+    pub fn account(&self) -> Account {
+        self.account.unwrap_or_else(|| Account {
+            recorded: self.message_count,
+            skipped: self.skipped,
+            lost: self.lost.causes(),
+            ..Account::default()
+        })
+    }
+
     /// The topic as a recording describes it, without its definition unless that was asked for.
     pub fn topic(&self) -> Topic {
         Topic {
@@ -277,8 +317,8 @@ impl TopicRow {
     ///
     /// # Errors
     /// If its index cannot be read.
-    pub fn new(topic: &BagTopic) -> Result<Self, BagError> {
-        let message_count = topic.message_count()?;
+    pub fn new(topic: &BagTopic, account: Account) -> Result<Self, BagError> {
+        let message_count = account.recorded;
         let range = topic.time_range()?;
         let rate = |(start, end): (u64, u64)| {
             (message_count > 1 && end > start)
@@ -293,8 +333,9 @@ impl TopicRow {
             rate_hz: range.and_then(rate),
             start_nanos: range.map(|(start, _)| start),
             end_nanos: range.map(|(_, end)| end),
-            lost: (*topic.lost()).into(),
-            skipped: topic.skipped(),
+            lost: account.lost.into(),
+            skipped: account.skipped,
+            account: Some(account),
             message_bytes: topic.message_bytes(),
             schema: None,
             metadata: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! The only place where time is read, so that tests can replay it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Wall time and monotonic time; real, or simulated for tests.
@@ -11,7 +11,7 @@ pub struct Clock(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     System { origin: Instant },
-    Simulated { nanos: Arc<AtomicU64> },
+    Simulated { nanos: Arc<AtomicU64>, jumped_nanos: Arc<AtomicI64> },
 }
 
 impl Default for Clock {
@@ -29,13 +29,21 @@ impl Clock {
 
     /// A clock that stands at `nanos` until it is advanced.
     pub fn simulated(nanos: u64) -> Self {
-        Self(Kind::Simulated { nanos: Arc::new(AtomicU64::new(nanos)) })
+        let jumped_nanos = Arc::new(AtomicI64::new(0));
+        Self(Kind::Simulated { nanos: Arc::new(AtomicU64::new(nanos)), jumped_nanos })
     }
 
     /// Moves a simulated clock on; nothing for the real one.
     pub fn advance(&self, by: Duration) {
-        if let Kind::Simulated { nanos } = &self.0 {
+        if let Kind::Simulated { nanos, .. } = &self.0 {
             nanos.fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets a simulated wall clock forward or back, as somebody sets a machine's; nothing for the real one.
+    pub fn jump(&self, by_nanos: i64) {
+        if let Kind::Simulated { jumped_nanos, .. } = &self.0 {
+            jumped_nanos.fetch_add(by_nanos, Ordering::Relaxed);
         }
     }
 
@@ -46,7 +54,9 @@ impl Clock {
             Kind::System { .. } => SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |elapsed| elapsed.as_nanos() as u64),
-            Kind::Simulated { nanos } => nanos.load(Ordering::Relaxed),
+            Kind::Simulated { nanos, jumped_nanos } => nanos
+                .load(Ordering::Relaxed)
+                .saturating_add_signed(jumped_nanos.load(Ordering::Relaxed)),
         }
     }
 
@@ -55,7 +65,7 @@ impl Clock {
     pub fn monotonic_nanos(&self) -> u64 {
         match &self.0 {
             Kind::System { origin } => Instant::now().duration_since(*origin).as_nanos() as u64,
-            Kind::Simulated { nanos } => nanos.load(Ordering::Relaxed),
+            Kind::Simulated { nanos, .. } => nanos.load(Ordering::Relaxed),
         }
     }
 

@@ -18,6 +18,7 @@ pub mod storage;
 mod verify;
 
 pub use clock::Clock;
+pub use livebag_format::Account;
 pub use livebag_format::container::{MetadataEntry, Removed};
 pub use livebag_format::mcap::Compression;
 pub use livebag_format::{Message, Topic};

@@ -117,6 +117,8 @@ pub const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause between two writings of losses and topics into `container.yaml` while recording.
 pub const MANIFEST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A step of the wall clock from which on it is told: a slewed clock takes minutes for as much.
+pub const CLOCK_JUMP_MIN: Duration = Duration::from_millis(500);
 /// Pause between two looks whether the cycle board is still the one that applications join.
 pub const BOARD_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the cycle-aware schedule may hold a message back: half of the time in which streams of eight

@@ -58,7 +58,7 @@ impl Summary {
             message_count: topics.iter().map(|topic| topic.message_count).sum(),
             bytes,
             gb_per_s: gb / duration_s.max(1e-9),
-            lost: bag.lost().into(),
+            lost: (&bag.account()?).into(),
             recorder_cpu_s,
             cpu_s_per_gb: recorder_cpu_s.filter(|_| gb > 0.0).map(|cpu_s| cpu_s / gb),
             disk_gb_per_s: plan.disk_bytes_per_s / 1e9,

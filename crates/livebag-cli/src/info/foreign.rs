@@ -8,7 +8,7 @@ use livebag::convert::{self, MessageSource};
 use super::{AttachmentReport, File, Info};
 use crate::files;
 use crate::outcome::CliError;
-use crate::report::{Lost, TopicReport};
+use crate::report::TopicReport;
 
 /// Reads the recording through.
 pub fn read(path: &Path) -> Result<Info, CliError> {
@@ -47,7 +47,9 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
         duration_nanos: end_nanos.unwrap_or(0) - start_nanos.unwrap_or(0),
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
-        lost: None::<Lost>,
+        lost: None,
+        account: None,
+        clock_jumps: None,
         attachments: Some(attachments),
         warnings: source.warnings().to_vec(),
         topics,
@@ -66,6 +68,8 @@ fn blank(topic: &livebag::Topic) -> TopicReport {
         end_nanos: None,
         repeated: Some(0),
         lost: None,
+        account: None,
+        writer_returns: 0,
         files: Some(Vec::new()),
     }
 }

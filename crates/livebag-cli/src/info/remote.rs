@@ -7,7 +7,7 @@ use super::Info;
 use crate::outcome::CliError;
 use crate::place::Told;
 use crate::query::Trust;
-use crate::report::TopicReport;
+use crate::report::{Lost, TopicReport};
 use crate::text;
 
 /// Of one recording on a server.
@@ -34,7 +34,8 @@ pub fn of_robots(recordings: Vec<Told<BagInfo>>) -> Vec<Info> {
 }
 
 fn told(address: String, storage: &str, info: BagInfo) -> Info {
-    let BagInfo { row, library, failure, lost, removed_splits, topics } = info;
+    let account = Some(info.account());
+    let BagInfo { row, library, failure, removed_splits, topics, .. } = info;
     let mut warnings = Vec::new();
     if removed_splits > 0 {
         warnings.push(format!(
@@ -58,13 +59,16 @@ fn told(address: String, storage: &str, info: BagInfo) -> Info {
         duration_nanos: row.end_nanos.unwrap_or(0).saturating_sub(row.start_nanos.unwrap_or(0)),
         message_count: row.message_count,
         message_bytes: topics.iter().map(|topic| topic.message_bytes).sum(),
-        lost: Some(lost.into()),
+        lost: account.as_ref().map(Lost::from),
+        account,
+        clock_jumps: None,
         warnings,
         topics: topics.into_iter().map(topic).collect(),
     }
 }
 
 fn topic(row: TopicRow) -> TopicReport {
+    let account = row.account();
     TopicReport {
         name: row.name,
         type_name: row.type_name,
@@ -74,8 +78,10 @@ fn topic(row: TopicRow) -> TopicReport {
         rate_hz: row.rate_hz,
         start_nanos: row.start_nanos,
         end_nanos: row.end_nanos,
-        repeated: None,
-        lost: Some(row.lost.into()),
+        repeated: Some(account.repeated),
+        lost: Some((&account).into()),
+        account: Some(account),
+        writer_returns: 0,
         files: None,
     }
 }

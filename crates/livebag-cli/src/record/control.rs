@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::{Recorder, Status};
+use livebag::{Account, Clock, Recorder, Status, TopicStatus};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
@@ -22,6 +22,10 @@ use crate::outcome::CliError;
 pub const SOCKET: &str = "control.sock";
 /// A client that does not say its word in this time is let go.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// A split that takes longer to begin is answered as asked for …
+const SPLIT_WAIT: Duration = Duration::from_secs(2);
+/// … and looked for so often.
+const SPLIT_LOOK: Duration = Duration::from_millis(1);
 /// No request is longer.
 const REQUEST_BYTES_MAX: u64 = 64;
 
@@ -82,6 +86,9 @@ pub struct Answer {
     pub paused: bool,
     /// Splits begun, the first included.
     pub splits: u32,
+    /// The split that was asked for has not begun yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_pending: bool,
     /// Messages on the disk.
     pub messages: u64,
     /// Bytes of those.
@@ -93,11 +100,32 @@ pub struct Answer {
     pub lost: u64,
     /// Messages left out on purpose.
     pub skipped: u64,
+    /// Where every message is that was published.
+    #[serde(default)]
+    pub account: Account,
+    /// The same by topic.
+    #[serde(default)]
+    pub topics: Vec<TopicAnswer>,
     /// Bytes waiting in memory.
     pub cache_bytes: u64,
     /// What ended the recording early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+/// One topic of a recorder's answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TopicAnswer {
+    /// Topic name.
+    pub name: String,
+    /// Where every message is that was published.
+    pub account: Account,
+}
+
+impl TopicAnswer {
+    fn new(topic: &TopicStatus) -> Self {
+        Self { name: topic.name.clone(), account: topic.account() }
+    }
 }
 
 impl Answer {
@@ -107,11 +135,14 @@ impl Answer {
             error,
             paused: status.paused,
             splits: status.splits,
+            is_pending: false,
             messages,
             bytes,
             repeated: status.topics.iter().map(|topic| topic.repeated).sum(),
             lost: lost.total(),
             skipped: status.topics.iter().map(|topic| topic.skipped).sum(),
+            account: status.account(),
+            topics: status.topics.iter().map(TopicAnswer::new).collect(),
             cache_bytes: status.cache_bytes,
             failure: status.failure.clone(),
         }
@@ -120,11 +151,17 @@ impl Answer {
 
 /// Follows an order; whether the recording is to end.
 pub fn follow(recorder: &Recorder, order: Order, is_ring: bool) -> (Answer, bool) {
-    let mut error = None;
+    let (mut error, mut is_pending) = (None, false);
     match order {
         Order::Pause => recorder.pause(),
         Order::Resume => recorder.resume(),
-        Order::Split => error = recorder.split().err().map(|error| error.to_string()),
+        Order::Split => {
+            let before = recorder.status().splits;
+            match recorder.split() {
+                Ok(()) => is_pending = !has_split(recorder, before),
+                Err(refused) => error = Some(refused.to_string()),
+            }
+        }
         Order::Snapshot if is_ring => {
             error = recorder.snapshot().err().map(|error| error.to_string());
         }
@@ -132,7 +169,23 @@ pub fn follow(recorder: &Recorder, order: Order, is_ring: bool) -> (Answer, bool
         Order::Read => recorder.reader_notice().is_read(),
         Order::Stop | Order::Status => {}
     }
-    (Answer::new(&recorder.status(), error), order == Order::Stop)
+    let answer = Answer { is_pending, ..Answer::new(&recorder.status(), error) };
+    (answer, order == Order::Stop)
+}
+
+/// Waits a little for a split that was asked for; whether it has begun.
+fn has_split(recorder: &Recorder, before: u32) -> bool {
+    let clock = Clock::system();
+    loop {
+        let status = recorder.status();
+        if status.splits > before {
+            return true;
+        }
+        if status.failure.is_some() || clock.monotonic_nanos() >= SPLIT_WAIT.as_nanos() as u64 {
+            return false;
+        }
+        clock.sleep(SPLIT_LOOK);
+    }
 }
 
 /// The recorder's end of the socket.

@@ -1,6 +1,7 @@
 //! The streams that were asked for by name, and whether they have come.
 
 use livebag::{Status, stream_topic};
+use livebag_format::Visible;
 use livebag_shm::{OpenError, Owners, Reader};
 
 use crate::outcome::CliError;
@@ -8,9 +9,12 @@ use crate::outcome::CliError;
 /// Bytes of the longest topic that a stream can carry (`docs/stream-layout.md`).
 const TOPIC_BYTES_MAX: usize = 508;
 
-/// Names that have not been seen yet, each with what is known of it.
+/// Names that were asked for.
 pub struct Wanted {
-    unseen: Vec<(String, String)>,
+    /// Those that have not been seen yet, each with why it cannot be recorded, if that is so.
+    unseen: Vec<(String, Option<String>)>,
+    /// Those that are recorded, each with its topic.
+    seen: Vec<(String, String)>,
     owners: Owners,
 }
 
@@ -20,33 +24,58 @@ impl Wanted {
         for name in names {
             check(name)?;
         }
-        let unseen = |name: &String| (name.clone(), format!("{name} never appeared"));
-        Ok(Self { unseen: names.iter().map(unseen).collect(), owners })
+        let unseen = names.iter().map(|name| (name.clone(), None)).collect();
+        Ok(Self { unseen, seen: Vec::new(), owners })
     }
 
     /// Strikes out those that are being recorded.
     pub fn look(&mut self, status: &Status) {
         let recorded = |topic: &str| status.topics.iter().any(|seen| seen.name == topic);
         let owners = self.owners;
-        self.unseen.retain_mut(|(name, known)| {
+        let seen = &mut self.seen;
+        self.unseen.retain_mut(|(name, refusal)| {
             if recorded(name) {
+                seen.push((name.clone(), name.clone()));
                 return false;
             }
             if name.contains('/') {
                 return true;
             }
             match Reader::open_of(name, owners) {
-                Ok(reader) => return !recorded(&stream_topic(reader.info()).name),
+                Ok(reader) => {
+                    let topic = stream_topic(reader.info()).name;
+                    let is_recorded = recorded(&topic);
+                    if is_recorded {
+                        seen.push((name.clone(), topic));
+                    }
+                    return !is_recorded;
+                }
                 Err(OpenError::NotFound { .. }) => {}
-                Err(error) => *known = format!("{name} was not recorded: {error}"),
+                Err(error) => *refusal = Some(format!("{name} was not recorded: {error}")),
             }
             true
         });
     }
 
-    /// A sentence for each that has not come.
-    pub fn missing(self) -> Vec<String> {
-        self.unseen.into_iter().map(|(_, known)| known).collect()
+    /// Those that have not been seen yet, each with why it cannot be recorded, if that is so.
+    pub fn unseen(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.unseen.iter().map(|(name, refusal)| (name.as_str(), refusal.as_deref()))
+    }
+
+    /// A sentence for each that has not come, or of which no message has.
+    pub fn missing(&self, status: &Status) -> Vec<String> {
+        let unseen = self.unseen().map(|(name, refusal)| match refusal {
+            Some(refusal) => refusal.to_owned(),
+            None => format!("{} never appeared", Visible(name)),
+        });
+        let is_silent = |topic: &str| {
+            let mut same = status.topics.iter().filter(|status| status.name == topic);
+            same.all(|status| status.account().published() == 0)
+        };
+        let silent = self.seen.iter().filter(|(_, topic)| is_silent(topic));
+        unseen
+            .chain(silent.map(|(name, _)| format!("{}: no message came", Visible(name))))
+            .collect()
     }
 }
 

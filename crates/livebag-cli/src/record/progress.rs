@@ -9,6 +9,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use livebag::storage::{Disk, KernelDisk};
 use livebag::{Clock, Status};
+use livebag_format::Visible;
 
 use crate::interrupt::Interrupt;
 use crate::text;
@@ -34,8 +35,10 @@ pub struct Progress {
     /// (time, messages, bytes) of the last looks.
     looks: VecDeque<(u64, u64, u64)>,
     topics_named: usize,
+    topics_gone: Vec<bool>,
+    clock_jumps: u64,
     /// Topics and losses of the last plain line, and when it was.
-    said: (usize, u64),
+    said: (usize, u64, bool, u32),
     said_nanos: u64,
     /// When closing began, and whether that has been said.
     closing: Option<(u64, bool)>,
@@ -61,7 +64,9 @@ impl Progress {
             began_nanos,
             looks: VecDeque::new(),
             topics_named: 0,
-            said: (0, 0),
+            topics_gone: Vec::new(),
+            clock_jumps: 0,
+            said: (0, 0, false, 1),
             said_nanos: began_nanos,
             closing: None,
         }
@@ -70,13 +75,14 @@ impl Progress {
     /// Shows `status`.
     pub fn show(&mut self, status: &Status) {
         self.name_topics(status);
+        self.name_events(status);
         let now = self.clock.monotonic_nanos();
         let (messages, bytes, lost) = status.totals();
         self.looks.push_back((now, messages, bytes));
         while self.looks.front().is_some_and(|look| now - look.0 > RATE_NANOS) {
             self.looks.pop_front();
         }
-        let state = (status.topics.len(), lost.total());
+        let state = (status.topics.len(), lost.total(), status.paused, status.splits);
         if let Some(bar) = &self.bar {
             bar.set_message(self.line(now, status));
             return;
@@ -118,12 +124,30 @@ impl Progress {
     fn name_topics(&mut self, status: &Status) {
         let new = &status.topics[self.topics_named.min(status.topics.len())..];
         for topic in new.iter().take(NAMED_MAX) {
-            self.say(&format!("livebag: recording {} ({})", topic.name, topic.type_name));
+            let (name, type_name) = (Visible(&topic.name), Visible(&topic.type_name));
+            self.say(&format!("livebag: recording {name} ({type_name})"));
         }
         if new.len() > NAMED_MAX {
             self.say(&format!("livebag: recording {} more topics", new.len() - NAMED_MAX));
         }
         self.topics_named = status.topics.len();
+    }
+
+    /// Says what has happened to topics since the last look.
+    fn name_events(&mut self, status: &Status) {
+        self.topics_gone.resize(status.topics.len(), false);
+        for (at, topic) in status.topics.iter().enumerate() {
+            if self.topics_gone[at] != topic.writer_gone {
+                let what = if topic.writer_gone { "has died" } else { "is back" };
+                self.say(&format!("livebag: {}: its writer {what}", Visible(&topic.name)));
+                self.topics_gone[at] = topic.writer_gone;
+            }
+        }
+        if status.clock_jumps.count > self.clock_jumps {
+            self.clock_jumps = status.clock_jumps.count;
+            let by = text::duration(status.clock_jumps.max_nanos);
+            self.say(&format!("livebag: the clock was set, by up to {by}: log times jump here"));
+        }
     }
 
     /// Says something without disturbing the line that changes.
@@ -145,14 +169,21 @@ impl Progress {
             messages_per_s = (last.1 - first.1) as f64 / seconds;
             bytes_per_s = (last.2 - first.2) as f64 / seconds;
         }
-        let mut line = format!(
+        let mut line = String::new();
+        if status.paused {
+            line.push_str("PAUSED, ");
+        }
+        line.push_str(&format!(
             "{}, {}, {} messages ({messages_per_s:.0}/s), {}, {} lost",
             text::duration(now - self.began_nanos),
             text::plural(status.topics.len(), "topic"),
             text::count(messages),
             text::bytes_per_second(bytes_per_s),
             text::count(lost.total()),
-        );
+        ));
+        if status.splits > 1 {
+            line.push_str(&format!(", {} splits", status.splits));
+        }
         if let Ok(free) = self.disk.free_bytes(&self.directory) {
             line.push_str(&format!(", {} left", text::bytes(free as f64)));
             if bytes_per_s >= 1.0 {

@@ -419,6 +419,12 @@ impl Settings {
     }
 
     /// Streams and topics asked for by name.
+    /// Whether streams are chosen by more than their names.
+    pub fn has_patterns(&self) -> bool {
+        self.regex.is_some() || !self.topic_types.is_empty()
+    }
+
+    /// Names of streams and topics that were asked for.
     pub fn wanted_names(&self) -> Vec<String> {
         let names: Vec<_> = self.names.iter().chain(&self.topics).cloned().collect();
         match self.network.ros2.is_some() && !self.graph.with_streams {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use livebag::Status;
+use livebag::{Account, Status};
 use serde::Serialize;
 
 use crate::outcome::CliError;
@@ -26,6 +26,7 @@ struct Topic<'a> {
     repeated: u64,
     lost: Lost,
     skipped: u64,
+    account: Account,
 }
 
 /// Prints a line.
@@ -35,8 +36,9 @@ pub fn print(status: &Status, elapsed_nanos: u64) -> Result<(), CliError> {
         messages: topic.messages,
         bytes: topic.bytes,
         repeated: topic.repeated,
-        lost: topic.lost.into(),
+        lost: (&topic.account()).into(),
         skipped: topic.skipped,
+        account: topic.account(),
     });
     let line = Line {
         elapsed_s: elapsed_nanos as f64 / 1e9,

@@ -40,8 +40,8 @@ fn a_recorder_pauses_splits_and_stops_when_told() {
     run(&["ctl", bag, "resume"]).expect(0, &[]);
     assert_eq!(status(bag)["messages"], 10, "what came in the pause is not recorded");
 
-    run(&["ctl", bag, "split"]).expect(0, &[]);
-    wait_until("a second split", || status(bag)["splits"] == 2);
+    let split = run(&["ctl", bag, "split", "--json"]).expect(0, &[]).json();
+    assert_eq!(split["splits"], 2, "it is answered when it has happened: {split}");
     recording.signal(Signal::USR1);
     wait_until("a third split", || status(bag)["splits"] == 3);
     publish(&mut writer, 7);
@@ -172,7 +172,7 @@ fn a_recorder_told_so_does_not_touch_the_keyboard() {
     command.stdin(program.try_clone().unwrap());
     let recording = Recording::begin_command(command, 1);
     assert!(takes_lines(&program));
-    let ended = recording.interrupt().expect(0, &[]);
+    let ended = recording.interrupt().expect(3, &["no message came"]);
     assert!(!ended.err.contains("keys:"), "{ended:?}");
 }
 

@@ -1,6 +1,7 @@
 //! The command as its users meet it: one binary, so that it is linked once.
 #![expect(clippy::disallowed_methods, reason = "tests look at files and clocks as users do")]
 
+mod account;
 mod bad_input;
 mod bench;
 mod common;

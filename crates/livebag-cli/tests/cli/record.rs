@@ -185,7 +185,7 @@ fn a_duration_ends_it_and_a_name_that_never_came_is_told() {
     let name = format!("cli-test-never-{}", std::process::id());
     let ended = run(&["record", &name, "/never/here", "-o", bag, "--duration", "0.1"]);
     let told = format!("{name} never appeared");
-    let ended = ended.expect(0, &[&told, "/never/here never appeared"]);
+    let ended = ended.expect(3, &[&told, "/never/here never appeared"]);
     assert!(ended.out.contains("nothing was recorded"), "{ended:?}");
     run(&["info", bag]).expect(0, &[]);
     let latest = run(&["query", bag, "latest", "--last", "1s", "--count"]);
@@ -201,7 +201,7 @@ fn the_default_name_is_a_new_folder_here() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = livebag(&["record", "-e", "^no such stream$", "--duration", "0.05"]);
     let ended: Ended = command.current_dir(folder.path()).output().unwrap().into();
-    ended.expect(0, &["recording into livebag_"]);
+    ended.expect(3, &["recording into livebag_"]);
     let entries: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     let name = entries[0].as_ref().unwrap().file_name().into_string().unwrap();
     assert_eq!(entries.len(), 1);
@@ -286,7 +286,7 @@ fn a_damaged_stream_is_told_and_does_not_stop_the_others() {
     let row = rows.as_array().unwrap().iter().find(|row| row["name"] == damaged.as_str());
     assert!(row.unwrap()["error"].as_str().unwrap().contains("not a livebag stream"), "{rows}");
     let told = [&*damaged, "not recorded", "not a livebag stream"];
-    let summary = ended.expect(0, &told).json();
+    let summary = ended.expect(3, &told).json();
     assert_eq!(summary["missing"].as_array().unwrap().len(), 1);
 }
 

@@ -131,6 +131,6 @@ fn repeated_messages_are_counted_apart() {
     let told = info(bag);
     assert_eq!((&told["message_count"], &told["topics"][0]["repeated"]), (&5.into(), &2.into()));
     let human = run(&["info", bag]).expect(0, &[]).out;
-    assert!(human.contains("2 of them repeated"), "{human}");
+    assert!(human.contains("2 repeated at the head"), "{human}");
     run(&["verify", bag]).expect(0, &[]);
 }

@@ -17,6 +17,7 @@ fn manifest(topic: &Topic) -> Manifest {
         attachments: String::new(),
         splits: Vec::new(),
         one_file: false,
+        clock_jumps: ClockJumps::default(),
         removed: Removed::default(),
         topics: vec![TopicManifest::new(topic, 1, "t.idx".into(), vec!["t.mcap".into()])],
     }

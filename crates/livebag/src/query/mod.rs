@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use livebag_format::container::{
-    CONTAINER_FILE, ContainerError, Losses, Manifest, MetadataEntry, Removed,
+    CONTAINER_FILE, ClockJumps, ContainerError, Losses, Manifest, MetadataEntry, Removed,
 };
 
 use crate::container::{as_it_is, read_owner, settled, settled_by_force};
 use crate::storage::{Disk, KernelDisk};
 
+mod account;
 mod ahead;
 mod answer;
 mod brick;
@@ -336,6 +337,26 @@ impl Bag {
     /// Directories of the splits behind the first, which lies in the container's own.
     pub fn splits(&self) -> &[String] {
         &self.manifest.splits
+    }
+
+    /// How often the wall clock was set while it was recorded.
+    pub fn clock_jumps(&self) -> ClockJumps {
+        self.manifest.clock_jumps
+    }
+
+    /// Since when it is not known what was published and lost, nanoseconds since the Unix epoch: the recorder died
+    /// then at the earliest.
+    pub fn unknown_since_nanos(&self) -> Option<u64> {
+        match self.state {
+            BagState::Live | BagState::Closed => None,
+            BagState::Recovered => {
+                // An older livebag that recovered it did not say.
+                Some(self.manifest.unknown_since_nanos.max(self.manifest.started_nanos))
+            }
+            BagState::Unrecovered => {
+                Some(self.manifest.written_nanos.max(self.manifest.started_nanos))
+            }
+        }
     }
 
     /// What retention has removed from the recording.

@@ -59,12 +59,18 @@ pub(super) fn add_topics(
                 brick_names: Vec::new(),
                 lost: Losses::default(),
                 skipped: 0,
+                repeated: 0,
+                damaged: 0,
+                writer_returns: 0,
             });
             topics.len() - 1
         });
         let known = &mut topics[at];
         known.lost.add(&described.lost);
         known.skipped += described.skipped;
+        known.repeated += described.repeated;
+        known.damaged += described.damaged;
+        known.writer_returns += described.writer_returns;
         if !has_files(described) {
             continue;
         }

@@ -91,6 +91,9 @@ pub struct BagTopic {
     pub(super) brick_names: Vec<String>,
     pub(super) lost: Losses,
     pub(super) skipped: u64,
+    pub(super) repeated: u64,
+    pub(super) damaged: u64,
+    pub(super) writer_returns: u64,
 }
 
 impl BagTopic {
@@ -135,6 +138,11 @@ impl BagTopic {
     /// Messages left out on purpose: while paused, or more often than asked for.
     pub fn skipped(&self) -> u64 {
         self.skipped
+    }
+
+    /// How often its writer died and came back.
+    pub fn writer_returns(&self) -> u64 {
+        self.writer_returns
     }
 
     /// File names of its bricks, relative to the container's directory.

@@ -23,7 +23,7 @@ use super::splits::History;
 use super::topic::{Cause, SplitTopic, TopicState};
 use super::{Command, Counters, Machine, RecordError, Shared};
 use crate::limits::{
-    CHUNK_AGE_MAX_READ, FILL_BYTES_PER_NANO, FLUSH_LOOKS_MAX, IN_FLIGHT_BYTES_MAX,
+    CHUNK_AGE_MAX_READ, CLOCK_JUMP_MIN, FILL_BYTES_PER_NANO, FLUSH_LOOKS_MAX, IN_FLIGHT_BYTES_MAX,
     MANIFEST_INTERVAL, POLL_MAX, POLL_MAX_READ, POLL_MIN,
 };
 use crate::queue::{Queued, TopicQueue};
@@ -66,6 +66,8 @@ pub(super) struct Engine {
     discovery: Discovery,
     next_manifest_nanos: u64,
     next_sync_nanos: u64,
+    /// Wall clock less monotonic clock, at the last look.
+    clock_origin: Option<i128>,
     /// Whether programs write into queues, or only streams are followed.
     is_written: bool,
     /// A snapshot has been asked for: the ring goes to the disk.
@@ -113,6 +115,7 @@ impl Engine {
             discovery: Discovery::new(),
             next_manifest_nanos: 0,
             next_sync_nanos: 0,
+            clock_origin: None,
             is_written: false,
             flush_ring: false,
             flush_looks: 0,
@@ -239,6 +242,7 @@ impl Engine {
             self.write_all_held();
             let topic = source.topic();
             if topic == *self.current().topics[at].topic {
+                self.current().topics[at].note_return();
                 self.lookout.replace(at, Some(source));
             } else {
                 self.lookout.replace(at, None);
@@ -380,6 +384,8 @@ impl Engine {
             return;
         }
         self.next_manifest_nanos = now + MANIFEST_INTERVAL.as_nanos() as u64;
+        self.note_clock(now);
+        self.note_writers();
         self.share_out();
         let current = self.current();
         let number = current.number;
@@ -389,6 +395,26 @@ impl Engine {
             self.fail_with(&error);
         }
         self.evict();
+    }
+
+    /// Counts that the wall clock was set since the last look.
+    fn note_clock(&mut self, now: u64) {
+        let wall = self.shared.options.clock.wall_nanos();
+        // When the clock would have read 0 at the monotonic clock's 0: changes by steps only.
+        let origin = i128::from(wall) - i128::from(now);
+        let before = self.clock_origin.replace(origin).unwrap_or(origin);
+        let jump = u64::try_from(origin.abs_diff(before)).unwrap_or(u64::MAX);
+        if jump >= CLOCK_JUMP_MIN.as_nanos() as u64 {
+            self.shared.clock_jumps.lock().unwrap_or_else(PoisonError::into_inner).add(jump);
+        }
+    }
+
+    /// Which streams have nobody who writes them.
+    fn note_writers(&mut self) {
+        for (topic, is_gone) in self.lookout.writers_gone() {
+            let counters = &self.current().topics[topic].counters;
+            counters.is_gone.store(is_gone, Ordering::Relaxed);
+        }
     }
 
     /// Sets the topics' shares by what they took since the last time, about a second ago.

@@ -204,6 +204,13 @@ impl Lookout {
         watch.sources.iter().filter_map(successor).collect()
     }
 
+    /// By topic, whether its stream has no writer any more.
+    pub fn writers_gone(&self) -> Vec<(usize, bool)> {
+        let watch = self.lock();
+        let is_gone = |source: &Source| Some((source.topic, source.stream.as_ref()?.is_gone()));
+        watch.sources.iter().filter_map(is_gone).collect()
+    }
+
     /// Goes on with another stream for a topic, or with none.
     pub fn replace(&self, topic: usize, stream: Option<StreamSource>) {
         let mut watch = self.lock();

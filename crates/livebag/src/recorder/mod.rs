@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use livebag_format::Topic;
-use livebag_format::container::Losses;
+use livebag_format::container::{ClockJumps, Losses};
+use livebag_format::{Account, Topic};
 
 use crate::convert::ConvertError;
 use crate::limits::{JOBS_MAX, READ_INTEREST, TOPICS_MAX};
@@ -134,6 +134,10 @@ pub(crate) struct Counters {
     pub messages: AtomicU64,
     pub bytes: AtomicU64,
     pub repeated: AtomicU64,
+    pub removed: AtomicU64,
+    /// How often its writer died and came back.
+    pub returns: AtomicU64,
+    pub is_gone: AtomicBool,
     pub transport: AtomicU64,
     pub queue: AtomicU64,
     pub lapped: AtomicU64,
@@ -172,8 +176,29 @@ pub struct TopicStatus {
     pub repeated: u64,
     /// Messages lost, by cause.
     pub lost: Losses,
-    /// Messages left out on purpose: while paused, or more often than asked for.
+    /// Messages left out on purpose: while paused, more often than asked for, or let go by a ring.
     pub skipped: u64,
+    /// How many of `messages` retention has removed with their splits.
+    pub removed: u64,
+    /// Whether its writer has died.
+    pub writer_gone: bool,
+    /// How often its writer died and came back.
+    pub writer_returns: u64,
+}
+
+impl TopicStatus {
+    /// Where every message is that was published.
+    pub fn account(&self) -> Account {
+        Account {
+            recorded: self.messages.saturating_sub(self.removed),
+            removed: self.removed,
+            damaged: 0,
+            repeated: self.repeated,
+            skipped: self.skipped,
+            lost: self.lost,
+            unknown_since_nanos: None,
+        }
+    }
 }
 
 /// A look at a recorder.
@@ -189,11 +214,20 @@ pub struct Status {
     pub paused: bool,
     /// Splits begun, the first included.
     pub splits: u32,
+    /// How often the wall clock was set while recording, and by how many nanoseconds at the most.
+    pub clock_jumps: ClockJumps,
     /// The first failure, which ended the recording.
     pub failure: Option<String>,
 }
 
 impl Status {
+    /// The account of all topics together.
+    pub fn account(&self) -> Account {
+        let mut sum = Account::default();
+        self.topics.iter().for_each(|topic| sum.add(&topic.account()));
+        sum
+    }
+
     /// Sum over all topics: messages, bytes, losses.
     pub fn totals(&self) -> (u64, u64, Losses) {
         let mut lost = Losses::default();
@@ -216,6 +250,7 @@ pub(crate) struct Shared {
     pub topics: Mutex<Vec<(Arc<Topic>, Arc<Counters>)>>,
     pub paused: Arc<AtomicBool>,
     pub splits: AtomicU32,
+    pub clock_jumps: Mutex<ClockJumps>,
     pub slot_bytes: AtomicU64,
     channels_given: AtomicU32,
     /// What still waits is to be given up.
@@ -234,6 +269,7 @@ impl Shared {
             topics: Mutex::default(),
             paused: Arc::new(AtomicBool::new(options.start_paused)),
             splits: AtomicU32::new(1),
+            clock_jumps: Mutex::default(),
             slot_bytes: AtomicU64::new(0),
             channels_given: AtomicU32::new(0),
             abandoned: AtomicBool::new(false),
@@ -279,6 +315,10 @@ impl Shared {
             options.overflow = Overflow::DropNewest;
         }
         self.make_queue_with(name, options)
+    }
+
+    pub fn clock_jumps(&self) -> ClockJumps {
+        *self.clock_jumps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether what still waits is to be given up.
@@ -493,6 +533,9 @@ impl Recorder {
             repeated: counters.repeated.load(Ordering::Relaxed),
             lost: counters.losses(),
             skipped: counters.skipped.load(Ordering::Relaxed),
+            removed: counters.removed.load(Ordering::Relaxed),
+            writer_gone: counters.is_gone.load(Ordering::Relaxed),
+            writer_returns: counters.returns.load(Ordering::Relaxed),
         });
         Status {
             topics: topics.collect(),
@@ -500,6 +543,7 @@ impl Recorder {
             slot_bytes: self.shared.slot_bytes.load(Ordering::Acquire),
             paused: self.is_paused(),
             splits: self.shared.splits.load(Ordering::Relaxed),
+            clock_jumps: self.shared.clock_jumps(),
             failure: self.shared.failure(),
         }
     }

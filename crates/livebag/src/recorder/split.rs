@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    ATTACHMENTS_FILE, CONTAINER_FILE, CONTAINER_VERSION, LOCK_FILE, Losses, Manifest,
+    ATTACHMENTS_FILE, CONTAINER_FILE, CONTAINER_VERSION, ClockJumps, LOCK_FILE, Losses, Manifest,
     MetadataEntry, State, TopicManifest,
 };
 
@@ -227,6 +227,7 @@ impl Split {
             },
             splits: Vec::new(),
             one_file: self.one_file.is_some(),
+            clock_jumps: ClockJumps::default(),
             removed: livebag_format::container::Removed::default(),
             topics: self.describe_topics(),
         }

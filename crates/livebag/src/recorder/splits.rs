@@ -19,7 +19,7 @@ struct Past {
     number: u32,
     bytes: u64,
     ended_nanos: u64,
-    holds: Removed,
+    topics: Vec<TopicManifest>,
 }
 
 /// What the recorder remembers of its splits, beside those being written.
@@ -31,6 +31,19 @@ pub(super) struct History {
     first: Option<Vec<TopicManifest>>,
     removed: Removed,
     next_look_nanos: u64,
+}
+
+/// A topic's counts, without its definition.
+fn counts_of(topic: &TopicManifest) -> TopicManifest {
+    TopicManifest {
+        name: topic.name.clone(),
+        message_count: topic.message_count,
+        message_bytes: topic.message_bytes,
+        repeated: topic.repeated,
+        lost: topic.lost,
+        skipped: topic.skipped,
+        ..TopicManifest::default()
+    }
 }
 
 impl Engine {
@@ -91,18 +104,11 @@ impl Engine {
         while self.splits.len() > 1 && self.splits[0].in_flight == 0 {
             let Some(split) = self.splits.pop_front() else { break };
             let topics = split.describe_topics();
-            let mut holds = Removed { splits: 1, ..Removed::default() };
-            for topic in &topics {
-                holds.messages += topic.message_count;
-                holds.bytes += topic.message_bytes;
-                holds.repeated += topic.repeated;
-                holds.lost.add(&topic.lost);
-            }
             self.history.past.push_back(Past {
                 number: split.number,
                 bytes: split.bytes(),
                 ended_nanos: self.shared.options.clock.wall_nanos(),
-                holds,
+                topics: topics.iter().map(counts_of).collect(),
             });
             if split.number == 0 {
                 self.history.first = Some(topics);
@@ -160,12 +166,10 @@ impl Engine {
     /// there is none.
     fn remove_oldest(&mut self) -> Option<u64> {
         let oldest = self.history.past.pop_front()?;
-        let removed = &mut self.history.removed;
-        removed.splits += 1;
-        removed.messages += oldest.holds.messages;
-        removed.bytes += oldest.holds.bytes;
-        removed.repeated += oldest.holds.repeated;
-        removed.lost.add(&oldest.holds.lost);
+        self.history.removed.add_split(&oldest.topics);
+        for (topic, removed) in self.current().topics.iter().zip(&oldest.topics) {
+            topic.counters.removed.fetch_add(removed.message_count, Ordering::Relaxed);
+        }
         let directory = &self.shared.directory;
         let (files, directory) = if oldest.number == 0 {
             let topics = self.history.first.replace(Vec::new()).unwrap_or_default();
@@ -219,7 +223,8 @@ impl Engine {
             manifest.started_nanos = self.started_nanos;
         }
         manifest.splits = splits;
-        manifest.removed = self.history.removed;
+        manifest.clock_jumps = self.shared.clock_jumps();
+        manifest.removed = self.history.removed.clone();
         write_manifest(&*self.shared.disk, &self.shared.directory, &manifest, is_over)?;
         if self.splits[0].number == 0 {
             self.splits[0].note_written();

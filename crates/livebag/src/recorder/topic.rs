@@ -143,6 +143,7 @@ pub(super) struct SplitTopic {
     repeated: u64,
     lost: Losses,
     skipped: u64,
+    returns: u64,
 }
 
 impl SplitTopic {
@@ -158,6 +159,7 @@ impl SplitTopic {
             repeated: 0,
             lost: Losses::default(),
             skipped: 0,
+            returns: 0,
         }
     }
 
@@ -258,6 +260,12 @@ impl SplitTopic {
         self.counters.skipped.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Counts that its writer has come back.
+    pub fn note_return(&mut self) {
+        self.returns += 1;
+        self.counters.returns.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub fn repeated(&self) -> u64 {
         self.repeated
     }
@@ -275,6 +283,7 @@ impl SplitTopic {
             repeated: self.repeated,
             lost: self.lost,
             skipped: self.skipped,
+            writer_returns: self.returns,
             ..TopicManifest::new(&self.topic, self.channel_id, index, bricks)
         }
     }

@@ -58,6 +58,11 @@ impl StreamSource {
         &self.reader.info().name
     }
 
+    /// Whether its writer has died.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.reader.liveness(Duration::MAX) == Liveness::Gone
+    }
+
     /// The region that has taken this one's name, if this one's writer is gone and there
     /// is such a region: a driver that came back with frames of another size.
     pub(crate) fn successor(&self) -> Option<Self> {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    ATTACHMENTS_FILE, CONTAINER_VERSION, ContainerError, Manifest, Removed, State, TopicManifest,
+    ATTACHMENTS_FILE, CONTAINER_VERSION, ClockJumps, ContainerError, Manifest, Removed, State,
+    TopicManifest,
 };
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
 use livebag_format::mcap::{
@@ -217,6 +218,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
             .map(|file| name_of(file))
             .collect(),
         one_file: false,
+        clock_jumps: ClockJumps::default(),
         removed: Removed::default(),
         topics: Vec::new(),
     };

@@ -396,6 +396,12 @@ impl Writing {
 
     fn remove_oldest(&mut self) {
         let Some(oldest) = self.past.pop_front() else { return };
+        for topic in &oldest.metadata.topics {
+            let recorded = self.topics.iter().find(|known| known.topic.name == topic.name);
+            if let Some(recorded) = recorded {
+                add(&recorded.counters.removed, topic.message_count);
+            }
+        }
         for file in &oldest.metadata.relative_file_paths {
             let path = self.shared.directory.join(file);
             if let Err(source) = self.shared.disk.remove(&path) {

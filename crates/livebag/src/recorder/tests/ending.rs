@@ -12,7 +12,8 @@ fn record_on_hanging(disk: &SimulatedDisk, options: RecorderOptions) -> Recorder
     let writers = ["/a", "/b"].map(|name| recorder.topic(topic(name)).unwrap());
     for k in 0..MESSAGES {
         let data = vec![k as u8; BYTES];
-        writers[k as usize % 2].write_message(&message(k, &data)).unwrap();
+        let message = Message { sequence: k / 2 + 1, ..message(k, &data) };
+        writers[k as usize % 2].write_message(&message).unwrap();
     }
     recorder
 }

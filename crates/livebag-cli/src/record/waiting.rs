@@ -1,0 +1,141 @@
+//! What has not come a second after the beginning: said while there is time to mend it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use livebag::{Status, stream_topic};
+use livebag_format::Visible;
+use livebag_ros2::network::Network;
+use livebag_shm::{Owners, Reader};
+
+use super::names::{Wanted, unreadable};
+
+/// When it is said.
+const AFTER_NANOS: u64 = 1_000_000_000;
+/// Names listed of what is here; more are counted.
+const LISTED_MAX: usize = 8;
+/// Jaro-Winkler similarity from which a name is taken for the one that was meant.
+const SIMILAR: f64 = 0.85;
+
+/// Says it once.
+pub struct Waiting {
+    is_said: bool,
+    network: Option<Arc<dyn Network>>,
+    /// Whether streams are chosen by pattern or type, so that one that cannot be read may be meant.
+    has_patterns: bool,
+    owners: Owners,
+}
+
+impl Waiting {
+    pub fn new(network: Option<Arc<dyn Network>>, has_patterns: bool, owners: Owners) -> Self {
+        Self { is_said: false, network, has_patterns, owners }
+    }
+
+    /// The sentences to say now.
+    pub fn look(&mut self, elapsed_nanos: u64, wanted: &Wanted, status: &Status) -> Vec<String> {
+        if self.is_said || elapsed_nanos < AFTER_NANOS {
+            return Vec::new();
+        }
+        self.is_said = true;
+        let here = self.here();
+        let mut notices: Vec<String> = wanted
+            .unseen()
+            .map(|(name, refusal)| match refusal {
+                Some(refusal) => format!("warning: {refusal}"),
+                None => self.waiting_for(name, &here),
+            })
+            .collect();
+        if self.has_patterns {
+            let refusals = unreadable(self.owners);
+            notices.extend(refusals.iter().map(|why| format!("warning: not recorded: {why}")));
+        }
+        let gone = status.topics.iter().filter(|topic| topic.writer_gone);
+        notices.extend(gone.map(|topic| {
+            format!(
+                "warning: {}: its writer is gone; nothing comes until it is back",
+                Visible(&topic.name)
+            )
+        }));
+        if status.topics.is_empty() && notices.is_empty() {
+            notices.push(self.nothing(&here));
+        }
+        notices
+    }
+
+    /// Names of what could be recorded here.
+    fn here(&self) -> BTreeSet<String> {
+        if let Some(network) = &self.network {
+            let endpoints = network.endpoints().into_iter();
+            return endpoints.map(|endpoint| endpoint.name).collect();
+        }
+        let names = livebag_shm::list().unwrap_or_default();
+        let topic = |name: &String| {
+            Some(stream_topic(Reader::open_of(name, self.owners).ok()?.info()).name)
+        };
+        names.iter().filter_map(topic).collect()
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.network.is_some() { "topics there" } else { "streams here" }
+    }
+
+    fn waiting_for(&self, name: &str, here: &BTreeSet<String>) -> String {
+        let meant = similar(name, here)
+            .map_or_else(String::new, |meant| format!("; did you mean {}?", Visible(meant)));
+        format!("waiting for {}; {}: {}{meant}", Visible(name), self.kind(), listed(here))
+    }
+
+    fn nothing(&self, here: &BTreeSet<String>) -> String {
+        match &self.network {
+            Some(network) => format!(
+                "waiting for topics: nothing that was asked for is published in this network yet \
+                 ({}); {}: {}",
+                network.describe(),
+                self.kind(),
+                listed(here)
+            ),
+            None => format!(
+                "waiting for streams: nothing that was asked for is here yet; {}: {}",
+                self.kind(),
+                listed(here)
+            ),
+        }
+    }
+}
+
+fn listed(here: &BTreeSet<String>) -> String {
+    if here.is_empty() {
+        return "none".into();
+    }
+    let mut names: Vec<_> =
+        here.iter().take(LISTED_MAX).map(|name| Visible(name).to_string()).collect();
+    if here.len() > LISTED_MAX {
+        names.push(format!("{} more", here.len() - LISTED_MAX));
+    }
+    names.join(", ")
+}
+
+fn similar<'a>(name: &str, here: &'a BTreeSet<String>) -> Option<&'a str> {
+    let likeness = |other: &str| {
+        strsim::jaro_winkler(name.trim_start_matches('/'), other.trim_start_matches('/'))
+    };
+    let scored = here.iter().map(|other| (likeness(other), other.as_str()));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 >= SIMILAR).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typo_is_met_with_the_name_that_was_meant() {
+        let here = ["/cam", "/imu", "/lidar/points"].map(str::to_owned).into();
+        assert_eq!(similar("/camm", &here), Some("/cam"));
+        assert_eq!(similar("lidar/point", &here), Some("/lidar/points"));
+        assert_eq!(similar("/odometry", &here), None);
+        assert_eq!(listed(&here), "/cam, /imu, /lidar/points");
+        assert_eq!(listed(&BTreeSet::new()), "none");
+        assert_eq!(listed(&["/a\x1b[2J".to_owned()].into()), "/a\\u{1b}[2J");
+    }
+}

@@ -1,0 +1,52 @@
+//! Where every message is that was published while a container was recorded.
+
+use livebag_format::Account;
+
+use super::{Bag, BagError, BagTopic};
+
+impl Bag {
+    /// The account of each topic, in the order of [`Bag::topics`]; of a live container as its recorder last wrote it,
+    /// about a second ago.
+    ///
+    /// # Errors
+    /// If an index cannot be looked at.
+    pub fn accounts(&self) -> Result<Vec<Account>, BagError> {
+        let mut removed = self.manifest.removed.topics.clone();
+        let mut account = |topic: &BagTopic| {
+            // Two topics may have one name: the first has what was removed of both.
+            let at = removed.iter().position(|removed| removed.name == topic.topic.name);
+            let removed = at.map(|at| removed.swap_remove(at)).unwrap_or_default();
+            let mut lost = topic.lost;
+            lost.add(&removed.lost);
+            Ok(Account {
+                recorded: topic.message_count()?,
+                removed: removed.messages,
+                damaged: topic.damaged,
+                repeated: topic.repeated + removed.repeated,
+                skipped: topic.skipped + removed.skipped,
+                lost,
+                unknown_since_nanos: self.unknown_since_nanos(),
+            })
+        };
+        self.topics.iter().map(&mut account).collect()
+    }
+
+    /// The account of all topics together.
+    ///
+    /// # Errors
+    /// If an index cannot be looked at.
+    pub fn account(&self) -> Result<Account, BagError> {
+        let mut sum =
+            Account { unknown_since_nanos: self.unknown_since_nanos(), ..Account::default() };
+        self.accounts()?.iter().for_each(|account| sum.add(account));
+        // An older livebag told only of all topics together what it had removed.
+        let removed = &self.manifest.removed;
+        let told = removed.topics.iter().map(|topic| topic.messages).sum::<u64>();
+        if told == 0 && removed.messages > 0 {
+            sum.removed = removed.messages;
+            sum.repeated = sum.repeated.saturating_add(removed.repeated);
+            sum.lost.add(&removed.lost);
+        }
+        Ok(sum)
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use livebag::{Account, Bag, BagError, BagTopic, Topic};
-use livebag_format::container::Losses;
+use livebag_format::container::{ClockJumps, Losses};
 use serde::ser::{Error, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -108,6 +108,9 @@ pub struct BagInfo<Rows = Vec<TopicRow>> {
     /// Where every message is that was published. An older server does not tell.
     #[serde(default)]
     pub account: Option<Account>,
+    /// How often the wall clock was set while recording. An older server does not tell.
+    #[serde(default)]
+    pub clock_jumps: Option<ClockJumps>,
     /// Splits that retention has removed.
     pub removed_splits: u64,
     /// The topics, in the order of appearance.
@@ -126,6 +129,7 @@ impl<Rows> BagInfo<Rows> {
             failure: bag.failure().map(str::to_owned),
             lost: bag.lost().into(),
             account: Some(bag.account()?),
+            clock_jumps: Some(bag.clock_jumps()),
             removed_splits: bag.removed().splits,
             topics,
         })
@@ -256,6 +260,9 @@ pub struct TopicRow {
     /// Where every message is that was published. An older server does not tell.
     #[serde(default)]
     pub account: Option<Account>,
+    /// How often its writer died and came back.
+    #[serde(default)]
+    pub writer_returns: u64,
     /// Bytes of the messages; of a live recording as its recorder last wrote them.
     pub message_bytes: u64,
     /// The definition, where definitions were asked for (`schemas=true`).
@@ -336,6 +343,7 @@ impl TopicRow {
             lost: account.lost.into(),
             skipped: account.skipped,
             account: Some(account),
+            writer_returns: topic.writer_returns(),
             message_bytes: topic.message_bytes(),
             schema: None,
             metadata: BTreeMap::new(),

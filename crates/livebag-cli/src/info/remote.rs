@@ -35,7 +35,7 @@ pub fn of_robots(recordings: Vec<Told<BagInfo>>) -> Vec<Info> {
 
 fn told(address: String, storage: &str, info: BagInfo) -> Info {
     let account = Some(info.account());
-    let BagInfo { row, library, failure, removed_splits, topics, .. } = info;
+    let BagInfo { row, library, failure, removed_splits, clock_jumps, topics, .. } = info;
     let mut warnings = Vec::new();
     if removed_splits > 0 {
         warnings.push(format!(
@@ -61,7 +61,7 @@ fn told(address: String, storage: &str, info: BagInfo) -> Info {
         message_bytes: topics.iter().map(|topic| topic.message_bytes).sum(),
         lost: account.as_ref().map(Lost::from),
         account,
-        clock_jumps: None,
+        clock_jumps,
         warnings,
         topics: topics.into_iter().map(topic).collect(),
     }
@@ -81,7 +81,7 @@ fn topic(row: TopicRow) -> TopicReport {
         repeated: Some(account.repeated),
         lost: Some((&account).into()),
         account: Some(account),
-        writer_returns: 0,
+        writer_returns: row.writer_returns,
         files: None,
     }
 }

@@ -182,7 +182,7 @@ fn attachments_are_listed_kept_and_told_of() {
         assert_eq!(info["attachments"][0]["name"], "notes\n.txt");
         assert_eq!(info["attachments"][1]["bytes"], 6);
         let out = run(&["info", text(path)]).expect(0, &[]).out;
-        assert!(out.contains("attachments: notes\u{fffd}.txt, 7 B, text/plain"), "{out}");
+        assert!(out.contains("attachments: notes\\n.txt, 7 B, text/plain"), "{out}");
         assert!(out.contains("\n             map.pgm, 6 B"), "{out}");
         run(&["verify", text(path)]).expect(0, &[]);
     }

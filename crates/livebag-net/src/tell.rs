@@ -408,6 +408,8 @@ mod tests {
             end_nanos: None,
             lost: Lost::default(),
             skipped: 0,
+            account: None,
+            writer_returns: 0,
             message_bytes: 0,
             schema: None,
             metadata: BTreeMap::new(),

@@ -4,6 +4,14 @@ use livebag::storage::FilePart;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+/// What lies in a mapped file. Python is told of the risk in docs/python.md: files of a recording are not to be
+/// cut or changed while their messages are used.
+#[expect(unsafe_code, reason = "messages are given where they lie")]
+pub fn bytes_of(part: &FilePart) -> &[u8] {
+    // SAFETY: of a recording that is closed, which nobody writes.
+    unsafe { part.look() }
+}
+
 /// What lies in a mapped file, for NumPy (`__array_interface__`): keeps the file mapped.
 #[pyclass(frozen, module = "livebag._livebag")]
 pub struct Mapped(pub FilePart);
@@ -12,7 +20,7 @@ pub struct Mapped(pub FilePart);
 impl Mapped {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let bytes: &[u8] = &self.0;
+        let bytes = bytes_of(&self.0);
         let interface = PyDict::new(py);
         interface.set_item("shape", (bytes.len(),))?;
         interface.set_item("typestr", "|u1")?;

@@ -6,7 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::channel::{self, Channel, ImagePlace, PointsPlace};
-use crate::mapping::Mapped;
+use crate::mapping::{Mapped, bytes_of};
 
 /// A message of a recording.
 #[pyclass(frozen, module = "livebag")]
@@ -46,7 +46,7 @@ impl InPlace {
     }
 
     fn copy<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let copy = self.copy.get_or_init(py, || PyBytes::new(py, &self.part).unbind());
+        let copy = self.copy.get_or_init(py, || PyBytes::new(py, bytes_of(&self.part)).unbind());
         copy.bind(py).clone()
     }
 }
@@ -55,7 +55,7 @@ impl Data {
     fn as_bytes<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
         match self {
             Self::Own(bytes) => bytes.as_bytes(py),
-            Self::Mapped(mapped) => &mapped.part,
+            Self::Mapped(mapped) => bytes_of(&mapped.part),
         }
     }
 

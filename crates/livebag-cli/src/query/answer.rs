@@ -96,7 +96,9 @@ impl Answer for Local<'_> {
             };
         }
         if let Some(part) = &self.part {
-            return Ok(Some(part));
+            #[expect(unsafe_code, reason = "messages are exported from where they lie")]
+            // SAFETY: of a recording that is closed, which this program was asked to read and nobody writes.
+            return Ok(Some(unsafe { part.look() }));
         }
         self.buffer.clear();
         Ok(self.cursor.append_to(&mut self.buffer)?.then_some(&*self.buffer))

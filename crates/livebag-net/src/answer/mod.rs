@@ -66,6 +66,18 @@ pub fn bytes_of(parcel: &Parcel) -> usize {
     parcel.iter().map(Bytes::len).sum()
 }
 
+/// A part of a file for the kernel, as a piece of an answer.
+struct ForTheKernel(FilePart);
+
+impl AsRef<[u8]> for ForTheKernel {
+    #[expect(unsafe_code, reason = "`Bytes` knows memory as slices only")]
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: what comes of it is the address and the length. Only the kernel reads what is there
+        // (`Outlet::take_references`), and bytes that change meanwhile arrive as they are then.
+        unsafe { self.0.look() }
+    }
+}
+
 /// Where an answer goes.
 pub struct Outlet {
     sender: mpsc::Sender<Result<Parcel, AnswerError>>,
@@ -177,7 +189,7 @@ impl Outlet {
             piece = self.piece(PIECE_BYTES);
         }
         self.bytes += part.len() as u64;
-        self.parcel.push_back(Bytes::from_owner(part));
+        self.parcel.push_back(Bytes::from_owner(ForTheKernel(part)));
         if bytes_of(&self.parcel) >= PARCEL_BYTES {
             self.hand_over()?;
         }

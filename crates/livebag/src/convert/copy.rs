@@ -257,6 +257,7 @@ struct ContainerSource {
     given_at_next: u64,
     end_nanos: u64,
     message_count: u64,
+    given: u64,
     done: bool,
 }
 
@@ -276,7 +277,8 @@ impl ContainerSource {
             warnings.push(format!("{lost} messages were lost when it was recorded"));
         }
         let range = bag.time_range()?;
-        let message_count = bag.query(&Query::default())?.remaining();
+        let counts = bag.topics().iter().map(|topic| topic.message_count());
+        let message_count = counts.sum::<Result<u64, _>>()?;
         let records = bag
             .metadata()
             .iter()
@@ -291,6 +293,7 @@ impl ContainerSource {
             given_at_next: 0,
             end_nanos: range.map_or(0, |(_, end)| end),
             message_count,
+            given: 0,
             done: range.is_none(),
             bag,
         })
@@ -326,7 +329,7 @@ impl ContainerSource {
             });
         }
         if cursor.damaged() > 0 {
-            let warning = "damaged messages are left out: `livebag verify` names them";
+            let warning = "damaged messages were left out: `livebag verify` names them";
             if self.warnings.iter().all(|said| said != warning) {
                 self.warnings.push(warning.to_owned());
             }
@@ -349,7 +352,16 @@ impl MessageSource for ContainerSource {
         if self.stretch.len() == 0 && !self.done {
             self.read_stretch()?;
         }
-        Ok(self.stretch.next())
+        let next = self.stretch.next();
+        self.given += u64::from(next.is_some());
+        Ok(next)
+    }
+
+    fn lost_count(&self) -> u64 {
+        match self.done && self.stretch.len() == 0 {
+            true => self.message_count.saturating_sub(self.given),
+            false => 0,
+        }
     }
 
     fn start_time_nanos(&self) -> Option<u64> {

@@ -1,11 +1,12 @@
 //! Foreign files, read by offset. The only place in `convert` that opens them.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::ConvertError;
+use crate::storage::open_regular;
 
 /// A file of another program's making. Its length is the one it had when it was opened.
 pub(super) struct ForeignFile {
@@ -16,17 +17,9 @@ pub(super) struct ForeignFile {
 
 impl ForeignFile {
     pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "foreign recordings are ordinary files, read whole or by offset; the storage \
-                      trait is for containers"
-        )]
-        let file = File::open(path).map_err(|source| ConvertError::io("open", path, source))?;
+        let file = open_regular(OpenOptions::new().read(true), path)
+            .map_err(|source| ConvertError::io("open", path, source))?;
         let metadata = file.metadata().map_err(|source| ConvertError::io("open", path, source))?;
-        if metadata.is_dir() {
-            let source = io::Error::from(io::ErrorKind::IsADirectory);
-            return Err(ConvertError::io("open", path, source));
-        }
         Ok(ForeignFile { file, path: path.to_owned(), length_bytes: metadata.len() })
     }
 

@@ -4,6 +4,7 @@
 //! chunks. Messages come out in order of time all the same: see [`super::merge`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 
 use livebag_format::Topic;
@@ -309,6 +310,24 @@ impl Contents {
         Ok(messages.iter().map(|message| message.log_time_nanos).min())
     }
 
+    /// Messages of the chunk that ends at `at`, as the index records behind it say.
+    fn indexed_behind(&self, mut at: u64) -> Result<u64, ConvertError> {
+        let mut count = 0;
+        let mut window = Window::new(&self.file);
+        loop {
+            let head = window.up_to(at, RECORD_HEADER_BYTES + 6)?;
+            let Some(header) = RecordHeader::parse(head) else { return Ok(count) };
+            if header.opcode != opcode::MESSAGE_INDEX {
+                return Ok(count);
+            }
+            count += indexed(head.get(RECORD_HEADER_BYTES..).unwrap_or_default());
+            let Some(next) = header.total_bytes().and_then(|bytes| at.checked_add(bytes)) else {
+                return Ok(count);
+            };
+            at = next;
+        }
+    }
+
     /// The profile, from the first record.
     fn read_header(&mut self) -> Result<(), ConvertError> {
         let at = MAGIC.len() as u64;
@@ -387,6 +406,10 @@ impl Contents {
 }
 
 impl Blocks for Contents {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
     fn load(&mut self, number: usize) -> Result<Vec<SourceMessage>, ConvertError> {
         let Block { offset, bytes, ref kind, .. } = self.blocks[number];
         let limit = CHUNK_BYTES_MAX + RECORD_BYTES_MAX;
@@ -394,15 +417,27 @@ impl Blocks for Contents {
             self.warnings.say(format!(
                 "the part at offset {offset} is left out: its {bytes} bytes are more than {limit}"
             ));
+            self.lost_count += 1;
             return Ok(Vec::new());
         }
         let record = self.file.read_up_to(offset, bytes as usize)?;
         let (messages, damage) = self.messages(&record, kind);
+        if !damage.is_empty() {
+            let indexed = self.indexed_behind(offset.saturating_add(bytes))?;
+            self.lost_count += indexed.saturating_sub(messages.len() as u64).max(1);
+        }
         for damage in damage {
             self.warnings.say(format!("the part at offset {offset} is damaged: {damage}"));
         }
         Ok(messages)
     }
+}
+
+/// Messages that a message index record tells of, by the start of its body: channel, then the length of the
+/// entries.
+fn indexed(body: &[u8]) -> u64 {
+    let bytes = body.get(2..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)) / 16)
 }
 
 /// Whether a summary names every chunk and channel, so that no message is missed by trusting it.
@@ -442,8 +477,18 @@ struct Scan<'a> {
     schemas: mcap::read::ChannelAccumulator<'static>,
     places: Vec<BlockPlace>,
     message_count: u64,
-    /// Whether the last chunk gave no message because it is damaged.
-    after_damage: bool,
+    last: LastRecord,
+}
+
+/// The record that the next message index is about.
+#[derive(Default)]
+struct LastRecord {
+    /// Messages found in it.
+    found: u64,
+    /// Messages that the index records behind it tell of.
+    indexed: u64,
+    /// Whether it is a chunk that is damaged.
+    is_damaged: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -453,7 +498,7 @@ impl<'a> Scan<'a> {
             schemas: Default::default(),
             places: Vec::new(),
             message_count: 0,
-            after_damage: false,
+            last: LastRecord::default(),
         }
     }
 
@@ -485,16 +530,33 @@ impl<'a> Scan<'a> {
                     }
                     None => {
                         self.cut(length - at);
-                        if header.is_some_and(|header| header.opcode == opcode::CHUNK) {
-                            self.chunk(at, length - at, BlockKind::CutChunk)?;
+                        match header.map(|header| header.opcode) {
+                            // How many of its messages are gone is not known: one at least.
+                            Some(opcode::CHUNK) => {
+                                self.chunk(at, length - at, BlockKind::CutChunk)?;
+                                self.last.is_damaged = true;
+                            }
+                            Some(opcode::MESSAGE) => self.contents.lost_count += 1,
+                            _ => {}
                         }
                         break;
                     }
                 },
             }
         }
+        self.settle(LastRecord::default());
         self.contents.message_count = Some(self.message_count);
         Ok(self.places)
+    }
+
+    /// Counts what is missing of the last record, of which all index records have been seen.
+    fn settle(&mut self, next: LastRecord) {
+        let last = std::mem::replace(&mut self.last, next);
+        let missing = last.indexed.saturating_sub(last.found);
+        // What is found of a damaged chunk is counted when its messages are read.
+        if last.found == 0 || !last.is_damaged {
+            self.contents.lost_count += missing.max(u64::from(last.is_damaged));
+        }
     }
 
     fn cut(&mut self, bytes: u64) {
@@ -511,6 +573,9 @@ impl<'a> Scan<'a> {
     ) -> Result<(), ConvertError> {
         let body_at = at + RECORD_HEADER_BYTES as u64;
         let total_bytes = RECORD_HEADER_BYTES as u64 + header.body_bytes;
+        if header.opcode != opcode::MESSAGE_INDEX {
+            self.settle(LastRecord::default());
+        }
         match header.opcode {
             opcode::CHUNK => self.chunk(at, total_bytes, BlockKind::Chunk)?,
             opcode::MESSAGE => {
@@ -534,13 +599,7 @@ impl<'a> Scan<'a> {
             opcode::METADATA => self.contents.warnings.say(format!(
                 "the metadata record at offset {at} is left out: it is longer than 64 MiB"
             )),
-            opcode::MESSAGE_INDEX if self.after_damage => {
-                // Channel, then the length of the entries.
-                let head = window.up_to(body_at, 6)?;
-                if let Some(bytes) = head.get(2..6).and_then(|raw| raw.try_into().ok()) {
-                    self.contents.lost_count += u64::from(u32::from_le_bytes(bytes)) / 16;
-                }
-            }
+            opcode::MESSAGE_INDEX => self.last.indexed += indexed(window.up_to(body_at, 6)?),
             _ => {}
         }
         Ok(())
@@ -576,6 +635,7 @@ impl<'a> Scan<'a> {
             self.contents
                 .warnings
                 .say(format!("the chunk at offset {offset} is too long: left out"));
+            self.last.is_damaged = true;
             return Ok(());
         }
         let record = self.contents.file.read_up_to(offset, bytes as usize)?;
@@ -591,7 +651,8 @@ impl<'a> Scan<'a> {
                 definitions.push((record.opcode, record.body.to_vec()));
             }
         });
-        self.after_damage = outcome.is_err() && count == 0;
+        self.last.found = count;
+        self.last.is_damaged = outcome.is_err();
         if let (Err(reason), BlockKind::Chunk) = (outcome, &kind) {
             self.contents
                 .warnings

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::path::Path;
 
 use super::{ConvertError, SourceMessage};
 
@@ -18,7 +19,13 @@ pub(super) struct BlockPlace {
 /// Something that can read its blocks by number.
 pub(super) trait Blocks {
     fn load(&mut self, number: usize) -> Result<Vec<SourceMessage>, ConvertError>;
+    /// Where they are, for errors.
+    fn path(&self) -> &Path;
 }
+
+/// Bytes of messages that wait for their turn, at most, unless they are of one block: blocks that overlap by
+/// more are not a recorder's.
+pub(super) const OVERLAP_BYTES_MAX: usize = 512 << 20;
 
 /// A message waiting for its turn. The place in the file decides among equal times.
 struct Waiting {
@@ -43,16 +50,31 @@ impl Ord for Waiting {
     }
 }
 
+fn too_much_overlap() -> String {
+    format!(
+        "its chunks overlap in time so far that more than {} MiB of messages would have to be held in memory \
+         to put them in order: sort the file first (`mcap sort`)",
+        OVERLAP_BYTES_MAX >> 20
+    )
+}
+
 /// The blocks of one file, merged by time.
 pub(super) struct TimeMerge {
     blocks: VecDeque<BlockPlace>,
     waiting: BinaryHeap<Reverse<Waiting>>,
+    /// Memory of those.
+    waiting_bytes: usize,
+}
+
+/// Memory that a message takes.
+fn memory(message: &SourceMessage) -> usize {
+    size_of::<Waiting>() + message.data.len()
 }
 
 impl TimeMerge {
     pub(super) fn new(mut blocks: Vec<BlockPlace>) -> Self {
         blocks.sort_unstable();
-        TimeMerge { blocks: blocks.into(), waiting: BinaryHeap::new() }
+        TimeMerge { blocks: blocks.into(), waiting: BinaryHeap::new(), waiting_bytes: 0 }
     }
 
     /// Leaves out blocks, by number, that have not been read yet.
@@ -79,11 +101,18 @@ impl TimeMerge {
             }
             let number = block.number;
             self.blocks.pop_front();
-            let messages = from.load(number)?.into_iter().enumerate();
-            self.waiting.extend(messages.map(|(index, message)| {
+            let messages = from.load(number)?;
+            let bytes = messages.iter().map(memory).sum::<usize>();
+            if !self.waiting.is_empty() && self.waiting_bytes + bytes > OVERLAP_BYTES_MAX {
+                return Err(ConvertError::unsupported(from.path(), too_much_overlap()));
+            }
+            self.waiting_bytes += bytes;
+            self.waiting.extend(messages.into_iter().enumerate().map(|(index, message)| {
                 Reverse(Waiting { place: (message.log_time_nanos, number, index), message })
             }));
         }
-        Ok(self.waiting.pop().map(|Reverse(waiting)| waiting.message))
+        let next = self.waiting.pop().map(|Reverse(waiting)| waiting.message);
+        self.waiting_bytes -= next.as_ref().map_or(0, memory);
+        Ok(next)
     }
 }

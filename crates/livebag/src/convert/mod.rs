@@ -164,7 +164,8 @@ pub trait MessageSource: Send {
     fn totals(&self) -> Option<SourceTotals> {
         None
     }
-    /// Messages that the recording is known to have had and that could not be read, so far.
+    /// Messages that the recording is known to have had and that could not be read, so far and at least:
+    /// how many were in a part that is cut off is not known, and counts as one.
     fn lost_count(&self) -> u64 {
         0
     }

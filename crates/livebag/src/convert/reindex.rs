@@ -9,7 +9,7 @@ use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, TopicEntr
 use super::bag_metadata::topic_entries;
 use super::file::ForeignFile;
 use super::rosbag2_dir::{METADATA_FILE, files_in, read_metadata, storage_of};
-use super::{ConvertError, is_compressed, open_file};
+use super::{ConvertError, is_compressed, open_file, plain_name};
 
 /// What a directory's files hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,11 +36,12 @@ pub fn reindex(
     directory: &Path,
     version: Option<MetadataVersion>,
 ) -> Result<Reindexed, ConvertError> {
-    let files = files_in(directory)?;
     let mut survey = Survey::default();
-    for file in &files {
+    let there = read_metadata(directory);
+    for file in &survey.chosen(directory, &there)? {
         survey.add(file)?;
     }
+    survey.count_missing(&there);
     let (metadata, version) = survey.metadata(directory, version)?;
     let mut outcome = Reindexed {
         metadata,
@@ -49,7 +50,7 @@ pub fn reindex(
         ..Reindexed::default()
     };
     let path = directory.join(METADATA_FILE);
-    match read_metadata(directory) {
+    match there {
         Ok(Some(there)) if says_the_same(&there, &outcome.metadata) => {
             outcome.was_right = true;
             return Ok(outcome);
@@ -75,7 +76,7 @@ pub fn reindex(
 /// What `metadata.yaml` of a directory should say.
 pub(crate) fn survey(directory: &Path) -> Result<BagMetadata, ConvertError> {
     let mut survey = Survey::default();
-    for file in &files_in(directory)? {
+    for file in &survey.chosen(directory, &read_metadata(directory))? {
         survey.add(file)?;
     }
     Ok(survey.metadata(directory, None)?.0)
@@ -154,12 +155,74 @@ struct Survey {
     storages: Vec<&'static str>,
     said: Option<BagMetadata>,
     lost_messages: u64,
+    /// Names of files that cannot be read at all.
+    left_out: Vec<String>,
     has_compressed_files: bool,
     has_compressed_messages: bool,
     damage: Vec<String>,
 }
 
 impl Survey {
+    /// The files of the bag: those that its `metadata.yaml` names, and all that are there without one. A
+    /// file that another one names is none of this bag's.
+    fn chosen(
+        &mut self,
+        directory: &Path,
+        there: &Result<Option<BagMetadata>, ConvertError>,
+    ) -> Result<Vec<PathBuf>, ConvertError> {
+        let files = files_in(directory)?;
+        let Ok(Some(there)) = there else { return Ok(files) };
+        if there.relative_file_paths.is_empty() {
+            return Ok(files);
+        }
+        let named: Vec<_> = there
+            .relative_file_paths
+            .iter()
+            .map(|name| plain_name(&directory.join(name)))
+            .collect();
+        let (chosen, others): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|file| named.contains(&plain_name(file)));
+        for file in others {
+            self.damage.push(format!(
+                "{} is left out: metadata.yaml does not name it (remove metadata.yaml to have it taken in)",
+                file.display()
+            ));
+        }
+        match chosen.is_empty() {
+            true => Err(ConvertError::damaged(
+                directory,
+                "none of the files that its metadata.yaml names is there: remove metadata.yaml to have \
+                 it made anew from the files that are",
+            )),
+            false => Ok(chosen),
+        }
+    }
+
+    /// Counts what the bag had in files that are gone or cannot be read: as many messages as its
+    /// `metadata.yaml` says, and one at least where it does not.
+    fn count_missing(&mut self, there: &Result<Option<BagMetadata>, ConvertError>) {
+        let known: &[FileEntry] = match there {
+            Ok(Some(there)) => &there.files,
+            _ => &[],
+        };
+        let plain = |name: &str| plain_name(Path::new(name));
+        for name in &self.left_out {
+            let entry = known.iter().find(|entry| plain(&entry.path) == plain(name));
+            self.lost_messages += entry.map_or(1, |entry| entry.message_count.max(1));
+        }
+        for entry in known {
+            let has_name = |name: &str| plain(name) == plain(&entry.path);
+            let is_left_out = self.left_out.iter().any(|name| has_name(name));
+            if !is_left_out && !self.files.iter().any(|file| has_name(&file.path)) {
+                self.lost_messages += entry.message_count;
+                self.damage.push(format!(
+                    "{} is gone, with the {} messages that metadata.yaml tells of",
+                    entry.path, entry.message_count
+                ));
+            }
+        }
+    }
+
     fn add(&mut self, path: &Path) -> Result<(), ConvertError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.storages.extend(storage_of(path));
@@ -168,6 +231,7 @@ impl Survey {
             Ok(source) => source,
             Err(error @ (ConvertError::Damaged { .. } | ConvertError::Foreign { .. })) => {
                 self.damage.push(format!("{error}: it is left out"));
+                self.left_out.push(name);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -175,7 +239,7 @@ impl Survey {
         let places: Vec<usize> =
             source.topics().to_vec().iter().map(|topic| self.place_of(topic)).collect();
         let promised = source.message_count().unwrap_or(0);
-        let (mut count, mut first, mut last) = (0, u64::MAX, 0);
+        let (mut count, mut first, mut last, mut is_cut_off) = (0, u64::MAX, 0, false);
         loop {
             match source.next_message() {
                 Ok(Some(message)) => {
@@ -187,13 +251,15 @@ impl Survey {
                 Ok(None) => break,
                 Err(error) => {
                     self.damage.push(error.to_string());
+                    is_cut_off = true;
                     break;
                 }
             }
         }
         self.has_compressed_messages |= source.has_compressed_messages();
         self.said = source.bag_metadata().cloned().or(self.said.take());
-        self.lost_messages += promised.saturating_sub(count) + source.lost_count();
+        let lost = promised.saturating_sub(count).max(source.lost_count());
+        self.lost_messages += lost.max(u64::from(is_cut_off));
         self.damage.extend(source.warnings().iter().map(|warning| format!("{name}: {warning}")));
         self.files.push(FileEntry {
             path: name,

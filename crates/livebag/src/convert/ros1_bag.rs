@@ -1,6 +1,7 @@
 //! ROS 1 bags, format 2.0, by their index; by a scan of their chunks if they were not closed.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use livebag_format::Topic;
 use livebag_format::ros1::bag::{
@@ -19,12 +20,20 @@ pub(super) struct Ros1Bag {
 
 struct Chunks {
     file: ForeignFile,
-    offsets: Vec<u64>,
+    places: Vec<ChunkPlace>,
     topics: Vec<Topic>,
     /// Topic by connection.
     connections: HashMap<u32, usize>,
     message_count: u64,
+    lost_count: u64,
     warnings: Warnings,
+}
+
+/// Where a chunk is.
+struct ChunkPlace {
+    offset: u64,
+    /// Messages in it, as far as the bag's index says.
+    promised: u64,
 }
 
 impl Ros1Bag {
@@ -40,10 +49,11 @@ impl Ros1Bag {
         }
         let mut chunks = Chunks {
             file,
-            offsets: Vec::new(),
+            places: Vec::new(),
             topics: Vec::new(),
             connections: HashMap::new(),
             message_count: 0,
+            lost_count: 0,
             warnings: Warnings::default(),
         };
         let places = chunks.index_or_scan()?;
@@ -70,6 +80,10 @@ impl MessageSource for Ros1Bag {
 
     fn message_count(&self) -> Option<u64> {
         Some(self.chunks.message_count)
+    }
+
+    fn lost_count(&self) -> u64 {
+        self.chunks.lost_count
     }
 
     fn warnings(&self) -> &[String] {
@@ -124,7 +138,7 @@ impl Chunks {
         );
         self.topics.clear();
         self.connections.clear();
-        self.offsets.clear();
+        self.places.clear();
         self.scan(start + data_offset as u64 + u64::from(data_bytes))
     }
 
@@ -137,7 +151,6 @@ impl Chunks {
     ) -> Result<Option<Vec<BlockPlace>>, ConvertError> {
         let mut chunks = Vec::new();
         let mut connections = Vec::new();
-        let mut message_count = 0;
         let mut window = Window::new(&self.file);
         let mut at = index_offset;
         while at < self.file.length_bytes() {
@@ -149,15 +162,15 @@ impl Chunks {
                     connections.push((id, topic, data.to_vec()));
                 }
                 Record::ChunkInfo { chunk_offset, start_time_nanos, .. } => {
-                    chunks.push((chunk_offset, start_time_nanos));
                     // Connection and number of messages, four bytes each.
                     let counts = window.up_to(data_at, head.data_bytes as usize)?;
-                    message_count += counts
+                    let promised = counts
                         .as_chunks::<8>()
                         .0
                         .iter()
                         .map(|[.., a, b, c, d]| u64::from(u32::from_le_bytes([*a, *b, *c, *d])))
                         .sum::<u64>();
+                    chunks.push((chunk_offset, start_time_nanos, promised));
                 }
                 _ => {}
             }
@@ -172,13 +185,14 @@ impl Chunks {
         for (id, topic, data) in connections {
             self.add_connection(id, &topic, &data).map_err(|error| self.damaged(error))?;
         }
-        self.message_count = message_count;
+        self.message_count = chunks.iter().map(|(_, _, promised)| promised).sum();
         chunks.sort_unstable();
-        self.offsets = chunks.iter().map(|(offset, _)| *offset).collect();
+        let chunk = |&(offset, _, promised): &(u64, u64, u64)| ChunkPlace { offset, promised };
+        self.places = chunks.iter().map(chunk).collect();
         let places = chunks.iter().enumerate();
         Ok(Some(
             places
-                .map(|(number, (_, start_time_nanos))| BlockPlace {
+                .map(|(number, (_, start_time_nanos, _))| BlockPlace {
                     start_time_nanos: *start_time_nanos,
                     number,
                 })
@@ -193,20 +207,23 @@ impl Chunks {
             let head = head_at(&mut Window::new(&self.file), at)?;
             let end =
                 head.as_ref().map(|head| at + head.data_offset as u64 + u64::from(head.data_bytes));
-            let (Some(head), Some(end)) =
-                (head, end.filter(|end| *end <= self.file.length_bytes()))
-            else {
-                let lost = self.file.length_bytes() - at;
-                self.warnings.say(format!("the bag is cut: its last {lost} bytes are no record"));
+            let (Some(head), Some(end)) = (head, end) else {
+                self.cut(at);
                 break;
             };
+            let is_cut = end > self.file.length_bytes();
+            if is_cut {
+                self.cut(at);
+            }
             match head.record {
+                // Messages of a chunk that is cut are there up to the cut, unless it is compressed.
                 Record::Chunk { .. } => {
                     if let Some(start_time_nanos) = self.scan_chunk(at)? {
-                        places.push(BlockPlace { start_time_nanos, number: self.offsets.len() });
-                        self.offsets.push(at);
+                        places.push(BlockPlace { start_time_nanos, number: self.places.len() });
+                        self.places.push(ChunkPlace { offset: at, promised: 0 });
                     }
                 }
+                _ if is_cut => break,
                 Record::Connection { id, ref topic } => {
                     let data_at = at + head.data_offset as u64;
                     let data = self.file.read(data_at, head.data_bytes as usize)?;
@@ -219,6 +236,11 @@ impl Chunks {
         Ok(places)
     }
 
+    fn cut(&mut self, at: u64) {
+        let lost = self.file.length_bytes() - at;
+        self.warnings.say(format!("the bag is cut: its last {lost} bytes are no whole record"));
+    }
+
     /// Takes the connections of a chunk; gives its earliest time, `None` if it has no message.
     fn scan_chunk(&mut self, offset: u64) -> Result<Option<u64>, ConvertError> {
         let mut start: Option<u64> = None;
@@ -226,6 +248,7 @@ impl Chunks {
             Ok(chunk) => chunk,
             Err(error) => {
                 self.warnings.say(format!("the chunk at offset {offset} is left out: {error}"));
+                self.lost_count += 1;
                 return Ok(None);
             }
         };
@@ -239,7 +262,11 @@ impl Chunks {
                     self.message_count += 1;
                 }
                 Ok(_) => {}
-                Err(_) => break,
+                // What is found of it is counted when its messages are read.
+                Err(_) => {
+                    self.lost_count += u64::from(start.is_none());
+                    break;
+                }
             }
         }
         Ok(start)
@@ -268,27 +295,33 @@ impl Chunks {
             return Ok(Err(BagError::Record { reason: "it is longer than 1 GiB" }));
         }
         let data = self.file.read_up_to(offset + data_offset as u64, data_bytes as usize)?;
-        if data.len() < data_bytes as usize {
-            return Ok(Err(BagError::Record { reason: "it ends after its file" }));
-        }
         if compression == "none" {
             return Ok(Ok(data));
+        }
+        if data.len() < data_bytes as usize {
+            return Ok(Err(BagError::Record { reason: "it ends after its file" }));
         }
         Ok(bag::decompress(&compression, &data, decompressed_bytes).map(|data| data.into_owned()))
     }
 }
 
 impl Blocks for Chunks {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
     fn load(&mut self, number: usize) -> Result<Vec<SourceMessage>, ConvertError> {
-        let offset = self.offsets[number];
+        let ChunkPlace { offset, promised } = self.places[number];
         let mut messages = Vec::new();
         let chunk = match self.read_chunk(offset)? {
             Ok(chunk) => chunk,
             Err(error) => {
                 self.warnings.say(format!("the chunk at offset {offset} is left out: {error}"));
+                self.lost_count += promised.max(1);
                 return Ok(messages);
             }
         };
+        let mut is_cut = false;
         for record in chunk_records(&chunk) {
             match record {
                 Ok((Record::Message { connection, time_nanos }, data)) => {
@@ -309,10 +342,13 @@ impl Blocks for Chunks {
                 Ok(_) => {}
                 Err(error) => {
                     self.warnings.say(format!("the chunk at offset {offset} is cut: {error}"));
+                    is_cut = true;
                     break;
                 }
             }
         }
+        let missing = promised.saturating_sub(messages.len() as u64);
+        self.lost_count += missing.max(u64::from(is_cut));
         Ok(messages)
     }
 }

@@ -99,9 +99,21 @@ impl Rosbag2Dir {
         for (number, file) in files.iter().enumerate() {
             if !file.exists() && files.len() > 1 {
                 self.warnings.say(format!("{} is missing", file.display()));
+                self.count_missing(path, file);
                 continue;
             }
-            let source = self.files.open(file)?;
+            let source = match self.files.open(file) {
+                Ok(source) => source,
+                // The others are none the worse for it.
+                Err(error @ (ConvertError::Damaged { .. } | ConvertError::Foreign { .. }))
+                    if files.len() > 1 =>
+                {
+                    self.warnings.say(format!("{error}: it is left out"));
+                    self.count_missing(path, file);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if self.profile.is_empty() {
                 self.profile = source.profile().to_owned();
             }
@@ -123,10 +135,20 @@ impl Rosbag2Dir {
             }
         }
         if self.attachment_files.is_empty() {
-            let reason = "none of the files that its metadata.yaml names is there";
+            let reason = "none of the files that its metadata.yaml names is there and can be read";
             return Err(ConvertError::damaged(path, reason));
         }
         Ok(())
+    }
+
+    /// Counts the messages of a file that is gone: those that `metadata.yaml` tells of, one at least.
+    fn count_missing(&mut self, path: &Path, file: &Path) {
+        let name = file.strip_prefix(path).unwrap_or(file);
+        let known = self.metadata.iter().flat_map(|metadata| &metadata.files);
+        let mut known = known.filter(|entry| plain_name(entry.path.as_ref()) == plain_name(name));
+        self.lost_count += known.next().map_or(1, |entry| entry.message_count);
+        // What the others have is not all.
+        self.totals = None;
     }
 
     fn add_totals(&mut self, source: &dyn MessageSource, topics: &[usize]) {

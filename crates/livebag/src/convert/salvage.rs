@@ -19,8 +19,8 @@ pub struct Salvaged {
     pub attachments: u64,
     /// Metadata records saved, rosbag2's own left out.
     pub metadata_records: u64,
-    /// Messages that the file is known to have had and that are not among those saved. What lay in
-    /// parts that are cut off is not known, and not counted.
+    /// Messages that the file is known to have had and that are not among those saved, at least: how many
+    /// were in a part that is cut off is not known.
     pub lost_messages: u64,
     /// What is damaged, in sentences.
     pub damage: Vec<String>,
@@ -68,7 +68,7 @@ pub fn salvage(
     }
     sink.finish()?;
     let unread = promised.unwrap_or(0).saturating_sub(saved.messages);
-    saved.lost_messages = unread + source.lost_count();
+    saved.lost_messages = unread.max(source.lost_count());
     saved.damage = source.warnings().iter().chain(&taken.warnings).cloned().collect();
     Ok(saved)
 }

@@ -7,7 +7,7 @@ use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Topic, definitions};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::{ConvertError, MessageSource, SourceMessage, SourceTotals, Warnings};
+use super::{ConvertError, ForeignFile, MessageSource, SourceMessage, SourceTotals, Warnings};
 
 /// Keys fetched at once; the messages themselves are fetched one by one.
 const KEYS_AT_ONCE: i64 = 1024;
@@ -24,6 +24,9 @@ pub(super) struct SqliteBag {
     /// The last key fetched.
     fetched: (i64, i64),
     message_count: u64,
+    lost_count: u64,
+    /// Keys fetched.
+    key_count: u64,
     bag_metadata: Option<BagMetadata>,
     warnings: Warnings,
     notes: Warnings,
@@ -31,6 +34,8 @@ pub(super) struct SqliteBag {
 
 impl SqliteBag {
     pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
+        // SQLite would wait for ever at a pipe.
+        ForeignFile::open(path)?;
         let database = open_database(path).map_err(|error| damaged(path, &error))?;
         let mut bag = SqliteBag {
             path: path.to_owned(),
@@ -40,6 +45,8 @@ impl SqliteBag {
             keys: VecDeque::new(),
             fetched: (i64::MIN, i64::MIN),
             message_count: 0,
+            lost_count: 0,
+            key_count: 0,
             bag_metadata: None,
             warnings: Warnings::default(),
             notes: Warnings::default(),
@@ -162,7 +169,18 @@ impl SqliteBag {
                 })?;
             keys.collect::<rusqlite::Result<VecDeque<_>>>()
         };
-        self.keys = fetch().map_err(|error| damaged(&self.path, &error))?;
+        self.keys = match fetch() {
+            Ok(keys) => keys,
+            // What was read before is as good as ever.
+            Err(error) if self.key_count > 0 => {
+                self.lost_count += self.message_count.saturating_sub(self.key_count).max(1);
+                self.warnings
+                    .say(format!("the database is damaged, and messages are gone: {error}"));
+                VecDeque::new()
+            }
+            Err(error) => return Err(damaged(&self.path, &error)),
+        };
+        self.key_count += self.keys.len() as u64;
         if let Some(last) = self.keys.back() {
             self.fetched = *last;
         }
@@ -210,11 +228,18 @@ impl MessageSource for SqliteBag {
             if self.keys.is_empty() {
                 self.fetch_keys()?;
             }
-            let Some((topic_id, data)) = row.map_err(|error| damaged(&self.path, &error))? else {
-                continue;
+            let (topic_id, data) = match row {
+                Ok(Some(row)) => row,
+                missing => {
+                    let reason = missing.err().map_or("it is gone".to_owned(), |e| e.to_string());
+                    self.warnings.say(format!("messages cannot be read: {reason}"));
+                    self.lost_count += 1;
+                    continue;
+                }
             };
             let Some(topic) = self.ids.get(&topic_id) else {
                 self.warnings.say(format!("messages of the unknown topic {topic_id} are left out"));
+                self.lost_count += 1;
                 continue;
             };
             let log_time_nanos = u64::try_from(timestamp).unwrap_or(0);
@@ -234,6 +259,10 @@ impl MessageSource for SqliteBag {
 
     fn message_count(&self) -> Option<u64> {
         Some(self.message_count)
+    }
+
+    fn lost_count(&self) -> u64 {
+        self.lost_count
     }
 
     fn totals(&self) -> Option<SourceTotals> {

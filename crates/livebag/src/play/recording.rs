@@ -245,7 +245,8 @@ impl Reader<'_> {
     pub fn damaged(&self) -> u64 {
         match self {
             Self::Container(cursor) => cursor.damaged(),
-            Self::Nothing | Self::Foreign { .. } => 0,
+            Self::Foreign { source, .. } => source.lost_count(),
+            Self::Nothing => 0,
         }
     }
 }

@@ -1,12 +1,43 @@
 //! A brick, open for reading.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use livebag_format::index::IndexEntry;
+use livebag_format::mcap::{CHUNK_HEADER_BYTES, ChunkHeader, Compression, MESSAGE_HEADER_BYTES};
 
 use super::BagError;
+use crate::limits::READ_WINDOW_BYTES;
 use crate::storage::{DiskFile, FilePart, Mapping};
+
+/// What is wrong with a message whose chunk's checksum does not fit.
+pub(super) const WRONG_CHECKSUM: &str = "the chunk's checksum does not fit";
+/// What is wrong with a message whose chunk does not begin where it should.
+pub(super) const NO_CHUNK: &str = "the time index names a chunk that is not there";
+
+/// The start of a chunk that is not compressed.
+pub(super) struct PlainChunk {
+    /// CRC-32 of the records; 0 for none.
+    pub crc: u32,
+    pub records_bytes: u64,
+}
+
+impl PlainChunk {
+    /// `None` if it is anything else.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let header = ChunkHeader::parse(bytes)?;
+        let is_plain = header.compression == Compression::None;
+        is_plain.then_some(Self { crc: header.crc, records_bytes: header.records_bytes })
+    }
+
+    /// Where the records of the chunk at `place` are; `None` if no file is so long.
+    pub fn records_at(&self, place: u64) -> Option<Range<u64>> {
+        let start = place.checked_add(CHUNK_HEADER_BYTES as u64)?;
+        let end = start.checked_add(self.records_bytes)?;
+        (end <= i64::MAX as u64).then_some(start..end)
+    }
+}
 
 /// One of a topic's files of messages.
 pub(super) struct Brick {
@@ -63,6 +94,101 @@ impl Brick {
         }
     }
 
+    /// The same for a whole large message, checked against its chunk's checksum if it has one.
+    ///
+    /// # Errors
+    /// If the brick ends before, cannot be read, or the message is damaged.
+    pub fn read_checked(&self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), BagError> {
+        let (chunk, place, head) = self.chunk_of(entry)?;
+        self.read(entry, 0, room)?;
+        if chunk.crc == 0 {
+            return Ok(());
+        }
+        // It is alone in its chunk, but for chunks that others have made.
+        if chunk.records_bytes != entry.inner_end() || entry.inner != 0 {
+            return self.check_records(entry, &chunk, place);
+        }
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&head);
+        crc.update(room);
+        match crc.finalize() == chunk.crc {
+            true => Ok(()),
+            false => Err(self.damaged(entry, WRONG_CHECKSUM)),
+        }
+    }
+
+    /// Whether a message that is not read is what was recorded, as far as its chunk has a checksum.
+    ///
+    /// # Errors
+    /// If it is not, or cannot be read.
+    pub fn check(&self, entry: &IndexEntry) -> Result<(), BagError> {
+        let (chunk, place, _) = self.chunk_of(entry)?;
+        match chunk.crc {
+            0 => Ok(()),
+            _ => self.check_records(entry, &chunk, place),
+        }
+    }
+
+    fn check_records(
+        &self,
+        entry: &IndexEntry,
+        chunk: &PlainChunk,
+        place: u64,
+    ) -> Result<(), BagError> {
+        let records = chunk.records_at(place).ok_or_else(|| self.damaged(entry, NO_CHUNK))?;
+        match self.damage_of(entry, chunk, records)? {
+            None => Ok(()),
+            Some(what) => Err(self.damaged(entry, what)),
+        }
+    }
+
+    /// The chunk of a message that is not compressed: its start, where that is, and the header of its first
+    /// message.
+    fn chunk_of(
+        &self,
+        entry: &IndexEntry,
+    ) -> Result<(PlainChunk, u64, [u8; MESSAGE_HEADER_BYTES]), BagError> {
+        let place = entry.checked_chunk_offset();
+        let place = place.ok_or_else(|| self.damaged(entry, NO_CHUNK))?;
+        let mut start = [0; CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES];
+        if self.file.read_at(&mut start, place).map_err(self.io())? < start.len() {
+            return Err(brick_ends(&self.path, entry));
+        }
+        let chunk = PlainChunk::parse(&start).ok_or_else(|| self.damaged(entry, NO_CHUNK))?;
+        let mut head = [0; MESSAGE_HEADER_BYTES];
+        head.copy_from_slice(&start[CHUNK_HEADER_BYTES..]);
+        Ok((chunk, place, head))
+    }
+
+    /// What is wrong with the records of a chunk, which are read a window at a time.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn damage_of(
+        &self,
+        entry: &IndexEntry,
+        chunk: &PlainChunk,
+        records: Range<u64>,
+    ) -> Result<Option<&'static str>, BagError> {
+        let mut window = vec![0; READ_WINDOW_BYTES.min((records.end - records.start) as usize)];
+        let mut crc = crc32fast::Hasher::new();
+        let mut at = records.start;
+        while at < records.end {
+            let bytes = window.len().min((records.end - at) as usize);
+            let read = self.file.read_at(&mut window[..bytes], at).map_err(self.io())?;
+            if read < bytes {
+                return Err(brick_ends(&self.path, entry));
+            }
+            crc.update(&window[..bytes]);
+            at += bytes as u64;
+        }
+        Ok((crc.finalize() != chunk.crc).then_some(WRONG_CHECKSUM))
+    }
+
+    pub fn damaged(&self, entry: &IndexEntry, what: &'static str) -> BagError {
+        BagError::Damaged { path: self.path.clone(), offset: entry.offset, what }
+    }
+
     /// A mapping that has a message that is not compressed. `None` if it must be read.
     ///
     /// # Errors
@@ -108,7 +234,7 @@ pub(super) enum Use {
 }
 
 /// File offset behind a message that is not compressed.
-fn end_of(entry: &IndexEntry) -> u64 {
+pub(super) fn end_of(entry: &IndexEntry) -> u64 {
     entry.offset.saturating_add(u64::from(entry.data_bytes))
 }
 

@@ -2,13 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
+use livebag_format::mcap::CHUNK_HEADER_BYTES;
 
 use super::ahead::Ahead;
-use super::brick::{Use, brick_ends, part};
+use super::brick::{NO_CHUNK, PlainChunk, Use, WRONG_CHECKSUM, brick_ends, end_of, part};
 use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
 use crate::limits::{
@@ -24,7 +26,8 @@ pub struct Cursor<'bag> {
     /// (log time, place in `topics`), earliest first.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     remaining: u64,
-    damaged: u64,
+    /// By place in [`Bag::topics`].
+    damaged: Vec<u64>,
     /// Place in `topics` and entry of the message that was come to last.
     last: Option<(usize, IndexEntry)>,
 }
@@ -35,16 +38,26 @@ struct TopicCursor<'bag> {
     /// Place in the bag's list.
     number: usize,
     /// Entries not yet in `entries`.
-    range: std::ops::Range<u64>,
+    range: Range<u64>,
     entries: Vec<IndexEntry>,
     at: usize,
     window: Window,
+    checked: Checked,
     /// Who fetches what is read in place, by brick; none where nobody needs to.
     ahead: Option<(u16, Option<Ahead>)>,
     unpacked: Unpacked,
     /// Whether so much is wanted that the kernel may fetch it 2 MiB at a time; known once there are
     /// entries.
     is_long: Option<bool>,
+}
+
+/// The chunk that was checked last.
+#[derive(Default)]
+struct Checked {
+    /// Brick and place.
+    place: Option<(u16, u64)>,
+    /// What is wrong with it.
+    damage: Option<&'static str>,
 }
 
 /// Bytes of a brick that have been read, or are in place.
@@ -74,7 +87,7 @@ impl<'bag> Cursor<'bag> {
             topics: Vec::new(),
             heap: BinaryHeap::new(),
             remaining: 0,
-            damaged: 0,
+            damaged: vec![0; bag.topics.len()],
             last: None,
         };
         for &number in chosen {
@@ -97,7 +110,7 @@ impl<'bag> Cursor<'bag> {
             self.remaining += range.end - range.start;
             let mut cursor = TopicCursor::new(segment, number, range)?;
             cursor.window.in_place = in_place;
-            self.skip(cursor.feed()?);
+            self.skip(number, cursor.feed()?);
             if let Some(first) = cursor.entries.first() {
                 self.heap.push(Reverse((first.log_time_nanos, self.topics.len())));
                 self.topics.push(cursor);
@@ -113,12 +126,24 @@ impl<'bag> Cursor<'bag> {
 
     /// Messages left out so far because the medium has damaged them, or their index entries.
     pub fn damaged(&self) -> u64 {
-        self.damaged
+        self.damaged.iter().sum()
     }
 
-    fn skip(&mut self, damaged: u64) {
-        self.damaged += damaged;
+    /// The same by topic, in the order of [`Bag::topics`].
+    pub fn damaged_by_topic(&self) -> &[u64] {
+        &self.damaged
+    }
+
+    fn skip(&mut self, topic: usize, damaged: u64) {
+        self.damaged[topic] += damaged;
         self.remaining -= damaged;
+    }
+
+    /// Counts the message that was come to last as damaged.
+    fn spoilt(&mut self) {
+        if let Some((at, _)) = self.last {
+            self.damaged[self.topics[at].number] += 1;
+        }
     }
 
     fn step(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
@@ -130,7 +155,8 @@ impl<'bag> Cursor<'bag> {
         if let Some(next) = cursor.entries.get(cursor.at) {
             self.heap.push(Reverse((next.log_time_nanos, at)));
         }
-        self.skip(damaged);
+        let number = cursor.number;
+        self.skip(number, damaged);
         self.remaining -= 1;
         self.last = Some((at, entry));
         Ok(self.last)
@@ -170,7 +196,7 @@ impl<'bag> Cursor<'bag> {
             Ok(()) => Ok(true),
             Err(BagError::Damaged { .. }) => {
                 out.truncate(filled);
-                self.damaged += 1;
+                self.spoilt();
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -190,7 +216,9 @@ impl<'bag> Cursor<'bag> {
         let (at, entry) = self.last.expect("an entry was given");
         assert_eq!(room.len(), entry.data_bytes as usize, "room for just this message");
         let read = self.topics[at].read_into(&entry, room);
-        self.damaged += u64::from(matches!(read, Err(BagError::Damaged { .. })));
+        if matches!(read, Err(BagError::Damaged { .. })) {
+            self.spoilt();
+        }
         read
     }
 
@@ -198,7 +226,7 @@ impl<'bag> Cursor<'bag> {
     /// `None` if it must be read ([`Cursor::read_into`]): it is small or compressed, too little is asked
     /// for, or its brick cannot be mapped.
     ///
-    /// See [`Bag::in_place`] for what may become of who looks at it, and [`FilePart`] for who does not.
+    /// To look at it takes a promise ([`FilePart::look`]); to hand it to the kernel does not.
     ///
     /// # Errors
     /// [`BagError::Damaged`] if the brick ends before it, which counts as damaged.
@@ -218,7 +246,9 @@ impl<'bag> Cursor<'bag> {
     fn part_for(&mut self, purpose: Use) -> Result<Option<FilePart>, BagError> {
         let Some((at, entry)) = self.last else { return Ok(None) };
         let part = self.topics[at].part(&entry, purpose);
-        self.damaged += u64::from(matches!(part, Err(BagError::Damaged { .. })));
+        if matches!(part, Err(BagError::Damaged { .. })) {
+            self.spoilt();
+        }
         part
     }
 
@@ -233,7 +263,7 @@ impl<'bag> Cursor<'bag> {
             match self.topics[at].read(&entry) {
                 Ok(_) => break (at, entry),
                 // The others are none the worse for it.
-                Err(BagError::Damaged { .. }) => self.damaged += 1,
+                Err(BagError::Damaged { .. }) => self.spoilt(),
                 Err(error) => return Err(error),
             }
         };
@@ -252,11 +282,7 @@ impl<'bag> Cursor<'bag> {
 }
 
 impl<'bag> TopicCursor<'bag> {
-    fn new(
-        segment: &'bag Segment,
-        number: usize,
-        range: std::ops::Range<u64>,
-    ) -> Result<Self, BagError> {
+    fn new(segment: &'bag Segment, number: usize, range: Range<u64>) -> Result<Self, BagError> {
         segment.index.will_need(&range);
         let last = segment.index.last_whole(range.clone())?;
         let last = last.map(|(_, entry)| entry).unwrap_or_default();
@@ -278,6 +304,7 @@ impl<'bag> TopicCursor<'bag> {
             entries: Vec::new(),
             at: 0,
             window,
+            checked: Checked::default(),
             ahead: None,
             unpacked: Unpacked::default(),
         })
@@ -308,8 +335,11 @@ impl<'bag> TopicCursor<'bag> {
         let mapping = if is_large { self.mapping(entry)? } else { None };
         let Some(mapping) = mapping else { return Ok(None) };
         let brick = self.segment.brick(entry)?;
-        let end = entry.offset + u64::from(entry.data_bytes);
-        Ok(part(&mapping, entry, purpose).filter(|_| brick.has(end)))
+        let part = part(&mapping, entry, purpose).filter(|_| brick.has(end_of(entry)));
+        if part.is_some() {
+            brick.check(entry)?;
+        }
+        Ok(part)
     }
 
     /// A mapping of what is wanted of a message's brick, where one is worth it and possible.
@@ -342,72 +372,97 @@ impl<'bag> TopicCursor<'bag> {
             self.segment.brick(entry)?;
             return self.segment.unpack(entry, &mut self.unpacked);
         }
-        self.fill(entry)?;
-        let bytes = entry.data_bytes as usize;
-        Ok(match &self.window.stretch {
-            Some(stretch) => stretch.message(entry.offset, bytes),
-            None => {
-                let start = (entry.offset - self.window.start) as usize;
-                &self.window.bytes[start..start + bytes]
-            }
-        })
+        self.check(entry)?;
+        self.fill(entry, entry.offset..end_of(entry))?;
+        Ok(self.window.bytes(entry.offset, entry.data_bytes as usize))
     }
 
-    /// Makes sure that the window has a message, and some behind it.
-    fn fill(&mut self, entry: &IndexEntry) -> Result<(), BagError> {
+    /// Checks the chunk of a message against its checksum, once for all of its messages.
+    fn check(&mut self, entry: &IndexEntry) -> Result<(), BagError> {
+        let place = self.segment.chunk(entry)?;
+        if self.checked.place != Some((entry.brick, place)) {
+            self.checked.place = None;
+            let damage = self.damage(entry, place)?;
+            self.checked = Checked { place: Some((entry.brick, place)), damage };
+        }
+        match self.checked.damage {
+            Some(what) => Err(self.segment.brick(entry)?.damaged(entry, what)),
+            None => Ok(()),
+        }
+    }
+
+    /// What is wrong with the chunk at `place`, which has a message. The window has the message then.
+    fn damage(&mut self, entry: &IndexEntry, place: u64) -> Result<Option<&'static str>, BagError> {
+        self.segment.holds(entry)?;
+        self.fill(entry, place..end_of(entry))?;
+        let Some(chunk) = PlainChunk::parse(self.window.bytes(place, CHUNK_HEADER_BYTES)) else {
+            return Ok(Some(NO_CHUNK));
+        };
+        if chunk.crc == 0 {
+            return Ok(None);
+        }
+        let Some(records) = chunk.records_at(place) else { return Ok(Some(NO_CHUNK)) };
+        let bytes = records.end - records.start;
+        if bytes > READ_WINDOW_BYTES as u64 && !self.window.has(&records) {
+            return self.segment.brick(entry)?.damage_of(entry, &chunk, records);
+        }
+        self.fill(entry, place..records.end)?;
+        let records = self.window.bytes(records.start, bytes as usize);
+        Ok((crc32fast::hash(records) != chunk.crc).then_some(WRONG_CHECKSUM))
+    }
+
+    /// Makes sure that the window has a range of a message's brick, and some behind it.
+    fn fill(&mut self, entry: &IndexEntry, range: Range<u64>) -> Result<(), BagError> {
         let brick = self.segment.brick(entry)?;
-        let bytes = entry.data_bytes as usize;
+        let bytes = (range.end - range.start) as usize;
         let window = &mut self.window;
         let end = window.turn_to(entry.brick);
-        let inside = entry.offset >= window.start
-            && entry.offset + bytes as u64 <= window.start + window.filled as u64;
-        if inside {
+        if window.has(&range) {
             return Ok(());
         }
         // Whatever happens below, it holds nothing of before.
         (window.stretch, window.filled) = (None, 0);
-        let wanted = READ_WINDOW_BYTES.min(end.saturating_sub(entry.offset) as usize).max(bytes);
+        let wanted = READ_WINDOW_BYTES.min(end.saturating_sub(range.start) as usize).max(bytes);
         if window.in_place
             && let Some(mapping) = self.mapping(entry)?
         {
-            let wanted = self.stretch_bytes(entry, mapping.bytes().min(end));
-            let is_large = bytes >= READ_STRAIGHT_BYTES_MIN;
+            let wanted = self.stretch_bytes(entry, &range, mapping.bytes().min(end));
+            let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
             // What cannot be fetched is read: that tells what is the matter.
-            let stretch = match is_large || mapping.is_there(entry.offset, wanted) == Some(true) {
-                true => mapping.stretch(entry.offset, wanted).unwrap_or_default(),
+            let stretch = match is_large || mapping.is_there(range.start, wanted) == Some(true) {
+                true => mapping.stretch(range.start, wanted).unwrap_or_default(),
                 // Small ones come from the device sooner where the kernel reads far ahead.
                 false => None,
             };
-            if let Some(stretch) = stretch.filter(|_| brick.has(entry.offset + wanted as u64)) {
+            if let Some(stretch) = stretch.filter(|_| brick.has(range.start + wanted as u64)) {
                 let window = &mut self.window;
-                (window.start, window.filled) = (entry.offset, wanted);
+                (window.start, window.filled) = (range.start, wanted);
                 window.stretch = Some(stretch);
                 return Ok(());
             }
         }
         let window = &mut self.window;
-        self.segment.holds(entry)?;
-        window.ask(&*brick.file, entry.offset, end);
+        window.ask(&*brick.file, range.start, end);
         if window.bytes.len() < wanted {
             window.bytes.resize(wanted, 0);
         }
-        let read = brick.file.read_at(&mut window.bytes[..wanted], entry.offset);
+        let read = brick.file.read_at(&mut window.bytes[..wanted], range.start);
         let path = &brick.path;
         window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
-        window.start = entry.offset;
+        window.start = range.start;
         if window.filled < bytes {
             return Err(brick_ends(path, entry));
         }
         Ok(())
     }
 
-    /// From a message on, what is fetched at once: up to the last that is known to lie within a window and
-    /// before `end`. Where those that are known lie densely, as those behind them will: the window.
-    fn stretch_bytes(&self, entry: &IndexEntry, end: u64) -> usize {
-        let end_of = |entry: &IndexEntry| entry.offset.saturating_add(entry.data_bytes.into());
-        let most = end.min(entry.offset.saturating_add(READ_WINDOW_BYTES as u64));
+    /// From a range around a message on, what is fetched at once: up to the last message that is known to
+    /// lie within a window and before `end`. Where those that are known lie densely, as those behind them
+    /// will: the window.
+    fn stretch_bytes(&self, entry: &IndexEntry, range: &Range<u64>, end: u64) -> usize {
+        let most = end.min(range.start.saturating_add(READ_WINDOW_BYTES as u64));
         let known = &self.entries[self.at..];
-        let (mut last, mut count, mut message_bytes) = (end_of(entry), 0, 0);
+        let (mut last, mut count, mut message_bytes) = (range.end, 0, 0);
         for next in known {
             let is_behind = next.brick == entry.brick && next.offset >= entry.offset;
             if !is_behind || next.compressed || end_of(next) > most {
@@ -417,7 +472,7 @@ impl<'bag> TopicCursor<'bag> {
             message_bytes += u64::from(next.data_bytes);
         }
         let is_dense = count > 0 && count == known.len() && message_bytes * 2 > last - entry.offset;
-        (if is_dense { most.max(last) } else { last } - entry.offset) as usize
+        (if is_dense { most.max(last) } else { last } - range.start) as usize
     }
 
     /// Reads a large message straight to where it is wanted.
@@ -429,11 +484,27 @@ impl<'bag> TopicCursor<'bag> {
         let brick = self.segment.brick(entry)?;
         let end = self.window.turn_to(entry.brick);
         self.window.ask(&*brick.file, entry.offset, end);
-        brick.read(entry, 0, room)
+        brick.read_checked(entry, room)
     }
 }
 
 impl Window {
+    /// Whether a range of the brick is here.
+    fn has(&self, range: &Range<u64>) -> bool {
+        range.start >= self.start && range.end <= self.start + self.filled as u64
+    }
+
+    /// Bytes that are here.
+    fn bytes(&self, offset: u64, bytes: usize) -> &[u8] {
+        match &self.stretch {
+            Some(stretch) => stretch.bytes(offset, bytes),
+            None => {
+                let start = (offset - self.start) as usize;
+                &self.bytes[start..start + bytes]
+            }
+        }
+    }
+
     /// Forgets what is of another brick than this; gives the file offset up to which messages of
     /// this one are wanted.
     fn turn_to(&mut self, brick: u16) -> u64 {

@@ -238,13 +238,16 @@ impl Bag {
     /// copying them, where that is worth it and possible: much of their topic is asked for (2 MiB), they are
     /// not compressed, and their brick can be mapped.
     ///
-    /// livebag never changes or cuts what is committed. But if something else cuts a brick while one of
-    /// its messages is looked at, the process is killed (SIGBUS), as it is with any mapped file. So this
-    /// is for programs that read their own files and may end that way, and for no recorder and no
-    /// server. A brick that is too short from the start, or whose medium fails, is an error as ever.
+    /// A brick that is too short from the start, or whose medium fails, is an error as ever.
+    ///
+    /// # Safety
+    /// Nobody writes or cuts the bricks while the bag and its messages are used: bytes that change behind a
+    /// reference are undefined behaviour, and a cut kills the process (SIGBUS). livebag itself never changes
+    /// what is committed. So this is for programs that read their own files, and for no recorder and no server.
     ///
     /// ```no_run
-    /// let bag = livebag::Bag::open("run1".as_ref())?.in_place();
+    /// // SAFETY: nobody else may write in this folder.
+    /// let bag = unsafe { livebag::Bag::open("run1".as_ref())?.in_place() };
     /// let mut cursor = bag.query(&livebag::Query::default())?;
     /// while let Some((_, message)) = cursor.next()? {
     ///     println!("{} {}", message.log_time_nanos, message.data[0]);
@@ -252,7 +255,8 @@ impl Bag {
     /// # Ok::<(), livebag::BagError>(())
     /// ```
     #[must_use]
-    pub fn in_place(mut self) -> Self {
+    #[expect(unsafe_code, reason = "a promise about files, kept by `storage/mapping.rs`")]
+    pub unsafe fn in_place(mut self) -> Self {
         self.in_place = true;
         self
     }

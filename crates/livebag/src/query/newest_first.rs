@@ -9,7 +9,7 @@ use livebag_format::index::IndexEntry;
 
 use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
-use crate::limits::OWN_CHUNK_BYTES_MIN;
+use crate::limits::{OWN_CHUNK_BYTES_MIN, READ_STRAIGHT_BYTES_MIN};
 
 /// Index entries read at once: an asker whose time runs out wants few.
 const ENTRIES_AT_ONCE: u64 = 64;
@@ -160,7 +160,8 @@ impl TopicBackward<'_> {
 
     fn read_into(&mut self, entry: &IndexEntry, out: &mut Buffer) -> Result<(), BagError> {
         let Some(segment) = self.last_segment else { return Ok(()) };
-        if entry.compressed {
+        // A chunk of small messages is read and checked whole, once for all of them.
+        if entry.compressed || (entry.data_bytes as usize) < READ_STRAIGHT_BYTES_MIN {
             if !self.unpacked_segment.is_some_and(|known| std::ptr::eq(known, segment)) {
                 self.unpacked = Unpacked::default();
                 self.unpacked_segment = Some(segment);
@@ -169,6 +170,6 @@ impl TopicBackward<'_> {
             return Ok(());
         }
         segment.holds(entry)?;
-        segment.read_at(entry, 0, out.room(entry.data_bytes as usize))
+        segment.brick(entry)?.read_checked(entry, out.room(entry.data_bytes as usize))
     }
 }

@@ -6,9 +6,10 @@ use livebag_format::mcap::padding_header;
 use livebag_format::{Message, Topic};
 
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
+use crate::storage::FilePart;
 use crate::{
-    Bag, BagState, ChunkCompression, Compression, Cursor, IndexEntry, Overflow, Query, Recorder,
-    RecorderOptions, TopicWriter,
+    Bag, BagState, Buffer, ChunkCompression, Compression, Cursor, IndexEntry, Overflow, Query,
+    Recorder, RecorderOptions, TopicWriter, VirtualFile,
 };
 
 /// Messages of two topics, from a byte to more than a read window; message `k` has bytes `k`.
@@ -28,6 +29,18 @@ fn record(directory: &Path, compression: Compression) {
         writers[k as usize % 3 / 2].write_message(&message).unwrap();
     }
     recorder.finish().unwrap();
+}
+
+#[expect(unsafe_code, reason = "a test writes nothing while it looks")]
+fn in_place(path: &Path) -> Bag {
+    // SAFETY: tests that write bricks have no message borrowed meanwhile.
+    unsafe { Bag::open(path).unwrap().in_place() }
+}
+
+#[expect(unsafe_code, reason = "a test writes nothing while it looks")]
+fn bytes_of(part: &FilePart) -> &[u8] {
+    // SAFETY: as above.
+    unsafe { part.look() }
 }
 
 fn every(mut cursor: Cursor<'_>) -> Vec<(usize, u64, Vec<u8>)> {
@@ -59,7 +72,7 @@ fn messages_read_into_the_callers_memory_are_the_same() {
             // A chunk that does not become smaller is not compressed.
             let is_large = room.len() >= READ_STRAIGHT_BYTES_MIN;
             assert!(part.is_some() == is_large || compression != Compression::None);
-            assert!(part.is_none_or(|part| *part == *room));
+            assert!(part.is_none_or(|part| *bytes_of(&part) == *room));
             all.push((topic, entry.log_time_nanos, room));
         }
         let mut expected = every(bag.query(&Query::default()).unwrap());
@@ -97,7 +110,7 @@ fn a_brick_that_is_cut_costs_the_messages_behind_the_cut() {
 /// Both ways give the same, and the first in place what can be.
 fn assert_same_in_place(path: &Path, expected: usize) {
     let copied = every(Bag::open(path).unwrap().query(&Query::default()).unwrap());
-    let bag = Bag::open(path).unwrap().in_place();
+    let bag = in_place(path);
     assert!(every(bag.query(&Query::default()).unwrap()) == copied);
     assert_eq!(copied.len(), expected);
     let mut cursor = bag.query(&Query::default()).unwrap();
@@ -108,7 +121,7 @@ fn assert_same_in_place(path: &Path, expected: usize) {
         // Before the part: it finds in the page cache what the copies have read, and looks at nothing.
         let reference = cursor.reference().unwrap();
         let part = cursor.part().unwrap();
-        assert_eq!(part.as_deref(), reference.as_deref());
+        assert_eq!(part.as_ref().map(bytes_of), reference.as_ref().map(bytes_of));
         let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
         assert_eq!(part.is_some(), is_large && !entry.compressed);
         parts.extend(part.map(|part| (part, data)));
@@ -116,7 +129,7 @@ fn assert_same_in_place(path: &Path, expected: usize) {
     drop(cursor);
     drop(bag);
     // They hold what they lie in.
-    assert!(parts.iter().all(|(part, data)| **part == ***data));
+    assert!(parts.iter().all(|(part, data)| *bytes_of(part) == **data));
 }
 
 #[test]
@@ -152,7 +165,7 @@ fn a_brick_is_mapped_again_when_it_has_grown() {
     let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
     (0..8).for_each(|k| write_frame(&writer, k, 300_001));
     let bag = loop {
-        let bag = Bag::open(&path).unwrap().in_place();
+        let bag = in_place(&path);
         if bag.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
             break bag;
         }
@@ -173,7 +186,7 @@ fn a_brick_is_mapped_again_when_it_has_grown() {
     }
     assert_eq!(all.len(), 40);
     recorder.finish().unwrap();
-    assert!(part.iter().all(|&byte| byte == 0), "what was given stays");
+    assert!(bytes_of(&part).iter().all(|&byte| byte == 0), "what was given stays");
     assert_same_in_place(&path, 40);
 }
 
@@ -267,7 +280,7 @@ fn a_brick_that_is_cut_before_or_after_it_was_mapped_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bag");
         record(&path, Compression::None);
-        let bag = Bag::open(&path).unwrap().in_place();
+        let bag = in_place(&path);
         if is_mapped_before {
             assert_eq!(every(bag.query(&Query::default()).unwrap()).len(), 60);
         }
@@ -287,7 +300,7 @@ fn a_brick_that_is_cut_before_or_after_it_was_mapped_is_an_error() {
         while cursor.next_entry().unwrap().is_some() {
             // Cut off, it is not given; looking at what is given does no harm.
             if let Ok(Some(part)) = cursor.part() {
-                std::hint::black_box(part[part.len() - 1]);
+                std::hint::black_box(bytes_of(&part)[part.len() - 1]);
             }
         }
     }
@@ -318,7 +331,7 @@ fn entries_that_lie_of_place_and_length_are_not_followed_out_of_the_brick() {
         lie(&mut entry);
         file.write_all_at(&entry.encode(), at).unwrap();
     }
-    let bag = Bag::open(&path).unwrap().in_place();
+    let bag = in_place(&path);
     let mut cursor = bag.query(&Query::default()).unwrap();
     let mut count = 0;
     while let Some((topic, message)) = cursor.next().unwrap() {
@@ -346,7 +359,7 @@ fn small_messages_are_the_same_in_place_also_some_of_them() {
     let path = folder.path().join("bag");
     record_small(&path);
     assert_same_in_place(&path, 4_000);
-    let bag = Bag::open(&path).unwrap().in_place();
+    let bag = in_place(&path);
     let mut cursor = bag.query(&Query::default()).unwrap();
     let mut room = [0; 1_001];
     // Those that are not looked at lie between.
@@ -364,7 +377,7 @@ fn of_small_messages_those_behind_a_cut_are_damaged_and_not_zeros() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bag");
         record_small(&path);
-        let bag = Bag::open(&path).unwrap().in_place();
+        let bag = in_place(&path);
         if is_mapped_before {
             assert_eq!(every(bag.query(&Query::default()).unwrap()).len(), 4_000);
         }
@@ -380,4 +393,152 @@ fn of_small_messages_those_behind_a_cut_are_damaged_and_not_zeros() {
         assert!((1_000..2_000).contains(&given), "{given}");
         assert_eq!(cursor.damaged(), 4_000 - given);
     }
+}
+
+/// What a way of reading gives of a recording whose message `k` has bytes `k`: (numbers, damaged).
+fn through(bag: &Bag, way: &dyn Fn(&Bag, &mut dyn FnMut(u64, &[u8])) -> u64) -> (Vec<u64>, u64) {
+    let mut given = Vec::new();
+    let damaged = way(bag, &mut |sequence, data| {
+        let number = (sequence - 1) as u8;
+        assert!(data.iter().all(|&byte| byte == number), "damaged message {sequence} is given");
+        given.push(sequence);
+    });
+    (given, damaged)
+}
+
+fn by_next(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    while let Some((_, message)) = cursor.next().unwrap() {
+        see(message.sequence, message.data);
+    }
+    cursor.damaged()
+}
+
+fn by_read_into(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    while let Some((_, entry)) = cursor.next_entry().unwrap() {
+        let mut room = vec![0; entry.data_bytes as usize];
+        if cursor.read_into(&mut room).is_ok() {
+            see(entry.sequence, &room);
+        }
+    }
+    cursor.damaged()
+}
+
+fn by_part(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    while let Some((_, entry)) = cursor.next_entry().unwrap() {
+        let mut buffer = Buffer::default();
+        match cursor.part() {
+            Ok(Some(part)) => see(entry.sequence, bytes_of(&part)),
+            Ok(None) if cursor.append_to(&mut buffer).unwrap() => see(entry.sequence, &buffer),
+            _ => {}
+        }
+    }
+    cursor.damaged()
+}
+
+fn newest_first(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
+    let mut messages = bag.newest_first(&Query::default()).unwrap();
+    while let Some((_, entry)) = messages.next_entry().unwrap() {
+        let mut buffer = Buffer::default();
+        if messages.append_to(&mut buffer).unwrap() {
+            see(entry.sequence, &buffer);
+        }
+    }
+    messages.damaged()
+}
+
+/// One flipped byte anywhere in a brick: whatever way is taken, no message comes out that is not what was
+/// recorded, and those that are missing are counted.
+#[test]
+fn no_way_of_reading_gives_a_damaged_message_that_has_a_checksum() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    let options =
+        RecorderOptions { overflow: Overflow::Block, checksum: true, ..RecorderOptions::default() };
+    let recorder = Recorder::create(&path, options).unwrap();
+    let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
+    let sizes = [300, 1_000, 70_000, 20, 120_000, 5_000];
+    (0..120).for_each(|k| write_frame(&writer, k, sizes[k as usize % sizes.len()]));
+    recorder.finish().unwrap();
+    let whole = Bag::open(&path).unwrap();
+    let mut cursor = whole.query(&Query::default()).unwrap();
+    let entries: Vec<_> = std::iter::from_fn(|| Some(cursor.next_entry().unwrap()?.1)).collect();
+    let brick = open_to_damage(&path.join(&whole.topics()[0].bricks()[0]));
+    let ways: [&dyn Fn(&Bag, &mut dyn FnMut(u64, &[u8])) -> u64; 4] =
+        [&by_next, &by_read_into, &by_part, &newest_first];
+    for (nth, entry) in entries.iter().enumerate().step_by(19) {
+        let chunk = entry.chunk_offset();
+        // Opcode, checksum and length of the chunk; a message's header, its first and its last byte.
+        let places = [
+            chunk,
+            chunk + 33,
+            chunk + 45,
+            entry.offset - 20,
+            entry.offset,
+            entry.offset + u64::from(entry.data_bytes) - 1,
+        ];
+        for place in places {
+            let mut byte = [0];
+            brick.read_exact_at(&mut byte, place).unwrap();
+            brick.write_all_at(&[byte[0] ^ 0x10], place).unwrap();
+            for way in ways {
+                for bag in [Bag::open(&path).unwrap(), in_place(&path)] {
+                    let (given, damaged) = through(&bag, way);
+                    assert!(!given.contains(&entry.sequence), "message {nth}, byte {place}");
+                    assert_eq!(given.len() as u64 + damaged, 120);
+                }
+            }
+            brick.write_all_at(&byte, place).unwrap();
+        }
+    }
+    assert!(ways.iter().all(|way| through(&whole, *way).0.len() == 120));
+}
+
+/// Of a finished MCAP file that is laid out as it is read, readers find what is whole, and no more.
+#[test]
+fn a_virtual_file_has_padding_in_place_of_what_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    record_small(&path);
+    let bag = Bag::open(&path).unwrap();
+    let file = VirtualFile::new(&bag, &Query::default()).unwrap();
+    let read = |piece: usize| -> Vec<u8> {
+        let mut out = Buffer::default();
+        while (out.len() as u64) < file.len() {
+            file.read(out.len() as u64, piece, &mut out).unwrap();
+        }
+        out.to_vec()
+    };
+    let whole = read(100_000);
+    let mut cursor = bag.query(&Query::default()).unwrap();
+    let entry = std::iter::from_fn(|| cursor.next_entry().unwrap()).nth(1_500).unwrap().1;
+    let brick = open_to_damage(&path.join(&bag.topics()[0].bricks()[0]));
+    brick.write_all_at(b"damaged", entry.offset + 100).unwrap();
+    let damaged = read(100_000);
+    assert_eq!(damaged.len(), whole.len());
+    // Whatever ranges are asked for, the file is the same.
+    assert!(damaged == read(usize::MAX >> 1) && damaged == read(250_001));
+    let given = by_next(&bag, &mut |_, _| {});
+    assert!(given > 0);
+    let mut messages = 0;
+    for message in mcap::MessageStream::new(&damaged).unwrap() {
+        let message = message.unwrap();
+        let number = (message.log_time - 1_000) as u8;
+        assert!(message.data.iter().all(|&byte| byte == number));
+        messages += 1;
+    }
+    assert_eq!(messages, 4_000 - given);
+    let summary = mcap::Summary::read(&damaged).unwrap().unwrap();
+    let mut indexed = 0;
+    for chunk in &summary.chunk_indexes {
+        for (_, entries) in summary.read_message_indexes(&damaged, chunk).unwrap() {
+            indexed += entries.len() as u64;
+            for entry in entries {
+                summary.seek_message(&damaged, chunk, &entry).unwrap();
+            }
+        }
+    }
+    assert_eq!(indexed, messages);
 }

@@ -7,7 +7,7 @@ use livebag_format::container::Losses;
 use livebag_format::index::IndexEntry;
 
 use super::BagError;
-use super::brick::Brick;
+use super::brick::{Brick, NO_CHUNK};
 use super::index::IndexReader;
 use super::unpack::{UnpackError, Unpacked};
 
@@ -49,6 +49,16 @@ impl Segment {
             path: self.index.path().to_owned(),
             offset: entry.offset,
             what: "the time index names a brick that the container does not have",
+        })
+    }
+
+    /// Where the chunk of a message is in its brick.
+    pub fn chunk(&self, entry: &IndexEntry) -> Result<u64, BagError> {
+        let place = entry.checked_chunk_offset();
+        place.ok_or_else(|| BagError::Damaged {
+            path: self.index.path().to_owned(),
+            offset: entry.offset,
+            what: NO_CHUNK,
         })
     }
 

@@ -152,8 +152,8 @@ impl KernelDisk {
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     fn open_file(&self, path: &Path) -> io::Result<File> {
         match self.opening {
-            Opening::Plain => File::open(path),
-            Opening::WithoutLinks { by_kernel } => open_without_links(path, by_kernel),
+            Opening::Plain => open_regular(OpenOptions::new().read(true), path),
+            Opening::WithoutLinks { by_kernel } => regular(open_without_links(path, by_kernel)?),
         }
     }
 
@@ -178,9 +178,36 @@ fn io_uring_reason(error: &io::Error) -> String {
     }
 }
 
+/// Opens a file that is there, if it is one. A pipe would hold up who opens it, and a device or a socket
+/// is no recording.
+#[expect(clippy::disallowed_methods, reason = "this is the seam")]
+pub(crate) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let opened = options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(path);
+    match opened {
+        Ok(file) => regular(file),
+        // A pipe without a reader, or a socket.
+        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Err(not_a_file()),
+        Err(error) => Err(error),
+    }
+}
+
+fn regular(file: File) -> io::Result<File> {
+    let kind = file.metadata()?.file_type();
+    match kind.is_file() {
+        true => Ok(file),
+        false if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        false => Err(not_a_file()),
+    }
+}
+
+fn not_a_file() -> io::Error {
+    let text = "expected a regular file, found a pipe, a socket or a device";
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
 /// `openat2` has it from Linux 5.6 on; some container runtimes do not let it through.
 fn open_without_links(path: &Path, by_kernel: bool) -> io::Result<File> {
-    // A pipe, which nothing of ours is, does not hold up who opens it.
+    // A pipe does not hold up who opens it.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     if by_kernel {
         let resolve = ResolveFlags::NO_SYMLINKS;
@@ -287,7 +314,7 @@ impl Disk for KernelDisk {
 
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = open_regular(OpenOptions::new().read(true).write(true), path)?;
         Ok(Arc::new(KernelFile::new(file)))
     }
 
@@ -356,7 +383,7 @@ impl Disk for KernelDisk {
                     file
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    OpenOptions::new().write(true).open(path)?
+                    open_regular(OpenOptions::new().write(true), path)?
                 }
                 Err(error) => return Err(error),
             }

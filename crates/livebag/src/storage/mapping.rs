@@ -12,7 +12,6 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
-use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
@@ -184,8 +183,8 @@ impl fmt::Debug for Mapping {
 /// Bytes of a file that lie where the kernel keeps them. Holds the file mapped, also one that is
 /// removed.
 ///
-/// Looking at them kills the process if the file has been cut since they were fetched; handing them to
-/// a system call does not.
+/// Looking at them ([`FilePart::look`]) kills the process if the file has been cut since they were fetched;
+/// handing them to a system call does not.
 #[derive(Clone)]
 pub struct FilePart {
     mapping: Arc<Mapping>,
@@ -193,20 +192,26 @@ pub struct FilePart {
     bytes: usize,
 }
 
-impl Deref for FilePart {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies within the mapping (checked in `Mapping::part`). Nobody writes these
-        // bytes: they are of a committed message, which livebag never changes, and who asks for a part
-        // accepts what others do to the file (see above).
-        unsafe { self.mapping.look(self.start, self.bytes) }
+impl FilePart {
+    /// Length.
+    pub fn len(&self) -> usize {
+        self.bytes
     }
-}
 
-impl AsRef<[u8]> for FilePart {
-    fn as_ref(&self) -> &[u8] {
-        self
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// Nobody writes or cuts these bytes of the file while they are borrowed. livebag never does: they are
+    /// of a committed message.
+    pub unsafe fn look(&self) -> &[u8] {
+        // SAFETY: the range lies within the mapping (checked in `Mapping::part`); the rest is the caller's
+        // promise.
+        unsafe { self.mapping.look(self.start, self.bytes) }
     }
 }
 
@@ -223,16 +228,16 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// A committed message, `bytes` bytes from file offset `offset` on.
+    /// Bytes of a committed chunk, from file offset `offset` on.
     ///
     /// # Panics
-    /// If it does not lie within the stretch.
-    pub fn message(&self, offset: u64, bytes: usize) -> &[u8] {
+    /// If they do not lie within the stretch.
+    pub fn bytes(&self, offset: u64, bytes: usize) -> &[u8] {
         let start = offset as usize;
         let is_inside = start >= self.range.start && bytes <= self.range.end.saturating_sub(start);
-        assert!(is_inside, "a message of this stretch");
-        // SAFETY: the range lies within the mapping, and nobody writes a committed message (see
-        // `FilePart`).
+        assert!(is_inside, "bytes of this stretch");
+        // SAFETY: the range lies within the mapping. livebag never writes a committed chunk, and that nobody
+        // else does is the promise of whoever called `Bag::in_place`, without which nothing is read so.
         unsafe { self.mapping.look(start, bytes) }
     }
 }

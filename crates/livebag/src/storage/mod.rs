@@ -32,6 +32,7 @@ mod removal;
 mod simulated;
 
 pub use block::Block;
+pub(crate) use kernel::open_regular;
 pub use kernel::{KernelDisk, Method, MethodChoice};
 pub(crate) use mapping::Stretch;
 pub use mapping::{FilePart, Mapping};

@@ -179,7 +179,11 @@ fn what_goes_in_steps_is_kept_for_those_who_have_it() {
     let mapped = disk.open(&path).unwrap().map(bytes).unwrap().expect("files are memory here");
     disk.remove_in_steps(&path, &|| true).unwrap();
     let end = std::sync::Arc::new(mapped).part(bytes - 5, 5).unwrap();
-    assert_eq!(&*end.expect("it is within"), b"whole");
+    let end = end.expect("it is within");
+    #[expect(unsafe_code, reason = "a file that has no name any more")]
+    // SAFETY: nobody writes it.
+    let end = unsafe { end.look() };
+    assert_eq!(end, b"whole");
 
     let path = make("linked");
     let link = folder.path().join("link");
@@ -198,4 +202,26 @@ fn what_goes_in_steps_is_kept_for_those_who_have_it() {
     // Where the filesystem has no leases it goes at once.
     assert!([0, 4].contains(&steps.get()), "{}", steps.get());
     disk.remove_in_steps(&path, &|| true).unwrap_err();
+}
+
+/// A pipe in a file's place holds nobody up, and no device or socket is read.
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let socket = folder.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let disks = [KernelDisk::for_reading(), KernelDisk::for_serving()];
+    for path in [&pipe, &socket, &PathBuf::from("/dev/zero"), &folder.path().to_owned()] {
+        for disk in &disks {
+            assert!(disk.open(path).is_err(), "{}", path.display());
+            assert!(disk.read(path).is_err());
+            assert!(disk.lock(path, true).is_err());
+        }
+        assert!(disks[0].open_for_repair(path).is_err());
+        assert!(disks[0].lock(path, false).is_err());
+        assert!(crate::convert::open_any(path).is_err());
+        assert!(crate::glance(path).is_none());
+    }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use livebag_format::index::IndexEntry;
-use livebag_format::mcap::{chunk_header, message_header, padding_header, put_message_index};
+use livebag_format::mcap::{
+    CHUNK_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES, chunk_header, message_header, padding_header,
+    put_message_index,
+};
 
 use super::{Chunk, ENTRIES_AT_ONCE, Kind, Segment, Source, VirtualFile, VirtualFileError};
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
 use crate::query::answer::record_bytes;
-use crate::query::brick::brick_ends;
 use crate::query::unpack::Unpacked;
 use crate::query::{BagError, Buffer};
 
@@ -24,7 +26,7 @@ impl VirtualFile {
         out: &mut Buffer,
     ) -> Result<(), VirtualFileError> {
         let at = self.pieces.partition_point(|piece| piece.offset <= offset).saturating_sub(1);
-        let mut view = View { skip: 0, left: count, out, window: Window::default() };
+        let mut view = View { skip: 0, left: count, out, unpacked: Unpacked::default() };
         for (nth, piece) in self.pieces.iter().enumerate().skip(at) {
             if view.left == 0 {
                 break;
@@ -66,15 +68,7 @@ struct View<'a> {
     /// Bytes wanted.
     left: usize,
     out: &'a mut Buffer,
-    window: Window,
-}
-
-/// Bytes of a brick that were read for the small messages in them.
-#[derive(Default)]
-struct Window {
-    brick: Option<u16>,
-    start: u64,
-    bytes: Vec<u8>,
+    /// The chunk that small messages are taken from, checked.
     unpacked: Unpacked,
 }
 
@@ -103,24 +97,31 @@ impl View<'_> {
             return Ok(());
         }
         let Some(segment) = &source.segment else { return Err(VirtualFileError::Gone) };
-        self.window.brick = None;
-        self.window.unpacked = Unpacked::default();
+        self.unpacked = Unpacked::default();
+        let index_at = CHUNK_HEADER_BYTES as u64 + chunk.records_bytes;
+        let wants_index = self.skip + self.left as u64 > index_at;
         self.put(&chunk_header(chunk.start_nanos, chunk.end_nanos, chunk.records_bytes, 0));
         let mut times = Vec::with_capacity(chunk.count as usize);
         let mut entries = Vec::new();
         let (mut number, end) = (chunk.first, chunk.first + u64::from(chunk.count));
-        let mut inner = 0;
+        let (mut inner, mut count, mut damaged) = (0, 0, 0);
         while number < end {
             number += segment.index.entries(number..end, ENTRIES_AT_ONCE, &mut entries)?;
             for entry in &entries {
-                times.push((entry.log_time_nanos, inner));
-                inner += record_bytes(entry.data_bytes);
-                if self.left > 0 {
-                    self.message(source.channel_id, entry, segment)?;
+                let bytes = record_bytes(entry.data_bytes);
+                let is_passed = self.skip >= bytes || self.left == 0;
+                if is_passed && !wants_index {
+                    self.skip = self.skip.saturating_sub(bytes);
+                } else if self.message(source.channel_id, entry, segment)? {
+                    times.push((entry.log_time_nanos, inner));
+                } else {
+                    damaged += 1;
                 }
+                inner += bytes;
+                count += 1;
             }
         }
-        if inner != chunk.records_bytes || times.len() != chunk.count as usize {
+        if inner != chunk.records_bytes || count != chunk.count {
             // It was whole when the file was laid out.
             return Err(BagError::Damaged {
                 path: segment.index.path().to_owned(),
@@ -133,55 +134,60 @@ impl View<'_> {
             let mut index = Vec::new();
             put_message_index(&mut index, source.channel_id, times.into_iter());
             self.put(&index);
+            self.padding(damaged * MESSAGE_INDEX_ENTRY_BYTES as u64);
         }
         Ok(())
     }
 
+    /// A message's record, of which nothing may be wanted; false if it is damaged, and padding is in its
+    /// place.
     fn message(
         &mut self,
         channel_id: u16,
         entry: &IndexEntry,
         segment: &Segment,
-    ) -> Result<(), VirtualFileError> {
-        self.put(&message_header(
+    ) -> Result<bool, VirtualFileError> {
+        let header = message_header(
             channel_id,
             entry.sequence,
             entry.log_time_nanos,
             entry.publish_time_nanos,
             u64::from(entry.data_bytes),
-        ));
-        let Some((start, count)) = self.clip(u64::from(entry.data_bytes)) else { return Ok(()) };
-        if entry.compressed {
-            let data = segment.unpack(entry, &mut self.window.unpacked)?;
-            self.out.put(&data[start as usize..][..count]);
-        } else if entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN {
-            segment.read_at(entry, start, self.out.room(count))?;
-        } else {
-            let data = self.window.message(entry, segment)?;
-            self.out.put(&data[start as usize..][..count]);
-        }
-        Ok(())
-    }
-}
-
-impl Window {
-    fn message(&mut self, entry: &IndexEntry, segment: &Segment) -> Result<&[u8], BagError> {
-        let bytes = entry.data_bytes as usize;
-        let is_inside = self.brick == Some(entry.brick)
-            && entry.offset >= self.start
-            && entry.offset + bytes as u64 <= self.start + self.bytes.len() as u64;
-        if !is_inside {
-            let brick = segment.brick(entry)?;
-            self.bytes.resize(READ_STRAIGHT_BYTES_MIN, 0);
-            let read = brick.file.read_at(&mut self.bytes, entry.offset);
-            let path = &brick.path;
-            let read = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
-            self.bytes.truncate(read);
-            (self.brick, self.start) = (Some(entry.brick), entry.offset);
-            if read < bytes {
-                return Err(brick_ends(path, entry));
+        );
+        if !entry.compressed && entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN {
+            self.put(&header);
+            if let Some((start, count)) = self.clip(u64::from(entry.data_bytes)) {
+                segment.read_at(entry, start, self.out.room(count))?;
             }
+            return Ok(true);
         }
-        Ok(&self.bytes[(entry.offset - self.start) as usize..][..bytes])
+        let mut unpacked = std::mem::take(&mut self.unpacked);
+        let data = segment.unpack(entry, &mut unpacked);
+        let is_whole = match data {
+            Ok(data) => {
+                self.put(&header);
+                self.put(data);
+                true
+            }
+            Err(BagError::Damaged { .. }) => {
+                self.padding(record_bytes(entry.data_bytes));
+                false
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.unpacked = unpacked;
+        Ok(is_whole)
+    }
+
+    /// A record that readers pass over, in place of what is damaged.
+    fn padding(&mut self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let header = padding_header(bytes);
+        self.put(&header);
+        if let Some((_, count)) = self.clip(bytes - header.len() as u64) {
+            self.out.room(count).fill(0);
+        }
     }
 }

@@ -321,8 +321,40 @@ def test_tables_in_text_and_html(sample, exported):
     assert "?" in repr(foreign) and "<td" in foreign._repr_html_()
     assert len(foreign) == len(bag) and "?" not in repr(foreign)
     assert foreign.kind == "rosbag2 bag" and foreign.topics["/imu"].lost is None
-    with pytest.raises(KeyError, match="/imu"):
+    with pytest.raises(livebag.NoTopic, match="/imu"):
         bag.topics["/nothing"]
+    assert bag.topics.get("/nothing") is None and "/nothing" not in bag.topics
+
+
+def rot(path, found):
+    """Flips a bit behind the first place of these bytes."""
+    data = bytearray(path.read_bytes())
+    at = data.index(found)
+    data[at + len(found)] ^= 1
+    path.write_bytes(data)
+
+
+def test_damaged_messages_are_left_out_counted_and_said(tmp_path):
+    with livebag.Recorder(tmp_path / "run") as recorder:
+        topic = recorder.topic("/count", "std_msgs/msg/UInt32")
+        for k in range(60):
+            topic.write(b"\0\1\0\0" + (7_000_000 + k).to_bytes(4, "little"), log_time=k + 1)
+    livebag.convert(tmp_path / "run", tmp_path / "bag", storage="mcap", compression="none")
+    marker = b"\0\1\0\0" + (7_000_030).to_bytes(4, "little")
+    (brick,) = (tmp_path / "run").glob("*.mcap")
+    (exported,) = (tmp_path / "bag").glob("*.mcap")
+    for path, file in [(tmp_path / "run", brick), (exported, exported), (tmp_path / "bag", exported)]:
+        whole = file.read_bytes()
+        rot(file, marker[:-1])
+        messages = livebag.open(path).read_messages()
+        with pytest.warns(RuntimeWarning, match="left out"):
+            given = [message.data for message in messages]
+        assert messages.damaged > 0 and len(given) + messages.damaged == 60
+        assert all(data[4:] == (7_000_000 + k).to_bytes(4, "little") for k, data in
+                   ((int.from_bytes(data[4:], "little") - 7_000_000, data) for data in given))
+        with pytest.warns(RuntimeWarning, match="left out"):
+            assert livebag.open(path).to_arrow("/count").num_rows == len(given)
+        file.write_bytes(whole)
 
 
 RECORD = """

@@ -434,7 +434,7 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
                 );
             } else {
                 let lost = text::plural(summary.lost_messages as usize, "message");
-                say!("livebag: {names}: {lost} could not be read or written");
+                say!("livebag: {names}: at least {lost} could not be read or written");
             }
             outcome = Outcome::Loss;
         }

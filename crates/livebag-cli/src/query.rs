@@ -263,6 +263,16 @@ fn outcome(damaged: u64, bag: &str) -> Outcome {
     Outcome::Loss
 }
 
+/// The same of an answer that somebody else has sent.
+fn remote_outcome(damaged: u64) -> Outcome {
+    if damaged == 0 {
+        return Outcome::Done;
+    }
+    let messages = text::plural(damaged as usize, "message");
+    eprintln!("livebag: {messages} left out that are damaged, or whose index entries are");
+    Outcome::Loss
+}
+
 fn history(bag: &Bag, from: Option<Moment>, to: Option<Moment>) -> Result<Span, CliError> {
     let start_nanos = bag.time_range()?.map_or(bag.started_nanos(), |(start, _)| start);
     let from_nanos = from.map_or(0, |moment| moment.nanos(start_nanos));

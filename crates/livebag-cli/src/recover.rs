@@ -280,7 +280,7 @@ fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
         say!("livebag: {damage}");
     }
     if lost > 0 {
-        say!("livebag: {} cannot be read", text::plural(lost as usize, "message"));
+        say!("livebag: at least {} cannot be read", text::plural(lost as usize, "message"));
         return Ok(Outcome::Loss);
     }
     Ok(Outcome::Done)

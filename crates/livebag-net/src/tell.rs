@@ -372,6 +372,13 @@ pub struct MessageLine {
     pub error: Option<String>,
 }
 
+/// The last line of an answer that is not whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DamagedLine {
+    /// Messages left out because they, or their index entries, are damaged, by topic.
+    pub damaged: BTreeMap<String, u64>,
+}
+
 /// How a server is doing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {

@@ -58,6 +58,8 @@ pub struct Arriving {
     topics: Vec<Topic>,
     /// Place in `topics` by place in the answer's own list.
     places: Vec<Option<usize>>,
+    /// As the server tells at the end.
+    damaged: u64,
     is_over: bool,
 }
 
@@ -135,7 +137,8 @@ enum Item {
     Topic(Topic),
     Message(RemoteMessage),
     Failed(RemoteError),
-    End,
+    /// With the messages that the server left out because they are damaged.
+    End(u64),
 }
 
 impl Item {
@@ -155,13 +158,14 @@ impl Arriving {
         let work = move || read(messages, &waiting);
         let thread = std::thread::Builder::new().name("livebag-answer".into()).spawn(work);
         thread.map_err(errors::other)?;
-        Ok(Self { way: Way::Server(inbox), topics, places: Vec::new(), is_over: false })
+        let way = Way::Server(inbox);
+        Ok(Self { way, topics, places: Vec::new(), damaged: 0, is_over: false })
     }
 
     /// The answer of robots.
     pub fn of_robots(asker: Arc<ZenohAsker>, messages: ZenohMessages, topics: Vec<Topic>) -> Self {
         let way = Way::Robots { messages: Box::new(messages), _asker: asker, told: 0 };
-        Self { way, topics, places: Vec::new(), is_over: false }
+        Self { way, topics, places: Vec::new(), damaged: 0, is_over: false }
     }
 
     /// The next message, if it comes within `patience`.
@@ -178,7 +182,10 @@ impl Arriving {
                         self.is_over = true;
                         return Err(ArriveError::Remote(error));
                     }
-                    Some(Item::End) => Polled::End,
+                    Some(Item::End(damaged)) => {
+                        self.damaged = damaged;
+                        Polled::End
+                    }
                     None => Polled::Waiting,
                 },
                 Way::Robots { messages, .. } => {
@@ -225,7 +232,7 @@ impl Arriving {
     /// Messages left out because they are damaged, as far as is told.
     pub fn damaged(&self) -> u64 {
         match &self.way {
-            Way::Server(_) => 0,
+            Way::Server(_) => self.damaged,
             Way::Robots { messages, .. } => messages.damaged(),
         }
     }
@@ -252,7 +259,7 @@ fn read(mut messages: McapMessages, waiting: &Waiting) {
         topics = messages.topics().len();
         let (item, is_last) = match next {
             Ok(Some(message)) => (Item::Message(message), false),
-            Ok(None) => (Item::End, true),
+            Ok(None) => (Item::End(messages.damaged().values().sum()), true),
             Err(error) => (Item::Failed(error), true),
         };
         if !waiting.put(item) || is_last {
@@ -263,12 +270,20 @@ fn read(mut messages: McapMessages, waiting: &Waiting) {
 
 /// Says as a warning of Python's whose answers have ended early.
 pub fn warn(py: Python<'_>, arriving: &mut Arriving) -> PyResult<()> {
-    for text in arriving.untold() {
-        let text = std::ffi::CString::new(text.replace('\0', "")).map_err(errors::other)?;
-        let category = py.get_type::<pyo3::exceptions::PyRuntimeWarning>();
-        PyErr::warn(py, &category, &text, 1)?;
-    }
-    Ok(())
+    arriving.untold().iter().try_for_each(|text| warn_of(py, text))
+}
+
+/// Says something as a warning of Python's.
+pub fn warn_of(py: Python<'_>, text: &str) -> PyResult<()> {
+    let text = std::ffi::CString::new(text.replace('\0', "")).map_err(errors::other)?;
+    let category = py.get_type::<pyo3::exceptions::PyRuntimeWarning>();
+    PyErr::warn(py, &category, &text, 1)
+}
+
+/// Says that messages are missing.
+pub fn warn_of_damage(py: Python<'_>, damaged: u64) -> PyResult<()> {
+    let messages = if damaged == 1 { "message is" } else { "messages are" };
+    warn_of(py, &format!("{damaged} {messages} left out: damaged, or gone from the recording"))
 }
 
 /// There is no such topic among `topics`.

@@ -17,7 +17,7 @@ use livebag_format::decode::{Column, ColumnDecoder, NumberKind};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::arriving::{Arrived, Arriving};
+use crate::arriving::{Arrived, Arriving, warn_of_damage};
 use crate::errors::{self, python};
 use crate::waiting::PATIENCE;
 use crate::walk::{Foreign, Step, Walk};
@@ -36,6 +36,16 @@ pub enum Feed {
 }
 
 impl Feed {
+    /// Messages left out so far because they are damaged, or gone from the recording.
+    pub fn damaged(&self) -> u64 {
+        match self {
+            Feed::Container(walk) => walk.borrow_dependent().damaged(),
+            Feed::Foreign(foreign) => foreign.source.lost_count(),
+            Feed::Arriving(arriving) => arriving.damaged(),
+            Feed::Nothing => 0,
+        }
+    }
+
     /// Gives the next message (log time, publish time, data) to `take`; `None` after the last.
     fn next<T>(
         &mut self,
@@ -77,31 +87,45 @@ impl Feed {
     }
 }
 
-/// Gives batches of columns through Arrow's C data interface (`__arrow_c_stream__`), once.
+/// Asks for the messages from the first one on.
+type Asking = Box<dyn Fn(Python<'_>) -> PyResult<Feed> + Send + Sync>;
+
+/// Gives batches of columns through Arrow's C data interface: each call of `__arrow_c_stream__` begins a new
+/// stream, since some readers ask once for the schema and once for the rows.
 #[pyclass(frozen, module = "livebag._livebag")]
 pub struct ColumnReader {
-    batches: Mutex<Option<Batches>>,
+    topic: livebag::Topic,
+    schema: SchemaRef,
+    /// The first stream's, until it is asked for.
+    first: Mutex<Option<Feed>>,
+    ask: Asking,
     failure: Arc<Mutex<Option<String>>>,
     interrupted: Arc<Mutex<Option<PyErr>>>,
 }
 
 impl ColumnReader {
-    pub fn new(topic: &livebag::Topic, feed: Feed) -> PyResult<Self> {
-        let decoder = ColumnDecoder::new(topic).map_err(|error| {
-            python::Unsupported::new_err(format!("{} makes no table: {error}", topic.name))
-        })?;
-        let schema = schema(&decoder.shape()).map_err(errors::other)?;
-        let (failure, interrupted) = (Arc::default(), Arc::default());
-        let batches = Batches {
-            topic: topic.name.clone(),
-            decoder,
-            feed,
+    /// The columns of what `feed` gives, and of what `ask` gives for every further stream.
+    pub fn new(
+        topic: &livebag::Topic,
+        feed: Feed,
+        ask: impl Fn(Python<'_>) -> PyResult<Feed> + Send + Sync + 'static,
+    ) -> PyResult<Self> {
+        let schema = schema(&decoder(topic)?.shape()).map_err(errors::other)?;
+        Ok(Self {
+            topic: topic.clone(),
             schema: Arc::new(schema),
-            failure: Arc::clone(&failure),
-            interrupted: Arc::clone(&interrupted),
-        };
-        Ok(Self { batches: Mutex::new(Some(batches)), failure, interrupted })
+            first: Mutex::new(Some(feed)),
+            ask: Box::new(ask),
+            failure: Arc::default(),
+            interrupted: Arc::default(),
+        })
     }
+}
+
+fn decoder(topic: &livebag::Topic) -> PyResult<ColumnDecoder> {
+    ColumnDecoder::new(topic).map_err(|error| {
+        python::Unsupported::new_err(format!("{} makes no table: {error}", topic.name))
+    })
 }
 
 #[pymethods]
@@ -114,10 +138,16 @@ impl ColumnReader {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // A wish that need not be granted.
         drop(requested_schema);
-        let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let batches = batches.ok_or_else(|| {
-            python::Error::new_err("these columns have been read: ask for them again")
-        })?;
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let batches = Batches {
+            topic: self.topic.name.clone(),
+            decoder: decoder(&self.topic)?,
+            feed: first.map_or_else(|| (self.ask)(py), Ok)?,
+            schema: self.schema.clone(),
+            is_over: false,
+            failure: self.failure.clone(),
+            interrupted: self.interrupted.clone(),
+        };
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
         // A consumer takes the stream out; one that nobody took is released with the capsule.
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
@@ -152,11 +182,21 @@ struct Batches {
     decoder: ColumnDecoder,
     feed: Feed,
     schema: SchemaRef,
+    is_over: bool,
     failure: Arc<Mutex<Option<String>>>,
     interrupted: Arc<Mutex<Option<PyErr>>>,
 }
 
 impl Batches {
+    /// Says once that messages are missing. A warning that was made an error ends the stream as one.
+    fn end(&mut self) -> Result<(), String> {
+        let damaged = self.feed.damaged();
+        if std::mem::replace(&mut self.is_over, true) || damaged == 0 {
+            return Ok(());
+        }
+        Python::attach(|py| warn_of_damage(py, damaged)).map_err(|error| error.to_string())
+    }
+
     fn batch(&mut self) -> Result<Option<RecordBatch>, String> {
         let (mut log_times, mut publish_times, mut bytes) = (Vec::new(), Vec::new(), 0);
         while bytes < BYTES_MAX && log_times.len() < ROWS_MAX {
@@ -169,7 +209,10 @@ impl Batches {
                 publish_times.push(publish_time as i64);
                 Ok(data.len())
             })?;
-            let Some(taken) = taken else { break };
+            let Some(taken) = taken else {
+                self.end()?;
+                break;
+            };
             bytes += taken;
         }
         if log_times.is_empty() {

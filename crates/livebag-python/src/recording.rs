@@ -331,13 +331,16 @@ impl Recording {
 
     /// The same of one topic, as columns.
     fn columns(
-        &self,
+        slf: Py<Self>,
         py: Python<'_>,
         topic: String,
         start: u64,
         end: u64,
     ) -> PyResult<ColumnReader> {
-        let (feed, channels) = self.feed(py, Some(vec![topic.clone()]), (start, end))?;
+        let this = slf.clone_ref(py);
+        let name = topic.clone();
+        let ask = move |py: Python<'_>| this.get().feed(py, Some(vec![name.clone()]), (start, end));
+        let (feed, channels) = ask(py)?;
         let mut of_name = channels.iter().map(|channel| &channel.get().topic);
         let mut of_name = of_name.by_ref().filter(|known| known.name == topic);
         let Some(first) = of_name.next() else {
@@ -353,6 +356,6 @@ impl Recording {
                  with read_messages"
             )));
         }
-        ColumnReader::new(first, feed)
+        ColumnReader::new(first, feed, move |py| ask(py).map(|(feed, _)| feed))
     }
 }

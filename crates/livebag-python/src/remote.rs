@@ -45,10 +45,15 @@ pub fn summary(py: Python<'_>, row: &TopicRow, channel: &Py<Channel>) -> Summary
 }
 
 /// The messages of one topic as columns.
-pub fn columns_of(channels: &Channels, topic: &str, feed: Feed) -> PyResult<ColumnReader> {
+pub fn columns_of(
+    channels: &Channels,
+    topic: &str,
+    feed: Feed,
+    ask: impl Fn(Python<'_>) -> PyResult<Feed> + Send + Sync + 'static,
+) -> PyResult<ColumnReader> {
     let mut topics = channels.iter().map(|channel| &channel.get().topic);
     match topics.find(|known| known.name == topic) {
-        Some(known) => ColumnReader::new(known, feed),
+        Some(known) => ColumnReader::new(known, feed, ask),
         None => Err(no_topic(topic, &topics_of(channels))),
     }
 }
@@ -202,13 +207,16 @@ impl RemoteRecording {
 
     /// The messages of one topic, as columns.
     fn columns(
-        &self,
+        slf: Py<Self>,
         py: Python<'_>,
         topic: String,
         start: u64,
         end: u64,
     ) -> PyResult<ColumnReader> {
-        let (feed, channels) = self.ask(py, between(start, end), Some(vec![topic.clone()]))?;
-        columns_of(&channels, &topic, feed)
+        let name = topic.clone();
+        let ask =
+            move |py: Python<'_>| slf.get().ask(py, between(start, end), Some(vec![name.clone()]));
+        let (feed, channels) = ask(py)?;
+        columns_of(&channels, &topic, feed, move |py| ask(py).map(|(feed, _)| feed))
     }
 }

@@ -244,19 +244,25 @@ impl RobotsRecording {
 
     /// The messages of one topic, as columns.
     fn columns(
-        &self,
+        slf: Py<Self>,
         py: Python<'_>,
         topic: String,
         start: u64,
         end: u64,
     ) -> PyResult<ColumnReader> {
-        let told = self.now(py)?;
-        let names = self.names(&told, std::slice::from_ref(&topic))?;
+        let this = slf.get();
+        let told = this.now(py)?;
+        let names = this.names(&told, std::slice::from_ref(&topic))?;
         let [name] = &names[..] else {
             let text = format!("{topic} is there more than once: {}", names.join(", "));
             return Err(crate::errors::python::Unsupported::new_err(text));
         };
-        let feed = self.ask(py, &told, between(start, end), Some(names.clone()))?;
-        columns_of(&told.channels, name, feed)
+        let (wanted, asked) = (names.clone(), slf.clone_ref(py));
+        let ask = move |py: Python<'_>| {
+            let this = asked.get();
+            let told = this.now(py)?;
+            this.ask(py, &told, between(start, end), Some(wanted.clone()))
+        };
+        columns_of(&told.channels, name, ask(py)?, ask)
     }
 }

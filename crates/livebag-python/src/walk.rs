@@ -9,7 +9,7 @@ use livebag::{Bag, BagError, Cursor, IndexEntry, Query};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::arriving::{Arrived, Arriving, warn};
+use crate::arriving::{Arrived, Arriving, warn, warn_of_damage};
 use crate::channel::Channel;
 use crate::columns::Feed;
 use crate::errors;
@@ -109,6 +109,8 @@ pub struct Messages {
     feed: Mutex<Feed>,
     batch: Batch,
     large: Large,
+    /// Damaged messages that have been warned of.
+    told: u64,
 }
 
 /// What becomes of large messages.
@@ -124,7 +126,7 @@ pub enum Large {
 
 impl Messages {
     pub fn new(channels: Arc<Vec<Py<Channel>>>, feed: Feed, large: Large) -> Self {
-        Self { channels, feed: Mutex::new(feed), batch: Batch::default(), large }
+        Self { channels, feed: Mutex::new(feed), batch: Batch::default(), large, told: 0 }
     }
 
     fn feed(&mut self) -> &mut Feed {
@@ -140,14 +142,21 @@ impl Messages {
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Message>> {
         let channels = self.channels.clone();
-        match self.feed.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        let next = match self.feed.get_mut().unwrap_or_else(PoisonError::into_inner) {
             Feed::Container(walk) => {
                 next_of_container(py, walk, &mut self.batch, self.large, &channels)
             }
             Feed::Foreign(foreign) => next_of_foreign(py, foreign, &channels),
             Feed::Arriving(arriving) => next_of_arriving(py, arriving, &channels),
             Feed::Nothing => Ok(None),
+        }?;
+        if next.is_none() {
+            let damaged = self.feed().damaged();
+            if std::mem::replace(&mut self.told, damaged) != damaged {
+                warn_of_damage(py, damaged)?;
+            }
         }
+        Ok(next)
     }
 
     /// Messages that are still to come, where that is known without looking at them.
@@ -171,12 +180,7 @@ impl Messages {
     /// Messages left out so far because the medium has damaged them.
     #[getter]
     fn damaged(&mut self) -> u64 {
-        match self.feed() {
-            Feed::Container(walk) => walk.borrow_dependent().damaged(),
-            Feed::Foreign(foreign) => foreign.source.lost_count(),
-            Feed::Arriving(arriving) => arriving.damaged(),
-            Feed::Nothing => 0,
-        }
+        self.feed().damaged()
     }
 }
 

@@ -27,8 +27,9 @@ pub use play::{
     PlayedTopic, Player, Stamp, StreamOutput, TopicOutput, TopicSurvey, survey,
 };
 pub use query::{
-    Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, IndexEntry, Laid, McapAnswer,
-    Messages, NewestFirst, Query, Span, Verdict, VirtualFile, VirtualFileError,
+    Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, DAMAGED_RECORD, IndexEntry, Laid,
+    McapAnswer, Messages, NewestFirst, Query, Span, Verdict, VirtualFile, VirtualFileError,
+    damaged_topics,
 };
 pub use queue::NewMessage;
 pub use recorder::{

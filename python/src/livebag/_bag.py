@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _livebag
-from ._errors import DecodeError, Error, Unsupported
+from ._errors import DecodeError, Error, NoTopic, Unsupported
 from ._livebag import Attachment, Channel, Message, Messages
 from ._time import MAX_NANOS, Moment, Span, nanos, span_nanos
 
@@ -196,7 +196,7 @@ class Topics(collections.abc.Mapping["str", "Topic"]):
         try:
             return self._topics[name]
         except KeyError:
-            raise KeyError(f"no topic {name!r}; there are: {', '.join(self._topics)}") from None
+            raise NoTopic(f"no topic {name!r}; there are: {', '.join(self._topics)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._topics)

@@ -14,8 +14,11 @@ class NotFound(Error, FileNotFoundError):
         return str(self.args[0]) if self.args else ""
 
 
-class NoTopic(Error, LookupError):
+class NoTopic(Error, KeyError):
     """The recording has no topic of this name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class Damaged(Error):

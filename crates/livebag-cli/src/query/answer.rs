@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use livebag::storage::FilePart;
 use livebag::{Bag, BagError, BagState, Buffer, Cursor, NewestFirst, Topic};
 use livebag_net::remote::{McapMessages, RemoteAnswer, RemoteMessage};
-use livebag_net::tell::MessageLine;
+use livebag_net::tell::{DamagedLine, MessageLine};
 
 use crate::outcome::CliError;
 
@@ -189,18 +189,23 @@ impl Answer for Remote {
     fn profile(&self) -> &str {
         &self.profile
     }
+
+    fn damaged(&self) -> u64 {
+        self.messages.damaged().values().sum()
+    }
 }
 
 /// Times and sizes alone, of which a server sends lines.
 pub struct RemoteLines {
     lines: BufReader<RemoteAnswer>,
     topics: Vec<Topic>,
+    damaged: u64,
 }
 
 impl RemoteLines {
     /// Reads an answer in JSON lines, of messages of `topics`.
     pub fn new(answer: RemoteAnswer, topics: Vec<Topic>) -> Self {
-        Self { lines: BufReader::new(answer), topics }
+        Self { lines: BufReader::new(answer), topics, damaged: 0 }
     }
 }
 
@@ -209,6 +214,10 @@ impl Answer for RemoteLines {
         let mut line = String::new();
         let read = self.lines.read_line(&mut line);
         if read.map_err(|error| self.lines.get_ref().cut(error))? == 0 {
+            return Ok(None);
+        }
+        if let Ok(DamagedLine { damaged }) = serde_json::from_str(&line) {
+            self.damaged = damaged.values().sum();
             return Ok(None);
         }
         let line: MessageLine = serde_json::from_str(&line).map_err(|error| {
@@ -241,5 +250,9 @@ impl Answer for RemoteLines {
 
     fn profile(&self) -> &str {
         ""
+    }
+
+    fn damaged(&self) -> u64 {
+        self.damaged
     }
 }

@@ -5,7 +5,7 @@ use livebag_net::remote::{Question as Asked, RemoteBag};
 use livebag_net::tell::BagInfo;
 
 use super::answer::{Answer, Remote, RemoteLines};
-use super::{Args, Question, Wanted, give};
+use super::{Args, Question, Wanted, give, remote_outcome};
 use crate::outcome::{CliError, Outcome};
 use crate::parse::Moment;
 
@@ -41,7 +41,7 @@ pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     };
     let start_nanos = info.row.start_nanos.unwrap_or(0);
     give(&mut *answer, wanted, clock, planned_nanos, start_nanos)?;
-    Ok(Outcome::Done)
+    Ok(remote_outcome(answer.damaged()))
 }
 
 fn needs_data(wanted: &Wanted) -> bool {

@@ -83,7 +83,7 @@ fn rot_in_a_container_is_named_and_costs_only_what_it_hit() {
         rot(&brick, offset);
         let named = damages(&verify(&bag, 1));
         assert!(named.contains(text(&brick)) && named.contains(what), "{named}");
-        assert_eq!(count(&bag, 0), 2 * COUNT, "every message is still given");
+        assert_eq!(count(&bag, 0), 2 * COUNT, "the index tells of every message");
         rot(&brick, offset);
         verify(&bag, 0);
     }
@@ -123,6 +123,88 @@ fn rot_in_a_container_is_named_and_costs_only_what_it_hit() {
     assert!(damages(&verify(&bag, 1)).contains("missing"));
     std::fs::rename(&aside, &brick).unwrap();
     verify(&bag, 0);
+}
+
+/// Chunk, checksum, message header and data of small messages: whatever is hit, no way out gives one that is
+/// damaged, and each says that something is missing.
+#[test]
+fn every_way_out_leaves_damaged_small_messages_out_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("bag");
+    record(&bag, Signal::INT);
+    let (_server, base) = crate::remote::serve(folder.path());
+    let url = format!("{base}/bag");
+    let export = folder.path().join("export.mcap");
+    let copy = folder.path().join("copy");
+    let brick = files(&bag, "mcap").pop().unwrap();
+    let bytes = std::fs::read(&brick).unwrap();
+    // The first chunk: its record begins with its opcode, and its first message's with another.
+    let message = (0..bytes.len())
+        .find(|at| bytes[*at..].starts_with(&[5, 90, 1, 0, 0, 0, 0, 0, 0]))
+        .expect("a message of 324 bytes");
+    let kept = |file: &Path| {
+        let sound = verify(file, 0)["message_count"].as_u64().unwrap();
+        assert!((COUNT..2 * COUNT).contains(&sound), "{sound}");
+        sound
+    };
+    for place in [message - 49, message - 16, message + 20, message + 31 + 100] {
+        rot(&brick, place as u64);
+        run(&["query", text(&bag), "history", "-o", text(&export)]).expect(3, &["left out"]);
+        let sound = kept(&export);
+        std::fs::remove_file(&export).unwrap();
+        for storage in ["container", "mcap", "sqlite3"] {
+            let ended = run(&["convert", text(&bag), text(&copy), "-s", storage]);
+            ended.expect(3, &["could be read", "damaged"]);
+            assert_eq!(kept(&copy), sound, "{storage}");
+            std::fs::remove_dir_all(&copy).unwrap();
+        }
+        run(&["query", &url, "history", "-o", text(&export)]).expect(3, &["left out"]);
+        assert_eq!(kept(&export), sound, "by HTTP");
+        std::fs::remove_file(&export).unwrap();
+        let decoded = run(&["query", &url, "history", "--json", "--decode"]).expect(3, &[]).out;
+        assert_eq!(decoded.lines().count() as u64, sound);
+        run(&["play", text(&bag), "--rate", "1000"]).expect(3, &["damaged"]);
+        rot(&brick, place as u64);
+    }
+    // What a damaged index entry costs is said elsewhere too.
+    rot(&files(&bag, "idx").pop().unwrap(), 48 * 30 + 5);
+    run(&["query", &url, "history", "--json"]).expect(3, &["left out"]);
+    run(&["query", &url, "auto", "-o", text(&export)]).expect(3, &["left out"]);
+}
+
+/// A pipe where a file should be is an error at once, for every verb.
+#[test]
+fn a_pipe_in_place_of_a_file_holds_nobody_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("bag");
+    record(&bag, Signal::INT);
+    let copy = folder.path().join("copy");
+    let manifest = bag.join("container.yaml");
+    for file in [files(&bag, "mcap").remove(0), files(&bag, "idx").remove(0), manifest] {
+        let aside = folder.path().join("aside");
+        std::fs::rename(&file, &aside).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &file, mode).unwrap();
+        for verb in [
+            &["ls", text(&bag)][..],
+            &["info", text(&bag)],
+            &["verify", text(&bag)],
+            &["query", text(&bag), "history", "-o", text(&copy)],
+            &["convert", text(&bag), text(&copy)],
+            &["play", text(&bag)],
+        ] {
+            let ended = run(verb);
+            assert!((0..=3).contains(&ended.code), "{verb:?}: {}", ended.code);
+            let _ = std::fs::remove_dir_all(&copy);
+        }
+        std::fs::remove_file(&file).unwrap();
+        std::fs::rename(&aside, &file).unwrap();
+    }
+    let pipe = folder.path().join("pipe.mcap");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    for verb in ["info", "verify", "recover"] {
+        run(&[verb, text(&pipe)]).expect(1, &[]);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Asking a recorder over HTTP, and a server of finished recordings.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 use livebag_shm::{FrameMeta, StreamOptions};
@@ -61,14 +62,8 @@ fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
 
     recording.interrupt().expect(0, &[]);
     run(&["query", &url, "latest"]).expect(1, &["livebag serve"]);
-    let server = livebag(&["serve", text(folder.path()), "--listen", "127.0.0.1:0", "--json"])
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut server = Killed(server.unwrap());
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let base = said["urls"][0].as_str().unwrap();
+    let (_server, base) = serve(folder.path());
+    let base = &*base;
     let url = format!("{base}/run1");
     assert_eq!(count(&url), 100);
     same_as_here(&run(&["info", text(&bag), "--json"]).json(), run(&["info", &url, "--json"]));
@@ -88,8 +83,21 @@ fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
     run(&["ls", &format!("{base}/none")]).expect(1, &["no recording none"]);
 }
 
+/// A server of what is in a folder, and its address.
+pub fn serve(folder: &Path) -> (Killed, String) {
+    let server = livebag(&["serve", text(folder), "--listen", "127.0.0.1:0", "--json"])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut server = Killed(server.unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let base = said["urls"][0].as_str().unwrap().to_owned();
+    (server, base)
+}
+
 /// A process that ends with its test, however that ends.
-struct Killed(Child);
+pub struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {

@@ -22,6 +22,8 @@ pub struct MessageHead {
     pub type_name: String,
     /// Bytes of the body.
     pub body_bytes: u64,
+    /// Newer messages that were passed over because they are damaged.
+    pub damaged: u64,
 }
 
 /// Sends the newest message of a query; `tell` is told its head before. All memory for it is taken before
@@ -77,7 +79,8 @@ pub fn send_message(
         }
         drop(data);
         let body_bytes = piece.buffer().len() as u64;
-        tell(MessageHead { line, type_name: topic.type_name.clone(), body_bytes });
+        let (type_name, damaged) = (topic.type_name.clone(), messages.damaged());
+        tell(MessageHead { line, type_name, body_bytes, damaged });
         return outlet.send(piece);
     }
     Err(AnswerError::NoMessage)
@@ -106,7 +109,7 @@ pub fn decoded(
 }
 
 /// Appends a line without its end.
-pub fn put(line: &MessageLine, out: &mut Buffer) {
+pub fn put(line: &impl serde::Serialize, out: &mut Buffer) {
     // Names and numbers can always be written, and memory takes them.
     let _ = serde_json::to_writer(out, line);
 }

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use livebag::storage::FilePart;
-use livebag::{Bag, BagError, Buffer, Clock, Cursor, Laid, McapAnswer, Query};
+use livebag::{Bag, BagError, Buffer, Clock, Cursor, Laid, McapAnswer, Query, damaged_topics};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::ask::Form;
 use crate::limits::{BETWEEN_BYTES_MAX, PARCEL_BYTES, PIECE_BYTES, PIECES_WAITING_MAX};
 use crate::pool::{Piece, Pool};
-use crate::tell::MessageLine;
+use crate::tell::{DamagedLine, MessageLine};
 
 mod auto;
 mod decimation;
@@ -318,6 +318,11 @@ fn send_lines(
             outlet.send(piece)?;
             piece = outlet.piece(PIECE_BYTES);
         }
+    }
+    let damaged = damaged_topics(bag, cursor.damaged_by_topic());
+    if !damaged.is_empty() {
+        message::put(&DamagedLine { damaged }, piece.buffer());
+        piece.buffer().put(b"\n");
     }
     outlet.send(piece)
 }

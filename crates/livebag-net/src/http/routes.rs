@@ -364,6 +364,9 @@ async fn message(
     insert(headers, "livebag-publish-time", &head.line.publish_time.to_string());
     insert(headers, "livebag-sequence", &head.line.sequence.to_string());
     insert(headers, "livebag-type", &head.type_name);
+    if head.damaged > 0 {
+        insert(headers, "livebag-damaged", &head.damaged.to_string());
+    }
     Ok(response)
 }
 

@@ -1,8 +1,9 @@
 //! Messages out of an MCAP file that is still arriving.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
+use livebag::DAMAGED_RECORD;
 use livebag_format::Topic;
 use mcap::parse_record;
 use mcap::records::Record;
@@ -36,6 +37,7 @@ pub struct McapMessages {
     topics: Vec<Topic>,
     /// Topic by channel.
     channels: HashMap<u16, usize>,
+    damaged: BTreeMap<String, u64>,
     is_over: bool,
 }
 
@@ -51,6 +53,7 @@ impl McapMessages {
             schemas: HashMap::new(),
             topics: Vec::new(),
             channels: HashMap::new(),
+            damaged: BTreeMap::new(),
             is_over: false,
         }
     }
@@ -58,6 +61,11 @@ impl McapMessages {
     /// The topics of which there were messages so far.
     pub fn topics(&self) -> &[Topic] {
         &self.topics
+    }
+
+    /// Messages that the server left out because they are damaged, by topic; known after the last message.
+    pub fn damaged(&self) -> &BTreeMap<String, u64> {
+        &self.damaged
     }
 
     /// The next message; `None` after the last.
@@ -117,6 +125,11 @@ impl McapMessages {
                         sequence: header.sequence.into(),
                         data: data.into_owned(),
                     }));
+                }
+                Record::Metadata(record) if record.name == DAMAGED_RECORD => {
+                    let counts = record.metadata.into_iter();
+                    self.damaged =
+                        counts.map(|(topic, count)| (topic, count.parse().unwrap_or(1))).collect();
                 }
                 // What follows repeats what was said.
                 Record::DataEnd(_) => self.is_over = true,

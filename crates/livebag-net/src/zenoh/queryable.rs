@@ -440,7 +440,7 @@ impl<'a> Replies<'a> {
                 bytes += u64::from(entry.data_bytes);
             }
         }
-        end.damaged = messages.damaged();
+        end.damaged = messages.damaged_by_topic().iter().sum();
         Ok(end)
     }
 

@@ -1,10 +1,12 @@
 //! The answer to a query as one MCAP file, laid out piece by piece.
 
+use std::collections::BTreeMap;
+
 use livebag_format::Topic;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, ChunkExtent, MESSAGE_HEADER_BYTES, SummaryBuilder, chunk_header,
-    message_header, put_channel, put_file_start, put_message_index, put_schema,
+    message_header, put_channel, put_file_start, put_message_index, put_metadata, put_schema,
 };
 
 use super::{Bag, BagError, Buffer, Cursor, NewestFirst};
@@ -15,6 +17,9 @@ use crate::storage::FilePart;
 
 /// What an answer's file says of who wrote it.
 pub(super) const LIBRARY: &str = concat!("livebag ", env!("CARGO_PKG_VERSION"));
+
+/// Name of the metadata record in an answer that tells of damaged messages.
+pub const DAMAGED_RECORD: &str = "livebag.damaged";
 
 /// What is to become of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +64,9 @@ pub trait Messages {
     fn reference(&mut self) -> Result<Option<FilePart>, BagError> {
         Ok(None)
     }
-    /// Messages left out so far because the medium has damaged them, or their index entries.
-    fn damaged(&self) -> u64;
+    /// Messages left out so far because the medium has damaged them, or their index entries: by topic, in
+    /// the order of [`Bag::topics`].
+    fn damaged_by_topic(&self) -> &[u64];
 }
 
 impl Messages for Cursor<'_> {
@@ -73,8 +79,8 @@ impl Messages for Cursor<'_> {
     fn reference(&mut self) -> Result<Option<FilePart>, BagError> {
         Cursor::reference(self)
     }
-    fn damaged(&self) -> u64 {
-        Cursor::damaged(self)
+    fn damaged_by_topic(&self) -> &[u64] {
+        Cursor::damaged_by_topic(self)
     }
 }
 
@@ -85,8 +91,8 @@ impl Messages for NewestFirst<'_> {
     fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
         NewestFirst::append_to(self, out)
     }
-    fn damaged(&self) -> u64 {
-        NewestFirst::damaged(self)
+    fn damaged_by_topic(&self) -> &[u64] {
+        NewestFirst::damaged_by_topic(self)
     }
 }
 
@@ -122,6 +128,8 @@ pub struct McapAnswer<'bag> {
     end: Vec<u8>,
     messages: u64,
     message_bytes: u64,
+    /// What was left out, by topic.
+    damaged: Vec<u64>,
 }
 
 impl<'bag> McapAnswer<'bag> {
@@ -140,6 +148,7 @@ impl<'bag> McapAnswer<'bag> {
             end: Vec::new(),
             messages: 0,
             message_bytes: 0,
+            damaged: Vec::new(),
         }
     }
 
@@ -258,6 +267,8 @@ impl<'bag> McapAnswer<'bag> {
                 break;
             }
         }
+        self.damaged.clear();
+        self.damaged.extend_from_slice(messages.damaged_by_topic());
         if self.laid_out.is_empty() {
             out.truncate(begin);
             return Ok(Laid::Nothing);
@@ -312,15 +323,36 @@ impl<'bag> McapAnswer<'bag> {
         index
     }
 
-    /// Appends the summary and the end of the file.
-    pub fn finish(self, out: &mut Buffer) {
+    /// Appends the summary and the end of the file. In front of them a metadata record
+    /// [`DAMAGED_RECORD`] tells how many messages of each topic were left out because they are damaged, if
+    /// any were.
+    pub fn finish(mut self, out: &mut Buffer) {
+        out.put(&std::mem::take(&mut self.end));
+        let damaged = damaged_topics(self.bag, &self.damaged);
+        let mut metadata = Vec::new();
+        if !damaged.is_empty() {
+            let values = damaged.iter().map(|(name, count)| (name.clone(), count.to_string()));
+            let mut record = Vec::new();
+            let bytes = put_metadata(&mut record, DAMAGED_RECORD, &values.collect());
+            metadata.push((DAMAGED_RECORD.to_owned(), self.offset, bytes));
+            self.offset += bytes;
+            out.put(&record);
+        }
         let topics = self.announced.iter();
         let topics = topics.map(|&at| (at as u16 + 1, self.bag.topics()[at].topic()));
         let mut summary = SummaryBuilder::new(self.offset, topics);
         self.chunks.iter().for_each(|chunk| summary.chunk(chunk));
-        out.put(&self.end);
-        out.put(&summary.finish(&[]).1);
+        out.put(&summary.finish(&metadata).1);
     }
+}
+
+/// Damaged messages by the names of their topics; those without are not in it.
+pub fn damaged_topics(bag: &Bag, damaged: &[u64]) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for (topic, count) in bag.topics().iter().zip(damaged).filter(|(_, count)| **count > 0) {
+        *all.entry(topic.topic().name.clone()).or_default() += count;
+    }
+    all
 }
 
 /// Schema and channel of a topic.

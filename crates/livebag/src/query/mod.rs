@@ -29,7 +29,7 @@ mod topic;
 pub(crate) mod unpack;
 mod virtual_file;
 
-pub use answer::{Laid, McapAnswer, Messages, Verdict};
+pub use answer::{DAMAGED_RECORD, Laid, McapAnswer, Messages, Verdict, damaged_topics};
 pub use buffer::Buffer;
 pub use cursor::Cursor;
 pub(crate) use index::IndexReader;

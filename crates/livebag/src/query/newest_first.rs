@@ -19,7 +19,8 @@ pub struct NewestFirst<'bag> {
     topics: Vec<TopicBackward<'bag>>,
     /// (log time, place in `topics`), latest first.
     heap: BinaryHeap<(u64, Reverse<usize>)>,
-    damaged: u64,
+    /// By place in [`Bag::topics`].
+    damaged: Vec<u64>,
     /// What [`NewestFirst::next_entry`] gave last.
     last: Option<(usize, IndexEntry)>,
 }
@@ -50,7 +51,8 @@ impl<'bag> NewestFirst<'bag> {
         from: u64,
         to: u64,
     ) -> Result<Self, BagError> {
-        let mut this = Self { topics: Vec::new(), heap: BinaryHeap::new(), damaged: 0, last: None };
+        let damaged = vec![0; bag.topics.len()];
+        let mut this = Self { topics: Vec::new(), heap: BinaryHeap::new(), damaged, last: None };
         for &number in chosen {
             let mut topic = TopicBackward {
                 number,
@@ -63,7 +65,7 @@ impl<'bag> NewestFirst<'bag> {
                 unpacked_segment: None,
                 last_segment: None,
             };
-            this.damaged += topic.feed()?;
+            this.damaged[number] += topic.feed()?;
             if let Some(newest) = topic.entries.last() {
                 this.heap.push((newest.log_time_nanos, Reverse(this.topics.len())));
                 this.topics.push(topic);
@@ -74,7 +76,12 @@ impl<'bag> NewestFirst<'bag> {
 
     /// Messages left out so far because the medium has damaged them, or their index entries.
     pub fn damaged(&self) -> u64 {
-        self.damaged
+        self.damaged.iter().sum()
+    }
+
+    /// The same by topic, in the order of [`Bag::topics`].
+    pub fn damaged_by_topic(&self) -> &[u64] {
+        &self.damaged
     }
 
     /// The next older message's topic (its place in [`Bag::topics`]) and index entry.
@@ -86,7 +93,7 @@ impl<'bag> NewestFirst<'bag> {
         let topic = &mut self.topics[at];
         topic.last_segment = topic.current.as_ref().map(|(segment, _)| *segment);
         let Some(entry) = topic.entries.pop() else { return Ok(None) };
-        self.damaged += topic.feed()?;
+        self.damaged[topic.number] += topic.feed()?;
         if let Some(next) = topic.entries.last() {
             self.heap.push((next.log_time_nanos, Reverse(at)));
         }
@@ -125,7 +132,7 @@ impl<'bag> NewestFirst<'bag> {
             Ok(()) => Ok(true),
             Err(BagError::Damaged { .. }) => {
                 out.truncate(filled);
-                self.damaged += 1;
+                self.damaged[self.topics[at].number] += 1;
                 Ok(false)
             }
             Err(error) => Err(error),

@@ -395,8 +395,11 @@ fn of_small_messages_those_behind_a_cut_are_damaged_and_not_zeros() {
     }
 }
 
+/// Gives every message (its number and data) to another function, and how many are damaged.
+type Way = fn(&Bag, &mut dyn FnMut(u64, &[u8])) -> u64;
+
 /// What a way of reading gives of a recording whose message `k` has bytes `k`: (numbers, damaged).
-fn through(bag: &Bag, way: &dyn Fn(&Bag, &mut dyn FnMut(u64, &[u8])) -> u64) -> (Vec<u64>, u64) {
+fn through(bag: &Bag, way: Way) -> (Vec<u64>, u64) {
     let mut given = Vec::new();
     let damaged = way(bag, &mut |sequence, data| {
         let number = (sequence - 1) as u8;
@@ -466,8 +469,7 @@ fn no_way_of_reading_gives_a_damaged_message_that_has_a_checksum() {
     let mut cursor = whole.query(&Query::default()).unwrap();
     let entries: Vec<_> = std::iter::from_fn(|| Some(cursor.next_entry().unwrap()?.1)).collect();
     let brick = open_to_damage(&path.join(&whole.topics()[0].bricks()[0]));
-    let ways: [&dyn Fn(&Bag, &mut dyn FnMut(u64, &[u8])) -> u64; 4] =
-        [&by_next, &by_read_into, &by_part, &newest_first];
+    let ways: [Way; 4] = [by_next, by_read_into, by_part, newest_first];
     for (nth, entry) in entries.iter().enumerate().step_by(19) {
         let chunk = entry.chunk_offset();
         // Opcode, checksum and length of the chunk; a message's header, its first and its last byte.

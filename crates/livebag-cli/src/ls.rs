@@ -126,7 +126,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
                 say!("livebag: {}: {problem}", row.path);
             }
             if let Some(note) = &row.note {
-                eprintln!("livebag: warning: {}: {note}", row.path);
+                say!("livebag: warning: {}: {note}", row.path);
             }
         }
     }

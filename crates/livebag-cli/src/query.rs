@@ -269,7 +269,7 @@ fn remote_outcome(damaged: u64) -> Outcome {
         return Outcome::Done;
     }
     let messages = text::plural(damaged as usize, "message");
-    eprintln!("livebag: {messages} left out that are damaged, or whose index entries are");
+    say!("livebag: {messages} left out that are damaged, or whose index entries are");
     Outcome::Loss
 }
 

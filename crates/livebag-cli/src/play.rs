@@ -31,6 +31,8 @@ struct Summary {
     /// All of them.
     paths: Vec<String>,
     message_count: u64,
+    /// Not published: damaged, or larger than a stream takes.
+    lost_messages: u64,
     bytes: u64,
     /// How often the end was reached.
     rounds: u64,
@@ -86,6 +88,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         path: paths.first().cloned().unwrap_or_default(),
         paths,
         message_count: status.messages,
+        lost_messages: player.lost_count(),
         bytes: status.bytes,
         rounds: status.rounds,
         duration_s: (clock.monotonic_nanos() - began_nanos) as f64 / 1e9,
@@ -195,5 +198,5 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
     for warning in &summary.warnings {
         say!("livebag: warning: {warning}");
     }
-    Ok(Outcome::Done)
+    Ok(if summary.lost_messages > 0 { Outcome::Loss } else { Outcome::Done })
 }

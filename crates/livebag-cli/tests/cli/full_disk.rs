@@ -9,8 +9,12 @@ use livebag_shm::{FrameMeta, StreamOptions};
 /// A command whose shell script runs with a filesystem of 8 MB at `$1`, which nobody else sees and
 /// which goes with it; `$2` is livebag.
 fn on_small_disk(folder: &Path, script: &str) -> Command {
+    on_disk_of("8m", folder, script)
+}
+
+fn on_disk_of(size: &str, folder: &Path, script: &str) -> Command {
     let mut command = Command::new("unshare");
-    let script = format!("mount -t tmpfs -o size=8m tmpfs \"$1\" || exit 77\n{script}");
+    let script = format!("mount -t tmpfs -o size={size} tmpfs \"$1\" || exit 77\n{script}");
     let map = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
     command.args([map, "sh", "-c", &script, "sh", text(folder), env!("CARGO_BIN_EXE_livebag")]);
     command
@@ -95,14 +99,18 @@ fn report(folder: &Path, name: &str) -> serde_json::Value {
 
 /// Publishes messages of `bytes` until the recorder on a small disk has ended, some 25 MB/s.
 fn flood(bytes: usize, script: &str, folder: &Path) -> Ended {
+    flood_disk_of("8m", (50_000 / bytes).max(1), bytes, script, folder)
+}
+
+fn flood_disk_of(size: &str, burst: usize, bytes: usize, script: &str, folder: &Path) -> Ended {
     let small = folder.join("small");
     std::fs::create_dir_all(&small).unwrap();
     let (name, mut writer) = stream(StreamOptions::bytes(bytes).slots(256));
     let script = script.replace("NAME", &name).replace("OUT", text(folder));
-    let mut recording = Recording::begin_command(on_small_disk(&small, &script), 1);
+    let mut recording = Recording::begin_command(on_disk_of(size, &small, &script), 1);
     let mut number = 0_u64;
     wait_until("the recorder has ended", || {
-        for _ in 0..(50_000 / bytes).max(1) {
+        for _ in 0..burst {
             number += 1;
             writer.publish(&FrameMeta::bytes(), &vec![number as u8; bytes]).unwrap();
         }
@@ -126,6 +134,26 @@ fn a_disk_that_fills_up_with_small_messages() {
     let verified = report(folder.path(), "verified.json");
     assert!(verified["message_count"].as_u64().unwrap() > 10_000, "{verified}");
     assert_eq!(verified["state"], "closed");
+}
+
+/// Frames that are in flight when the disk is full do not take the space that was set aside for the end.
+#[test]
+fn a_disk_that_fills_up_with_large_messages_in_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    if !is_possible(folder.path()) {
+        return;
+    }
+    for size in ["40m", "41500k", "43m"] {
+        let script = r#"
+            "$2" record NAME -o "$1/bag" --storage mcap; code=$?
+            "$2" verify "$1/bag" --json > OUT/verified.json || exit 90
+            exit $code"#;
+        let ended = flood_disk_of(size, 12, 400_000, script, folder.path());
+        ended.expect(1, &["ended early", "disk", "kept and readable"]);
+        let verified = report(folder.path(), "verified.json");
+        assert!(verified["message_count"].as_u64().unwrap() > 50, "{verified}");
+        assert_eq!(verified["state"], "closed");
+    }
 }
 
 /// SQLite takes its failed transaction back: what was committed before is there.

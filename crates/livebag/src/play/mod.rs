@@ -89,6 +89,7 @@ pub struct Player {
     plan: Plan,
     survey: Survey,
     warnings: Vec<String>,
+    lost: u64,
 }
 
 impl Player {
@@ -135,6 +136,7 @@ impl Player {
             route: Vec::new(),
             survey,
             warnings,
+            lost: 0,
             options,
         };
         this.open_outputs(output)?;
@@ -202,6 +204,11 @@ impl Player {
         })
     }
 
+    /// Messages that were chosen and not published so far: damaged, or larger than an output takes.
+    pub fn lost_count(&self) -> u64 {
+        self.lost
+    }
+
     /// What was not as it should be, in sentences.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
         let of_outputs = self.played.iter().flat_map(|played| played.output.warnings());
@@ -244,6 +251,7 @@ impl Player {
         });
         self.note(&ahead);
         let status = outcome?;
+        self.lost += status.left_out;
         if status.left_out > 0 {
             self.warnings.push(format!(
                 "{} messages that were recorded while the player was at work were left out: they are \
@@ -259,6 +267,7 @@ impl Player {
     /// What reading has found.
     fn note(&mut self, ahead: &ReadAhead) {
         let (damaged, early) = ahead.left_out();
+        self.lost += damaged;
         if damaged > 0 {
             self.warnings.push(format!(
                 "{damaged} messages are damaged and were left out; `livebag verify` tells which"

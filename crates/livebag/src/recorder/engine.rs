@@ -356,8 +356,8 @@ impl Engine {
         self.retire();
     }
 
-    /// Latches a failure of the disk and gives the reserved space free, so that the container can
-    /// be closed.
+    /// Latches a failure of the disk. Reserved space stays reserved until the splits are closed: writes in
+    /// flight would take it now.
     pub fn fail(&mut self, doing: &'static str, path: &Path, source: std::io::Error) {
         self.fail_with(&RecordError::Io { doing, path: path.to_owned(), source });
     }
@@ -366,7 +366,6 @@ impl Engine {
         self.shared.fail(error.to_string());
         for split in &mut self.splits {
             split.bricks.iter_mut().for_each(Brick::doubt_chunks);
-            split.drop_reserve();
         }
     }
 

@@ -90,3 +90,20 @@ fn a_disk_that_is_pulled_away_costs_what_was_not_synced() {
     assert!(before > 10 && kept >= before, "{kept} of {before}, which were a second old");
     assert_eq!(json(&folder.path().join("verified.json"))["whole"], true);
 }
+
+/// Open files outlive their names: without a look at the folder, the end of the recording is when it is told.
+#[test]
+fn a_folder_that_is_removed_ends_the_recording() {
+    for storage in ["container", "sqlite3"] {
+        let folder = tempfile::tempdir().unwrap();
+        let bag = folder.path().join("bag");
+        let (name, mut writer) = stream(StreamOptions::bytes(1000));
+        let recording = ["record", &name, "-o", text(&bag), "--storage", storage];
+        let mut recording = Recording::begin(&recording[1..], 1);
+        writer.publish(&FrameMeta::bytes(), &[1; 1000]).unwrap();
+        wait_until("something is written", || std::fs::read_dir(&bag).unwrap().count() > 2);
+        std::fs::rename(&bag, folder.path().join("moved")).unwrap();
+        wait_until("the recorder has ended", || recording.has_ended());
+        recording.end().expect(1, &["No such file"]);
+    }
+}

@@ -128,11 +128,16 @@ impl Engine {
                 break;
             }
         }
-        let rules = self.shared.options.retention;
-        if rules.free_bytes_min == 0 || self.shared.failure().is_some() {
+        if self.shared.failure().is_some() {
             return;
         }
-        let mut free = self.shared.disk.free_bytes(&self.shared.directory).unwrap_or(u64::MAX);
+        let rules = self.shared.options.retention;
+        let directory = self.shared.directory.clone();
+        let mut free = match self.shared.disk.free_bytes(&directory) {
+            Ok(free) => free,
+            // Somebody has removed or renamed the folder: open files go on, and nobody will find them.
+            Err(error) => return self.fail("looking at", &directory, error),
+        };
         while free < rules.free_bytes_min {
             let may_delete = rules.low_space == LowSpace::DeleteOldest;
             // The keeper removes them meanwhile: their space is counted as free already.

@@ -361,9 +361,15 @@ impl Writing {
             self.remove_oldest();
         }
         let rules = self.shared.options.retention;
-        while rules.free_bytes_min > 0 && self.file.is_some() {
+        while self.file.is_some() {
             let path = self.shared.directory.clone();
-            let free_bytes = self.shared.disk.free_bytes(&path).unwrap_or(u64::MAX);
+            let free_bytes = match self.shared.disk.free_bytes(&path) {
+                Ok(free_bytes) => free_bytes,
+                // Somebody has removed or renamed the folder: the open file goes on, and nobody will find it.
+                Err(source) => {
+                    return self.fail(&RecordError::Io { doing: "looking at", path, source });
+                }
+            };
             if free_bytes >= rules.free_bytes_min {
                 return;
             }

@@ -9,6 +9,7 @@ use super::*;
 use crate::query::{Bag, BagState, Query};
 use crate::storage::{Fault, SimulatedDisk};
 
+mod account;
 mod database;
 mod ending;
 mod floods;

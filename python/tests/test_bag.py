@@ -321,6 +321,7 @@ def test_tables_in_text_and_html(sample, exported):
     assert "?" in repr(foreign) and "<td" in foreign._repr_html_()
     assert len(foreign) == len(bag) and "?" not in repr(foreign)
     assert foreign.kind == "rosbag2 bag" and foreign.topics["/imu"].lost is None
+    assert foreign.account is None and bag.account.recorded == len(bag)
     with pytest.raises(livebag.NoTopic, match="/imu"):
         bag.topics["/nothing"]
     assert bag.topics.get("/nothing") is None and "/nothing" not in bag.topics

@@ -114,4 +114,10 @@ def test_a_full_queue_says_so(tmp_path):
             except livebag.QueueFull:
                 dropped += 1
     assert dropped and recorder.topics["/bytes"].lost == dropped
-    assert livebag.open(tmp_path / "run").topics["/bytes"].lost == dropped
+    bag = livebag.open(tmp_path / "run")
+    assert bag.topics["/bytes"].lost == dropped
+    account = recorder.topics["/bytes"].account
+    assert (account.lost["queue"], account.recorded) == (dropped, len(bag))
+    assert account.published == dropped + len(bag) and account.unknown_since is None
+    assert bag.account == account == bag.topics["/bytes"].account
+    assert (account + account).published == 2 * account.published

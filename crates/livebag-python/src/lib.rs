@@ -5,6 +5,7 @@
 //! another process does so without holding Python's lock. Views of shared memory
 //! are handed to NumPy as addresses, with an object beside them that keeps the memory mapped.
 
+mod account;
 mod arriving;
 mod attachment;
 mod channel;
@@ -28,6 +29,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _livebag(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<account::Account>()?;
     module.add_class::<attachment::Attachment>()?;
     module.add_class::<channel::Channel>()?;
     module.add_class::<columns::ColumnReader>()?;

@@ -12,6 +12,7 @@ use livebag::{
 use livebag_format::definitions;
 use pyo3::prelude::*;
 
+use crate::account::Account;
 use crate::errors::{self, python};
 
 /// How to record, as `livebag.Recorder` has checked it.
@@ -85,8 +86,8 @@ impl Settings {
     }
 }
 
-/// By topic: name, type, messages, bytes, lost, skipped.
-type TopicStatus = (String, String, u64, u64, u64, u64);
+/// By topic: name, type, messages, bytes, lost, skipped, account.
+type TopicStatus = (String, String, u64, u64, u64, u64, Account);
 
 /// A recording in progress.
 #[pyclass(frozen, module = "livebag._livebag")]
@@ -203,7 +204,8 @@ impl Recorder {
 fn told(status: livebag::Status) -> (Vec<TopicStatus>, Option<String>) {
     let topics = status.topics.into_iter().map(|topic| {
         let lost = topic.lost.total();
-        (topic.name, topic.type_name, topic.messages, topic.bytes, lost, topic.skipped)
+        let account = Account(topic.account());
+        (topic.name, topic.type_name, topic.messages, topic.bytes, lost, topic.skipped, account)
     });
     (topics.collect(), status.failure)
 }

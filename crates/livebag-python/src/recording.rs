@@ -8,6 +8,7 @@ use livebag::{Bag, BagState, Query, Span};
 use livebag_format::container::CONTAINER_FILE;
 use pyo3::prelude::*;
 
+use crate::account::Account;
 use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
@@ -23,8 +24,8 @@ struct Sum {
     range: Option<(u64, u64)>,
 }
 
-/// Channel, messages, bytes, first and last log time, messages lost.
-type Summary = (Py<Channel>, u64, u64, Option<u64>, Option<u64>, Option<u64>);
+/// Channel, messages, bytes, first and last log time, account.
+type Summary = (Py<Channel>, u64, u64, Option<u64>, Option<u64>, Option<Account>);
 type Channels = Arc<Vec<Py<Channel>>>;
 
 enum Way {
@@ -290,17 +291,19 @@ impl Recording {
     /// Every topic with its messages, bytes, times and losses. The first call looks at every message
     /// unless this is a container.
     fn summaries(&self, py: Python<'_>) -> PyResult<Vec<Summary>> {
-        let summary = |channel: &Py<Channel>, sum: Sum, lost| {
+        let summary = |channel: &Py<Channel>, sum: Sum, account| {
             let (start, end) = sum.range.unzip();
-            (channel.clone_ref(py), sum.count, sum.bytes, start, end, lost)
+            (channel.clone_ref(py), sum.count, sum.bytes, start, end, account)
         };
         match &self.way {
             Way::Container(last) => {
                 let (bag, channels) = self.now(py, last)?;
-                let all = bag.topics().iter().zip(channels.iter()).map(|(topic, channel)| {
-                    let (count, range) = (topic.message_count()?, topic.time_range()?);
+                let accounts = bag.accounts().map_err(errors::bag)?;
+                let all = bag.topics().iter().zip(channels.iter()).zip(accounts);
+                let all = all.map(|((topic, channel), account)| {
+                    let (count, range) = (account.recorded, topic.time_range()?);
                     let sum = Sum { count, bytes: topic.message_bytes(), range };
-                    Ok(summary(channel, sum, Some(topic.lost().total())))
+                    Ok(summary(channel, sum, Some(Account(account))))
                 });
                 all.collect::<Result<_, livebag::BagError>>().map_err(errors::bag)
             }

@@ -9,6 +9,7 @@ use livebag_net::remote::{Question, RemoteBag, RemoteOptions};
 use livebag_net::tell::{BagInfo, TopicRow};
 use pyo3::prelude::*;
 
+use crate::account::Account;
 use crate::arriving::{Arriving, no_topic};
 use crate::attachment::Attachment;
 use crate::channel::Channel;
@@ -18,8 +19,8 @@ use crate::waiting::interruptible;
 use crate::walk::{Large, Messages};
 
 pub type Channels = Arc<Vec<Py<Channel>>>;
-/// Channel, messages, bytes, first and last log time, messages lost.
-pub type Summary = (Py<Channel>, u64, u64, Option<u64>, Option<u64>, Option<u64>);
+/// Channel, messages, bytes, first and last log time, account.
+pub type Summary = (Py<Channel>, u64, u64, Option<u64>, Option<u64>, Option<Account>);
 
 /// Channels for topics; those already known stay the same objects.
 pub fn channels_of(
@@ -41,7 +42,7 @@ pub fn channels_of(
 pub fn summary(py: Python<'_>, row: &TopicRow, channel: &Py<Channel>) -> Summary {
     let (count, bytes) = (row.message_count, row.message_bytes);
     let times = (row.start_nanos, row.end_nanos);
-    (channel.clone_ref(py), count, bytes, times.0, times.1, Some(row.lost.total))
+    (channel.clone_ref(py), count, bytes, times.0, times.1, Some(Account(row.account())))
 }
 
 /// The messages of one topic as columns.

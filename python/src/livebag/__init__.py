@@ -31,11 +31,12 @@ from ._errors import (
     StreamError,
     Unsupported,
 )
-from ._livebag import Attachment, Channel, Frame, Message, __version__
+from ._livebag import Account, Attachment, Channel, Frame, Message, __version__
 from ._recorder import Recorder, TopicStatus, TopicWriter
 from ._stream import Publisher, Stream, StreamInfo, StreamReader, remove_stream, streams
 
 __all__ = [
+    "Account",
     "Attachment",
     "Bag",
     "Channel",

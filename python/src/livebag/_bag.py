@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections.abc
 import datetime
+import functools
 import html
+import operator
 import os
 import shutil
 import time
@@ -14,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _livebag
 from ._errors import DecodeError, Error, NoTopic, Unsupported
-from ._livebag import Attachment, Channel, Message, Messages
+from ._livebag import Account, Attachment, Channel, Message, Messages
 from ._time import MAX_NANOS, Moment, Span, nanos, span_nanos
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-#: Channel, messages, bytes, first and last log time, messages lost.
-Row = tuple[Channel, int, int, Optional[int], Optional[int], Optional[int]]
+#: Channel, messages, bytes, first and last log time, account.
+Row = tuple[Channel, int, int, Optional[int], Optional[int], Optional[Account]]
 Sums = Callable[[], list[Row]]
 Core = Union[_livebag.Recording, _livebag.RemoteRecording, _livebag.RobotsRecording]
 Names = Union[str, Iterable[str], None]
@@ -168,8 +170,13 @@ class Topic:
     @property
     def lost(self) -> int | None:
         """Messages that were published and are not in the recording; None where it does not tell."""
-        lost = [row[5] for row in self._rows() if row[5] is not None]
-        return sum(lost) if lost else None
+        account = self.account
+        return None if account is None else sum(account.lost.values())
+
+    @property
+    def account(self) -> Account | None:
+        """Where every message is that was published; None where the recording does not tell."""
+        return _sum(row[5] for row in self._rows())
 
     @property
     def rate(self) -> float | None:
@@ -312,6 +319,12 @@ class Bag:
 
     def __bool__(self) -> bool:
         return True
+
+    @property
+    def account(self) -> Account | None:
+        """Where every message is that was published, of all topics together; None where the recording does
+        not tell."""
+        return _sum(row[5] for row in self._sums())
 
     @property
     def start_time(self) -> int | None:
@@ -553,6 +566,11 @@ class Bag:
         )
         title = f"<b>{html.escape(str(self.path))}</b>: {html.escape(self._about())}"
         return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _sum(accounts: Iterable[Account | None]) -> Account | None:
+    told = [account for account in accounts if account is not None]
+    return functools.reduce(operator.add, told) if told else None
 
 
 def _size(count: float) -> str:

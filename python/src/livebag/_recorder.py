@@ -26,6 +26,8 @@ class TopicStatus(typing.NamedTuple):
     """Messages that were offered and are not in the recording."""
     skipped: int
     """Messages left out on purpose: while paused."""
+    account: _livebag.Account
+    """Where every message is that was published."""
 
 
 class Recorder:

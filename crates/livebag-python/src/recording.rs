@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use livebag::convert::{self, ConvertError, open_foreign};
-use livebag::{Bag, BagState, Query, Span};
+use livebag::{Bag, BagState, Query, RecordingKind, Span};
 use livebag_format::container::CONTAINER_FILE;
 use pyo3::prelude::*;
 
@@ -32,7 +32,7 @@ enum Way {
     /// What it was when last looked at; of a live one it is looked at anew for every question.
     Container(Mutex<(Arc<Bag>, Channels)>),
     Foreign {
-        kind: &'static str,
+        kind: String,
         channels: Channels,
         warnings: Mutex<Vec<String>>,
         /// By topic, once all messages have been looked at.
@@ -62,14 +62,8 @@ fn channels_of(py: Python<'_>, bag: &Bag, known: &[Py<Channel>]) -> PyResult<Cha
     Ok(Arc::new(bag.topics().iter().enumerate().map(channel).collect::<PyResult<_>>()?))
 }
 
-fn kind_of(path: &Path, profile: &str) -> &'static str {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    match extension {
-        _ if path.is_dir() => "rosbag2 bag",
-        Some("db3") => "rosbag2 database",
-        Some("bag") if profile == "ros1" => "ROS 1 bag",
-        _ => "MCAP file",
-    }
+fn kind_of(path: &Path) -> String {
+    if path.is_dir() { "rosbag2 bag".to_owned() } else { RecordingKind::of_file(path).to_string() }
 }
 
 impl Recording {
@@ -205,7 +199,7 @@ impl Recording {
         let source = py.detach(|| open_foreign(&path)).map_err(errors::convert)?;
         let channels = source.topics().iter().map(|topic| Channel::new(py, topic.clone()));
         let way = Way::Foreign {
-            kind: kind_of(&path, source.profile()),
+            kind: kind_of(&path),
             channels: Arc::new(channels.collect::<PyResult<_>>()?),
             warnings: Mutex::new(source.warnings().to_vec()),
             sums: Mutex::default(),
@@ -221,7 +215,7 @@ impl Recording {
 
     /// What it is, in words.
     #[getter]
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> &str {
         match &self.way {
             Way::Container(_) => "livebag container",
             Way::Foreign { kind, .. } => kind,

@@ -84,11 +84,7 @@ fn storage(source: &dyn MessageSource, path: &Path) -> String {
             format!("rosbag2 bag, {}{compressed}", bag.storage_identifier)
         }
         _ if path.is_dir() => "rosbag2 bag".into(),
-        _ if source.profile() == "ros1" && path.extension().is_some_and(|e| e == "bag") => {
-            "ROS 1 bag".into()
-        }
-        _ if path.extension().is_some_and(|e| e == "db3") => "rosbag2 database".into(),
-        _ => "MCAP file".into(),
+        _ => livebag::RecordingKind::of_file(path).to_string(),
     }
 }
 

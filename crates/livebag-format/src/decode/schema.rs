@@ -162,7 +162,8 @@ pub(crate) struct Part<'a> {
 
 impl Schema {
     pub(crate) fn parse(type_name: &str, text: &str, is_ros1: bool) -> Result<Self, SchemaError> {
-        let mut text = text.to_owned();
+        let event = if is_ros1 { None } else { service_event(type_name, text) };
+        let mut text = event.unwrap_or_else(|| text.to_owned());
         if !is_ros1 {
             // Some writers leave these out. Where they do not, the first definition holds.
             for name in ["builtin_interfaces/msg/Time", "builtin_interfaces/msg/Duration"] {
@@ -196,6 +197,37 @@ impl Schema {
         }
         Ok(Schema { structures, is_ros1 })
     }
+}
+
+/// What rosidl makes of a service's events (REP-2012), if `text` is the service's own definition, which is what
+/// rosbag2 keeps for them: request, `---`, response, and the types that they use.
+fn service_event(type_name: &str, text: &str) -> Option<String> {
+    let service = type_name.strip_suffix("_Event").filter(|name| name.contains("/srv/"))?;
+    text.lines().find(|line| line.trim() == "---")?;
+    let is_separator =
+        |line: &str| line.trim().len() >= 10 && line.trim().bytes().all(|b| b == b'=');
+    let mut parts = [String::new(), String::new(), String::new()];
+    let mut at = 0;
+    for line in text.lines() {
+        match line.trim() {
+            "---" if at == 0 => at = 1,
+            _ => {
+                at = if is_separator(line) { 2 } else { at };
+                parts[at] += line;
+                parts[at].push('\n');
+            }
+        }
+    }
+    let [request, response, rest] = parts;
+    let separator = "=".repeat(80);
+    let info = definitions::schema("service_msgs/msg/ServiceEventInfo").unwrap_or_default();
+    Some(format!(
+        "service_msgs/ServiceEventInfo info\n{service}_Request[<=1] request\n\
+         {service}_Response[<=1] response\n\
+         {separator}\nMSG: {service}_Request\n{request}\
+         {separator}\nMSG: {service}_Response\n{response}{rest}\
+         {separator}\nMSG: service_msgs/ServiceEventInfo\n{info}"
+    ))
 }
 
 /// The root and each type after it, comments and empty lines left out.

@@ -55,6 +55,30 @@ fn what_is_left_out_of_arrays_is_walked_over_exactly() {
     }
 }
 
+/// rosbag2 keeps a service's own definition for its events.
+#[test]
+fn events_of_a_service_are_decoded_by_the_services_definition() {
+    let separator = "=".repeat(80);
+    let schema = format!(
+        "int64 a\nint64 b\n---\nint64 sum # of both\nacme/Unit unit\n{separator}\nMSG: acme/Unit\nstring name\n"
+    );
+    let decoder = decoder("acme/srv/Add_Event", "cdr", &schema);
+    let mut data = vec![0, 1, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0];
+    data.extend([7; 16]);
+    data.extend([0; 4]);
+    data.extend(9_i64.to_le_bytes());
+    data.extend(1_u32.to_le_bytes());
+    data.extend([0; 4]);
+    data.extend(2_i64.to_le_bytes());
+    data.extend(3_i64.to_le_bytes());
+    data.extend(0_u32.to_le_bytes());
+    let event = decoder.decode(&data, &DecodeOptions::default()).unwrap();
+    assert_eq!(event["info"]["stamp"], json!({ "sec": 5, "nanosec": 6 }));
+    assert_eq!(event["info"]["sequence_number"], 9);
+    assert_eq!(event["request"], json!([{ "a": 2, "b": 3 }]));
+    assert_eq!(event["response"], json!([]));
+}
+
 #[test]
 fn ros1_has_its_own_times_and_bytes() {
     let schema = "\

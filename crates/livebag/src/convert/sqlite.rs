@@ -143,8 +143,9 @@ impl SqliteBag {
             })?;
             let mut found: BTreeMap<String, (String, Vec<u8>)> =
                 rows.collect::<rusqlite::Result<_>>()?;
-            // rosbag2 writes `unknown` and no text where it found no definition.
-            found.retain(|_, (_, text)| !text.is_empty());
+            // rosbag2 writes `unknown` and no text where it found no definition; a type without fields has no
+            // text either.
+            found.retain(|_, (encoding, _)| encoding != "unknown");
             Ok(found)
         };
         read().map_err(|error: rusqlite::Error| damaged(&self.path, &error))
@@ -242,7 +243,10 @@ impl MessageSource for SqliteBag {
                 self.lost_count += 1;
                 continue;
             };
-            let log_time_nanos = u64::try_from(timestamp).unwrap_or(0);
+            let log_time_nanos = u64::try_from(timestamp).unwrap_or_else(|_| {
+                self.warnings.say("messages have times before 1970, which become 1970".to_owned());
+                0
+            });
             return Ok(Some(SourceMessage {
                 topic: *topic,
                 log_time_nanos,

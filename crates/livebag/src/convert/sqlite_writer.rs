@@ -247,7 +247,7 @@ impl Sqlite3Writer {
         let (encoding, text) = match &bundled {
             Some(text) => ("ros2msg", text.as_str().into()),
             // No row: an encoding that says so is not known to every reader.
-            None if topic.schema.is_empty() => return Ok(()),
+            None if topic.schema_encoding.is_empty() => return Ok(()),
             None => (topic.schema_encoding.as_str(), String::from_utf8_lossy(&topic.schema)),
         };
         let hash = topic.metadata.get("topic_type_hash").map_or("", String::as_str);
@@ -270,12 +270,20 @@ impl Sqlite3Writer {
     pub fn write(&mut self, topic: usize, message: &Message<'_>) -> Result<(), ConvertError> {
         let id = self.ids[topic];
         let time = message.log_time_nanos;
+        let Ok(timestamp) = i64::try_from(time) else {
+            return Err(ConvertError::Write {
+                path: self.path.clone(),
+                reason: format!(
+                    "a message's log time is {time} ns, and databases hold times before 2^63 ns (the year \
+                     2262): choose another storage"
+                ),
+            });
+        };
         let (bytes, messages) = self.with_database(|this, database| {
             if this.open.is_none() {
                 database.execute_batch("BEGIN")?;
             }
             let sql = "INSERT INTO messages(timestamp, topic_id, data) VALUES(?1, ?2, ?3)";
-            let timestamp = i64::try_from(time).unwrap_or(i64::MAX);
             database.prepare_cached(sql)?.execute((timestamp, id, message.data))?;
             Ok(this.open.unwrap_or_default())
         })?;

@@ -41,6 +41,18 @@ pub enum RecordingKind {
     Ros1Bag,
 }
 
+impl RecordingKind {
+    /// What a file is by its name, compressed as a whole (`.zstd`) or not.
+    pub fn of_file(path: &Path) -> Self {
+        let plain = crate::convert::plain_name(path);
+        match plain.extension().and_then(|extension| extension.to_str()) {
+            Some("db3") => Self::Sqlite3,
+            Some("bag") => Self::Ros1Bag,
+            _ => Self::Mcap,
+        }
+    }
+}
+
 impl std::fmt::Display for RecordingKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -159,3 +159,43 @@ fn a_conversion_says_what_has_no_place() {
     let error = to_sqlite3(before.as_mut(), &bag, Sqlite3Options::default(), &mut |_| {});
     assert!(matches!(error, Err(ConvertError::Io { .. })));
 }
+
+#[test]
+fn times_that_one_side_cannot_hold_are_refused_or_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag_0.db3");
+    let mut writer = Sqlite3Writer::create(&path, Sqlite3Options::default()).unwrap();
+    let at = writer.add_topic(&topic("/t")).unwrap();
+    writer.write(at, &message(0)).unwrap();
+    let refused = writer.write(at, &message(1 << 63)).unwrap_err();
+    assert!(refused.to_string().contains("2262"), "{refused}");
+    writer.write(at, &message(i64::MAX as u64)).unwrap();
+    writer.finish().unwrap();
+    let database = Connection::open(&path).unwrap();
+    database.execute("UPDATE messages SET timestamp = -5 WHERE timestamp = 0", ()).unwrap();
+    drop(database);
+    let mut source = open_foreign(&path).unwrap();
+    for time in [0, i64::MAX as u64] {
+        assert_eq!(source.next_message().unwrap().unwrap().log_time_nanos, time);
+    }
+    assert!(source.warnings().iter().any(|said| said.contains("1970")), "{:?}", source.warnings());
+}
+
+/// A type without fields has an empty definition, which is not the lack of one.
+#[test]
+fn a_type_without_fields_keeps_its_definition() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag_0.db3");
+    let mut writer = Sqlite3Writer::create(&path, Sqlite3Options::default()).unwrap();
+    let empty = Topic {
+        type_name: "acme_msgs/msg/Nothing".into(),
+        schema: Vec::new(),
+        schema_encoding: "ros2msg".into(),
+        ..topic("/t")
+    };
+    writer.add_topic(&empty).unwrap();
+    writer.finish().unwrap();
+    let source = open_foreign(&path).unwrap();
+    assert_eq!(source.topics()[0].schema_encoding, "ros2msg");
+    assert!(source.warnings().is_empty(), "{:?}", source.warnings());
+}

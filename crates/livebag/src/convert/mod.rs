@@ -33,7 +33,7 @@ mod sqlite;
 mod sqlite_writer;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

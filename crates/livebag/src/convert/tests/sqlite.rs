@@ -3,7 +3,7 @@ use rusqlite::Connection;
 use super::*;
 
 /// A database as Jazzy makes it, or as Foxy did.
-fn database(path: &Path, is_new: bool, messages: &[(i64, i64)]) {
+pub(crate) fn database(path: &Path, is_new: bool, messages: &[(i64, i64)]) {
     let database = Connection::open(path).unwrap();
     let (columns, values) = match is_new {
         true => (

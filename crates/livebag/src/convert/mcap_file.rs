@@ -19,14 +19,12 @@ use super::mcap_records::{RawRecord, message, parse_record, unpack, walk};
 use super::mcap_resync::next_record;
 use super::merge::{BlockPlace, Blocks, TimeMerge};
 use super::{
-    Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SourceMessage,
-    SourceTotals, Warnings,
+    Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SchemaBytes,
+    SourceMessage, SourceTotals, Warnings,
 };
 
 /// Longest schema, channel or metadata record that is read.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of all topics' schemas together: what a thousand of the longest real ones have, ten times over.
-const SCHEMA_BYTES_MAX: usize = 256 << 20;
 /// Messages outside of chunks are read in runs of about this length.
 const RUN_BYTES: u64 = 1 << 20;
 /// The footer record and the magic after it.
@@ -47,8 +45,7 @@ struct Contents {
     topics: Vec<Topic>,
     /// Topic by MCAP's channel.
     channels: HashMap<u16, usize>,
-    /// Bytes of all topics' schemas.
-    schema_bytes: usize,
+    schema_bytes: SchemaBytes,
     blocks: Vec<Block>,
     message_count: Option<u64>,
     totals: Option<SourceTotals>,
@@ -192,7 +189,7 @@ impl Contents {
             profile: String::new(),
             topics: Vec::new(),
             channels: HashMap::new(),
-            schema_bytes: 0,
+            schema_bytes: SchemaBytes::default(),
             blocks: Vec::new(),
             message_count: None,
             totals: None,
@@ -330,15 +327,8 @@ impl Contents {
         if self.channels.contains_key(&channel.id) {
             return Ok(());
         }
-        // Channels share schemas in the file; topics do not.
-        self.schema_bytes += channel.schema.as_ref().map_or(0, |schema| schema.data.len());
-        if self.schema_bytes > SCHEMA_BYTES_MAX {
-            let reason = format!(
-                "the schemas of its channels are longer than {} MiB together",
-                SCHEMA_BYTES_MAX >> 20
-            );
-            return Err(ConvertError::unsupported(self.file.path(), reason));
-        }
+        let bytes = channel.schema.as_ref().map_or(0, |schema| schema.data.len());
+        self.schema_bytes.add(self.file.path(), bytes)?;
         self.channels.insert(channel.id, self.topics.len());
         self.topics.push(topic(channel));
         Ok(())
@@ -506,7 +496,7 @@ fn is_complete(summary: &Summary) -> bool {
 
 /// Whether what a summary names can all be in a file of this length: no byte of a file belongs to two chunks,
 /// nor to two metadata records. A small file would otherwise be read any number of times.
-fn is_possible(summary: &Summary, length: u64) -> bool {
+pub(super) fn is_possible(summary: &Summary, length: u64) -> bool {
     let chunks = summary.chunk_indexes.iter().map(|index| index.chunk_length);
     let metadata = summary.metadata_indexes.iter().map(|index| index.length);
     let attachments = summary.attachment_indexes.iter().map(|index| index.length);

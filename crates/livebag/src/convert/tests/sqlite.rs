@@ -66,6 +66,23 @@ fn old_and_new_databases_are_read_in_order_of_time() {
     }
 }
 
+/// A view may stand for a query that never ends.
+#[test]
+fn what_is_computed_is_no_table_of_rosbag2() {
+    let directory = tempfile::tempdir().unwrap();
+    let views = "DROP TABLE messages; CREATE VIEW messages(id, topic_id, timestamp, data) AS \
+                 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                 SELECT i, 4, i, zeroblob(1000000) FROM n;";
+    let columns = "ALTER TABLE messages ADD COLUMN more BLOB AS (zeroblob(1000000000));";
+    for (number, sql) in [views, columns].into_iter().enumerate() {
+        let path = directory.path().join(format!("{number}.db3"));
+        database(&path, true, &[(4, 1)]);
+        Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        let error = open_foreign(&path).err().unwrap();
+        assert!(matches!(error, ConvertError::Unsupported { .. }), "{error}");
+    }
+}
+
 #[test]
 fn a_damaged_database_is_an_error() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes what meets foreign bytes, by coverage: fuzz.sh [SECONDS [TARGET…]], 60 s for each of all
-# targets unless told otherwise. Needs a nightly toolchain and cargo-fuzz; installs neither.
+# Fuzzes what meets foreign bytes, by coverage: fuzz.sh [SECONDS [TARGET…]], 60 s for each of all targets
+# unless told otherwise (fuzz/README.md names them). Needs a nightly toolchain and cargo-fuzz; installs
+# neither. The first build takes a quarter of an hour on two cores, the target `discovery` as much again.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -10,13 +11,27 @@ shift || true
 cargo +nightly --version >/dev/null 2>&1 ||
     fail "a nightly toolchain is missing (rustup toolchain install nightly --profile minimal)"
 cargo fuzz --version >/dev/null 2>&1 || fail "cargo-fuzz is missing (cargo install --locked cargo-fuzz)"
-# SQLite, which is linked but not run, defines a table twice in its one file.
+# SQLite, which is linked but not run by most, defines a table twice in its one file.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_odr_violation=0}
 targets=("$@")
 [ $# -gt 0 ] || read -ra targets <<<"$(cargo +nightly fuzz list | tr '\n' ' ')"
+
+# The tests' seeds are what the fuzzer begins with.
+export LIVEBAG_FUZZ_SEEDS=$ROOT/fuzz/corpus
+crates=(-p livebag -p livebag-net -p livebag-shm)
+[[ " ${targets[*]} " != *" discovery "* ]] || crates+=(-p livebag-ros2 --features livebag-ros2/dds,livebag-ros2/zenoh)
+say "seeds for $LIVEBAG_FUZZ_SEEDS"
+cargo test --quiet "${crates[@]}" --lib fuzzing -- --include-ignored >/dev/null
+
+# Files are spoilt in memory.
+TMPDIR=$(mktemp -d /dev/shm/livebag-fuzz.XXXXXX)
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
 for target in "${targets[@]}"; do
     say "$target: $seconds s"
-    # Memory is bounded: an answer to a hostile input that needs more than 2 GB is a finding.
-    cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -rss_limit_mb=2048 \
-        -malloc_limit_mb=1024 -timeout=20 -max_len=4096 -print_final_stats=1
+    features=()
+    [ "$target" != discovery ] || features=(--features ros2)
+    # Memory is bounded: an input of some kilobytes that makes livebag take this much is a finding.
+    cargo +nightly fuzz run "${features[@]}" "$target" -- -max_total_time="$seconds" -rss_limit_mb=2048 \
+        -malloc_limit_mb=512 -timeout=20 -max_len=16384 -print_final_stats=1
 done

@@ -12,8 +12,8 @@ mod compress;
 mod parse;
 mod summary;
 
-pub use compress::{Compression, Compressor, DecompressError, decompress};
-pub use parse::{ChunkHeader, MessageHeader, RecordHeader};
+pub use compress::{Compression, Compressor, DecompressError, decompress, decompress_start};
+pub use parse::{ChunkHeader, MessageHeader, RecordHeader, lengths_fit};
 pub use summary::{ChunkExtent, SummaryBuilder};
 
 /// First and last bytes of every MCAP file.
@@ -45,6 +45,7 @@ pub mod opcode {
     pub const MESSAGE_INDEX: u8 = 0x07;
     pub const CHUNK_INDEX: u8 = 0x08;
     pub const ATTACHMENT: u8 = 0x09;
+    pub const ATTACHMENT_INDEX: u8 = 0x0A;
     pub const STATISTICS: u8 = 0x0B;
     pub const METADATA: u8 = 0x0C;
     pub const METADATA_INDEX: u8 = 0x0D;

@@ -10,7 +10,7 @@ use livebag::{
     Topic, Verdict, VirtualFile,
 };
 use livebag_format::cdr::{ImageHeader, image_prefix};
-use livebag_format::container::{CONTAINER_FILE, Manifest};
+use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest};
 use livebag_format::decode::{DecodeOptions, Decoder};
 use livebag_format::definitions;
 use livebag_format::ros1::ToCdr;
@@ -128,6 +128,27 @@ struct Sample {
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
+impl Sample {
+    /// Puts the files there anew, spoilt by six bytes for each change.
+    #[expect(clippy::disallowed_methods, reason = "spoils files, as no recorder would")]
+    fn put_spoilt(&self, changes: &[u8]) {
+        // Recovery may have made others.
+        for entry in self.path.read_dir().unwrap() {
+            // Over the old file ext4 would wait for the disk.
+            let _ = std::fs::remove_file(entry.unwrap().path());
+        }
+        for (path, whole) in &self.files {
+            let mut spoilt = whole.clone();
+            for change in changes.as_chunks().0 {
+                if self.files[usize::from(change[0]) % self.files.len()].0 == *path {
+                    spoil(path, &mut spoilt, change);
+                }
+            }
+            std::fs::write(path, spoilt).unwrap();
+        }
+    }
+}
+
 fn topic(name: &str, type_name: &str) -> Topic {
     Topic {
         name: name.into(),
@@ -139,8 +160,8 @@ fn topic(name: &str, type_name: &str) -> Topic {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "spoils files, as no recorder would")]
-fn sample(options: RecorderOptions) -> Sample {
+/// A recording: as it is when it has been closed, or as a crash leaves it.
+fn sample(options: RecorderOptions, is_closed: bool) -> Sample {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run1");
     let recorder = Recorder::create(&path, options).unwrap();
@@ -159,41 +180,83 @@ fn sample(options: RecorderOptions) -> Sample {
         message.data = b"\0\x01\0\0\x03\0\0\0hi\0";
         text.write_message(&message).unwrap();
     }
+    if is_closed {
+        recorder.finish().unwrap();
+        let files = files_of(&path);
+        return Sample { _folder: folder, path, files };
+    }
+    let is_committed = || {
+        let bag = Bag::peek(&path).ok()?;
+        let counts = bag.topics().iter().map(|topic| topic.message_count());
+        Some(counts.sum::<Result<u64, _>>().ok()? == 48)
+    };
+    while is_committed() != Some(true) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let files = files_of(&path);
     recorder.finish().unwrap();
-    let mut files: Vec<_> = path
-        .read_dir()
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.clone(), std::fs::read(&path).unwrap()))
-        .collect();
-    files.sort();
     Sample { _folder: folder, path, files }
 }
 
-/// A container that a medium, or somebody, has spoilt: six bytes for each change.
-#[expect(clippy::disallowed_methods, reason = "spoils files, as no recorder would")]
+#[expect(clippy::disallowed_methods, reason = "a sample, not a recording")]
+fn files_of(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = path.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.filter(|path| path.is_file());
+    let mut files: Vec<_> =
+        files.map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();
+    files.sort();
+    files
+}
+
+fn compressed() -> RecorderOptions {
+    let mut options = RecorderOptions::default();
+    options.compression.compression = livebag::Compression::Zstd;
+    options
+}
+
+/// A container that a medium, or somebody, has spoilt: a byte for which, six bytes for each change.
 pub fn container(bytes: &[u8]) {
     static SAMPLES: OnceLock<Mutex<[Sample; 2]>> = OnceLock::new();
     let samples = SAMPLES.get_or_init(|| {
-        let mut compressed = RecorderOptions::default();
-        compressed.compression.compression = livebag::Compression::Zstd;
-        Mutex::new([sample(RecorderOptions::default()), sample(compressed)])
+        Mutex::new([sample(RecorderOptions::default(), true), sample(compressed(), true)])
     });
     let samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((which, changes)) = bytes.split_first() else { return };
     let sample = &samples[usize::from(which % 2)];
-    for (path, whole) in &sample.files {
-        let mut spoilt = whole.clone();
-        for change in changes.as_chunks().0 {
-            if sample.files[usize::from(change[0]) % sample.files.len()].0 == *path {
-                spoil(path, &mut spoilt, change);
-            }
-        }
-        // Over the old file ext4 would wait for the disk.
-        let _ = std::fs::remove_file(path);
-        std::fs::write(path, spoilt).unwrap();
-    }
+    sample.put_spoilt(changes);
     read_everything(&sample.path);
+}
+
+/// The same of one that may have to be recovered, after a crash or (without its lock) a power cut; and of one
+/// that was closed. It is checked before and after.
+#[expect(clippy::disallowed_methods, reason = "spoils files, as no recorder would")]
+pub fn recover(bytes: &[u8]) {
+    static SAMPLES: OnceLock<Mutex<[Sample; 3]>> = OnceLock::new();
+    let samples = SAMPLES.get_or_init(|| {
+        let crashed = sample(RecorderOptions::default(), false);
+        Mutex::new([crashed, sample(compressed(), false), sample(RecorderOptions::default(), true)])
+    });
+    let samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((which, changes)) = bytes.split_first() else { return };
+    let sample = &samples[usize::from(which % 3)];
+    sample.put_spoilt(changes);
+    if which / 3 % 2 == 1 {
+        let _ = std::fs::remove_file(sample.path.join(LOCK_FILE));
+    }
+    let _ = livebag::verify(&sample.path, &mut |_| {});
+    let counts = |bag: &Bag| -> Vec<_> {
+        bag.topics()
+            .iter()
+            .map(|topic| (topic.topic().name.clone(), topic.message_count().ok()))
+            .collect()
+    };
+    let Ok(bag) = Bag::open(&sample.path) else { return };
+    let found = counts(&bag);
+    drop(bag);
+    read_everything(&sample.path);
+    let again = Bag::open(&sample.path).expect("what has been recovered can be opened");
+    assert_eq!(counts(&again), found, "recovery is done once");
+    let _ = livebag::verify(&sample.path, &mut |_| {});
 }
 
 fn spoil(path: &Path, file: &mut Vec<u8>, change: &[u8; 6]) {
@@ -275,7 +338,7 @@ fn read_everything(path: &Path) {
 pub fn request(bytes: &[u8]) {
     static SITE: OnceLock<(Runtime, Arc<App>, Arc<Link>, Sample)> = OnceLock::new();
     let (runtime, app, link, _) = SITE.get_or_init(|| {
-        let sample = sample(RecorderOptions::default());
+        let sample = sample(RecorderOptions::default(), true);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
@@ -324,7 +387,7 @@ const LIMITS: ServerLimits =
 /// A file of a container that a fuzzer may begin with.
 #[expect(clippy::disallowed_methods, reason = "a corpus, not a recording")]
 pub fn manifest_seed() -> Vec<u8> {
-    let sample = sample(RecorderOptions::default());
+    let sample = sample(RecorderOptions::default(), true);
     std::fs::read(sample.path.join(CONTAINER_FILE)).unwrap()
 }
 

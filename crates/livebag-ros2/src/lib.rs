@@ -7,6 +7,9 @@
 
 mod bridge;
 mod follow;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod limits;
 pub mod network;
 mod playback;

@@ -23,6 +23,9 @@ use crate::options::StreamOptions;
 use crate::place;
 use crate::slot::{Slot, complete_sequence};
 
+/// A newest frame beyond this was never published: at a frame a nanosecond it takes 146 years.
+const SEQUENCE_BELIEVED_MAX: u64 = 1 << 62;
+
 /// A stream that this process now owns as its writer.
 #[derive(Debug)]
 pub(crate) struct Owned {
@@ -161,6 +164,9 @@ fn examine(path: &str, fd: &OwnedFd, wanted: &StaticHeader) -> Result<Verdict, C
         return Err(system("map", path, Errno::NOMEM));
     };
     Ok(match read_header(&main, bytes) {
+        Ok(_) if main.load(live::LATEST, Relaxed) > SEQUENCE_BELIEVED_MAX => {
+            Verdict::Replace(Some("its count of frames was damaged"))
+        }
         Ok(found) if wanted.is_continued_by(&found) => Verdict::Reattach(found),
         Ok(_) => Verdict::Replace(Some("its size, type, topic or schema changed")),
         Err(HeaderError::BeingMade) => Verdict::Replace(None),
@@ -265,7 +271,7 @@ fn no_space(path: &str, source: Errno, bytes: usize) -> CreateError {
 fn introduce(main: &Mapped) {
     main.store(live::WRITER_PID, std::process::id().into(), Relaxed);
     main.store(live::WRITER_START_TICKS, object::process_start_ticks(), Relaxed);
-    main.store(live::EPOCH, main.load(live::EPOCH, Relaxed) + 1, Relaxed);
+    main.store(live::EPOCH, main.load(live::EPOCH, Relaxed).wrapping_add(1), Relaxed);
     main.store(live::ATTACHED_REALTIME_NANOS, clock::realtime_nanos(), Relaxed);
     main.store(live::HEARTBEAT_MONOTONIC_NANOS, clock::monotonic_nanos(), Relaxed);
     main.store(live::STATE, state::LIVE, Relaxed);

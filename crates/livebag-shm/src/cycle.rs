@@ -115,6 +115,12 @@ impl Drop for Cycle {
     }
 }
 
+/// Where a board of its own name lies.
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) fn board_path(board: &str) -> String {
+    board::path_of(crate::name::Name::new(board).ok().as_ref())
+}
+
 /// Removes a board of its own name. Applications that are on it keep what they have, unseen.
 ///
 /// # Errors

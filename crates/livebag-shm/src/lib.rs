@@ -76,6 +76,9 @@ mod limits;
 mod memory;
 mod object;
 
+#[cfg(all(any(test, fuzzing), not(loom)))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(all(test, loom))]
 mod loom_tests;
 

@@ -7,6 +7,9 @@
 mod clock;
 mod container;
 pub mod convert;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod limits;
 mod play;
 mod query;

@@ -104,22 +104,36 @@ pub fn decompress(
     stored: &[u8],
     records_bytes: u64,
 ) -> Result<Vec<u8>, DecompressError> {
-    let name = compression.name();
-    let damaged = |source| DecompressError::Damaged { name, source };
-    let reader: Box<dyn Read + '_> = match compression {
-        Compression::None => Box::new(stored),
-        Compression::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(stored)),
-        Compression::Zstd => {
-            Box::new(zstd::stream::read::Decoder::with_buffer(stored).map_err(damaged)?)
-        }
-    };
+    let (records, outcome) = decompress_start(compression, stored, records_bytes);
+    outcome.map(|()| records)
+}
+
+/// The same, with what came out before an error.
+pub fn decompress_start(
+    compression: Compression,
+    stored: &[u8],
+    records_bytes: u64,
+) -> (Vec<u8>, Result<(), DecompressError>) {
     // A hundred times is more than sensors' data ever shrink: room for those, without copying.
     let likely = records_bytes.min(100 * stored.len() as u64) as usize;
     let mut records = Vec::with_capacity(likely);
-    reader.take(records_bytes.saturating_add(1)).read_to_end(&mut records).map_err(damaged)?;
+    let read = reader(compression, stored)
+        .and_then(|reader| reader.take(records_bytes.saturating_add(1)).read_to_end(&mut records));
     let found = records.len() as u64;
-    if found != records_bytes {
-        return Err(DecompressError::Length { expected: records_bytes, found });
-    }
-    Ok(records)
+    let outcome = match read {
+        Err(source) => Err(DecompressError::Damaged { name: compression.name(), source }),
+        Ok(_) if found != records_bytes => {
+            Err(DecompressError::Length { expected: records_bytes, found })
+        }
+        Ok(_) => Ok(()),
+    };
+    (records, outcome)
+}
+
+fn reader(compression: Compression, stored: &[u8]) -> io::Result<Box<dyn Read + '_>> {
+    Ok(match compression {
+        Compression::None => Box::new(stored),
+        Compression::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(stored)),
+        Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(stored)?),
+    })
 }

@@ -139,3 +139,51 @@ impl MessageHeader {
         })
     }
 }
+
+/// A part of a record's body.
+enum Part {
+    /// So many bytes.
+    Bytes(usize),
+    /// A text, an array or bytes, behind their length in bytes (32 bits).
+    Counted,
+    /// Texts in pairs, behind their length in bytes.
+    Map,
+}
+
+/// Whether the lengths inside a record fit into its body. To be asked before others' parsers, which take
+/// memory for a text of 4 GiB before they look whether it is there. Kinds without lengths inside fit.
+pub fn lengths_fit(kind: u8, body: &[u8]) -> bool {
+    use Part::{Bytes, Counted, Map};
+    let parts: &[Part] = match kind {
+        opcode::HEADER => &[Counted, Counted],
+        opcode::SCHEMA => &[Bytes(2), Counted, Counted, Counted],
+        opcode::CHANNEL => &[Bytes(2 + 2), Counted, Counted, Map],
+        opcode::CHUNK => &[Bytes(8 + 8 + 8 + 4), Counted],
+        opcode::MESSAGE_INDEX => &[Bytes(2), Counted],
+        opcode::CHUNK_INDEX => &[Bytes(8 + 8 + 8 + 8), Counted, Bytes(8), Counted],
+        opcode::ATTACHMENT => &[Bytes(8 + 8), Counted, Counted],
+        opcode::ATTACHMENT_INDEX => &[Bytes(8 + 8 + 8 + 8 + 8), Counted, Counted],
+        opcode::STATISTICS => &[Bytes(8 + 2 + 4 + 4 + 4 + 4 + 8 + 8), Counted],
+        opcode::METADATA => &[Counted, Map],
+        opcode::METADATA_INDEX => &[Bytes(8 + 8), Counted],
+        _ => &[],
+    };
+    let mut rest = body;
+    parts.iter().all(|part| match part {
+        Bytes(count) => rest.split_off(..*count).is_some(),
+        Counted => counted(&mut rest).is_some(),
+        Map => counted(&mut rest).is_some_and(|mut map| {
+            while !map.is_empty() {
+                if counted(&mut map).is_none() {
+                    return false;
+                }
+            }
+            true
+        }),
+    })
+}
+
+fn counted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = rest.split_off(..4)?;
+    rest.split_off(..u32_at(length, 0) as usize)
+}

@@ -26,7 +26,7 @@ mod name;
 mod sequence;
 mod simulated;
 #[cfg(feature = "zenoh")]
-mod zenoh;
+pub(crate) mod zenoh;
 
 pub use name::{check_name, check_type_name, is_hidden};
 pub use sequence::{Sequences, Told};

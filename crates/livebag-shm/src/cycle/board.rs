@@ -31,7 +31,7 @@ pub(crate) struct Board {
     path: String,
 }
 
-fn path_of(board: Option<&Name>) -> String {
+pub(super) fn path_of(board: Option<&Name>) -> String {
     let user = rustix::process::geteuid().as_raw();
     let name = board.map_or_else(String::new, |name| format!(".{name}"));
     format!("{FOLDER}/{PREFIX}{user}{name}")

@@ -8,19 +8,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use livebag_format::Topic;
-use livebag_format::mcap::{MAGIC, RECORD_HEADER_BYTES, RecordHeader, opcode};
+use livebag_format::mcap::{MAGIC, RECORD_HEADER_BYTES, RecordHeader, lengths_fit, opcode};
 use livebag_format::rosbag2::BagMetadata;
 use mcap::Summary;
 use mcap::records::{Record, Statistics};
 use mcap::sans_io::{SummaryReadEvent, SummaryReader, SummaryReaderOptions};
 
 use super::file::{ForeignFile, Window};
-use super::mcap_records::{RawRecord, message, unpack, walk};
+use super::mcap_records::{RawRecord, message, parse_record, unpack, walk};
 use super::mcap_resync::next_record;
 use super::merge::{BlockPlace, Blocks, TimeMerge};
 use super::{
-    Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SourceMessage,
-    SourceTotals, Warnings,
+    Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SchemaBytes,
+    SourceMessage, SourceTotals, Warnings,
 };
 
 /// Longest schema, channel or metadata record that is read.
@@ -45,6 +45,7 @@ struct Contents {
     topics: Vec<Topic>,
     /// Topic by MCAP's channel.
     channels: HashMap<u16, usize>,
+    schema_bytes: SchemaBytes,
     blocks: Vec<Block>,
     message_count: Option<u64>,
     totals: Option<SourceTotals>,
@@ -188,6 +189,7 @@ impl Contents {
             profile: String::new(),
             topics: Vec::new(),
             channels: HashMap::new(),
+            schema_bytes: SchemaBytes::default(),
             blocks: Vec::new(),
             message_count: None,
             totals: None,
@@ -214,6 +216,13 @@ impl Contents {
             self.warnings.say(
                 "the file was not closed or is cut (it has no end mark): what is there was found \
                  by reading all of it",
+            );
+            return Ok(None);
+        }
+        if !self.summary_fits(&tail)? {
+            self.warnings.say(
+                "the summary is damaged (a length in it is greater than its record's): the messages were \
+                 found by reading the whole file",
             );
             return Ok(None);
         }
@@ -247,15 +256,37 @@ impl Contents {
         }
         let summary = reader.finish();
         self.statistics = summary.as_ref().and_then(|summary| summary.stats.clone());
-        Ok(summary.filter(is_complete))
+        Ok(summary.filter(|summary| is_complete(summary) && is_possible(summary, length)))
+    }
+
+    /// Whether the lengths in a summary's records fit into them. `tail` is the footer and the magic.
+    fn summary_fits(&self, tail: &[u8]) -> Result<bool, ConvertError> {
+        let start =
+            tail[RECORD_HEADER_BYTES..].first_chunk().map_or(0, |at| u64::from_le_bytes(*at));
+        let end = self.file.length_bytes() - tail.len() as u64;
+        let mut window = Window::new(&self.file);
+        let mut at = if start == 0 { end } else { start };
+        while at < end {
+            let head = window.up_to(at, RECORD_HEADER_BYTES)?;
+            let Some(record) = RecordHeader::parse(head) else { return Ok(false) };
+            let next = record.total_bytes().and_then(|bytes| at.checked_add(bytes));
+            let Some(next) = next.filter(|next| *next <= end) else { return Ok(false) };
+            // Longer ones are refused.
+            let bytes = record.body_bytes.min(RECORD_BYTES_MAX) as usize;
+            let body = window.up_to(at + RECORD_HEADER_BYTES as u64, bytes)?;
+            if !lengths_fit(record.opcode, body) {
+                return Ok(false);
+            }
+            at = next;
+        }
+        Ok(true)
     }
 
     fn take_summary(&mut self, summary: &Summary) -> Result<Vec<BlockPlace>, ConvertError> {
         self.read_header()?;
         let channels: BTreeMap<_, _> = summary.channels.iter().collect();
-        for (id, channel) in channels {
-            self.channels.insert(*id, self.topics.len());
-            self.topics.push(topic(channel));
+        for channel in channels.into_values() {
+            self.add_topic(channel)?;
         }
         let mut chunks: Vec<_> = summary.chunk_indexes.iter().collect();
         chunks.sort_by_key(|chunk| chunk.chunk_start_offset);
@@ -289,6 +320,18 @@ impl Contents {
         }
         self.attachments = summary.attachment_indexes.iter().map(|index| index.offset).collect();
         Ok(places)
+    }
+
+    /// Adds a channel, the first of its id.
+    fn add_topic(&mut self, channel: &mcap::Channel<'_>) -> Result<(), ConvertError> {
+        if self.channels.contains_key(&channel.id) {
+            return Ok(());
+        }
+        let bytes = channel.schema.as_ref().map_or(0, |schema| schema.data.len());
+        self.schema_bytes.add(self.file.path(), bytes)?;
+        self.channels.insert(channel.id, self.topics.len());
+        self.topics.push(topic(channel));
+        Ok(())
     }
 
     /// What the statistics say; `None` if they do not add up.
@@ -345,13 +388,13 @@ impl Contents {
     }
 
     fn take_header(&mut self, body: &[u8]) {
-        if let Ok(Record::Header(header)) = mcap::parse_record(opcode::HEADER, body) {
+        if let Ok(Record::Header(header)) = parse_record(opcode::HEADER, body) {
             self.profile = header.profile;
         }
     }
 
     fn take_metadata(&mut self, body: &[u8]) {
-        let Ok(Record::Metadata(record)) = mcap::parse_record(opcode::METADATA, body) else {
+        let Ok(Record::Metadata(record)) = parse_record(opcode::METADATA, body) else {
             self.warnings.say("a metadata record is damaged and left out");
             return;
         };
@@ -449,6 +492,16 @@ fn is_complete(summary: &Summary) -> bool {
         && statistics.metadata_count as usize == summary.metadata_indexes.len()
         && statistics.attachment_count as usize == summary.attachment_indexes.len()
         && (statistics.message_count == 0 || statistics.chunk_count > 0)
+}
+
+/// Whether what a summary names can all be in a file of this length: no byte of a file belongs to two chunks,
+/// nor to two metadata records. A small file would otherwise be read any number of times.
+pub(super) fn is_possible(summary: &Summary, length: u64) -> bool {
+    let chunks = summary.chunk_indexes.iter().map(|index| index.chunk_length);
+    let metadata = summary.metadata_indexes.iter().map(|index| index.length);
+    let attachments = summary.attachment_indexes.iter().map(|index| index.length);
+    let mut all = chunks.chain(metadata).chain(attachments);
+    all.try_fold(0, u64::checked_add).is_some_and(|bytes: u64| bytes <= length)
 }
 
 fn seek(at: u64, length: u64, to: std::io::SeekFrom) -> u64 {
@@ -593,7 +646,7 @@ impl<'a> Scan<'a> {
                 match header.opcode {
                     opcode::HEADER => self.contents.take_header(body),
                     opcode::METADATA => self.contents.take_metadata(body),
-                    opcode => self.definition(opcode, body),
+                    opcode => self.definition(opcode, body)?,
                 }
             }
             opcode::METADATA => self.contents.warnings.say(format!(
@@ -606,21 +659,19 @@ impl<'a> Scan<'a> {
     }
 
     /// A schema or a channel.
-    fn definition(&mut self, opcode: u8, body: &[u8]) {
-        let outcome = match mcap::parse_record(opcode, body) {
+    fn definition(&mut self, opcode: u8, body: &[u8]) -> Result<(), ConvertError> {
+        let outcome = match parse_record(opcode, body) {
             Ok(Record::Schema { header, data }) => {
-                self.schemas.add_schema(header, data.into_owned().into())
+                let added = self.schemas.add_schema(header, data.into_owned().into());
+                added.map_err(|error| error.to_string())
             }
             Ok(Record::Channel(channel)) => {
                 let id = channel.id;
-                self.schemas.add_channel(channel).inspect(|()| {
-                    if let Some(channel) = self.schemas.get(id)
-                        && !self.contents.channels.contains_key(&id)
-                    {
-                        self.contents.channels.insert(id, self.contents.topics.len());
-                        self.contents.topics.push(topic(&channel));
-                    }
-                })
+                let added = self.schemas.add_channel(channel).map_err(|error| error.to_string());
+                if let (Ok(()), Some(channel)) = (&added, self.schemas.get(id)) {
+                    self.contents.add_topic(&channel)?;
+                }
+                added
             }
             Ok(_) => Ok(()),
             Err(error) => Err(error),
@@ -628,6 +679,7 @@ impl<'a> Scan<'a> {
         if let Err(error) = outcome {
             self.contents.warnings.say(format!("a schema or channel is left out: {error}"));
         }
+        Ok(())
     }
 
     fn chunk(&mut self, offset: u64, bytes: u64, kind: BlockKind) -> Result<(), ConvertError> {
@@ -659,7 +711,7 @@ impl<'a> Scan<'a> {
                 .say(format!("the chunk at offset {offset} is damaged: {reason}"));
         }
         for (opcode, body) in definitions {
-            self.definition(opcode, &body);
+            self.definition(opcode, &body)?;
         }
         if let Some(start_time_nanos) = start {
             self.message_count += count;

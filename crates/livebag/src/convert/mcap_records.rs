@@ -1,15 +1,23 @@
 //! Records of MCAP files that others wrote, in memory: walked, and unpacked from chunks.
 //!
-//! The `mcap` crate decompresses and parses; lengths are checked here first, since its chunk reader
-//! trusts the length of a record inside a chunk.
+//! The `mcap` crate parses the chunk's header. Its chunk reader is not used: it trusts the length of a record
+//! inside a chunk, and takes as much memory as the header says that the records are long.
 
 use livebag_format::mcap::{
-    MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
+    Compression, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader,
+    decompress_start, lengths_fit, opcode,
 };
 use mcap::records::{ChunkHeader, Record};
-use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
 
 use super::CHUNK_BYTES_MAX;
+
+/// A record's body, parsed by the `mcap` crate, if its lengths fit.
+pub(crate) fn parse_record(opcode: u8, body: &[u8]) -> Result<Record<'_>, String> {
+    if !lengths_fit(opcode, body) {
+        return Err("a length in it is greater than the record's".to_owned());
+    }
+    mcap::parse_record(opcode, body).map_err(|error| error.to_string())
+}
 
 /// One record: its opcode, its body, and the whole of it.
 pub(crate) struct RawRecord<'a> {
@@ -54,19 +62,15 @@ pub(crate) fn unpack(
     if header.compressed_size.max(header.uncompressed_size) > CHUNK_BYTES_MAX {
         return Err("it is longer than 1 GiB".to_owned());
     }
-    if !header.compression.is_empty() {
-        return unpack_compressed(chunk, &header, is_whole, each);
-    }
     let records = match usize::try_from(header.compressed_size) {
         Ok(length) if length <= records.len() => &records[..length],
         _ => records,
     };
+    if !header.compression.is_empty() {
+        return unpack_compressed(records, &header, is_whole, each);
+    }
     if is_whole && header.uncompressed_crc != 0 {
-        let found = crc32fast::hash(records);
-        if found != header.uncompressed_crc {
-            let expected = header.uncompressed_crc;
-            return Err(format!("its checksum is {found:#010x}, {expected:#010x} was stored"));
-        }
+        check(records, &header)?;
     }
     walk(records, each)
 }
@@ -84,7 +88,7 @@ fn chunk_header(body: &[u8]) -> Result<(ChunkHeader, &[u8]), String> {
     let size_at = head.len() - 8;
     let compressed_size = u64::from_le_bytes(head[size_at..].try_into().expect("eight bytes"));
     head[size_at..].fill(0);
-    match mcap::parse_record(opcode::CHUNK, &head) {
+    match parse_record(opcode::CHUNK, &head) {
         Ok(Record::Chunk { header, .. }) => Ok((
             ChunkHeader { compressed_size, ..header },
             &body[FIXED_BYTES + compression_bytes..],
@@ -94,31 +98,30 @@ fn chunk_header(body: &[u8]) -> Result<(ChunkHeader, &[u8]), String> {
 }
 
 fn unpack_compressed(
-    chunk: &[u8],
+    stored: &[u8],
     header: &ChunkHeader,
     is_whole: bool,
-    mut each: impl FnMut(RawRecord<'_>),
+    each: impl FnMut(RawRecord<'_>),
 ) -> Result<(), String> {
-    // The reader holds the chunk's header to the limit too.
-    let limit = header.compressed_size.max(header.uncompressed_size).max(4096) as usize;
-    let mut reader = LinearReader::new_with_options(
-        LinearReaderOptions::default()
-            .with_skip_start_magic(true)
-            .with_skip_end_magic(true)
-            .with_prevalidate_chunk_crcs(is_whole)
-            .with_record_length_limit(limit),
-    );
-    let mut rest = chunk;
-    while let Some(event) = reader.next_event() {
-        match event.map_err(|error| error.to_string())? {
-            LinearReadEvent::ReadRequest(wanted) => {
-                let count = wanted.min(rest.len());
-                reader.insert(count).copy_from_slice(&rest[..count]);
-                reader.notify_read(count);
-                rest = &rest[count..];
-            }
-            LinearReadEvent::Record { data, opcode } => each(RawRecord { opcode, body: data }),
-        }
+    let name = &header.compression;
+    let compression = Compression::by_name(name.as_bytes())
+        .ok_or_else(|| format!("its compression {name:?} is none that is read (lz4, zstd)"))?;
+    let (records, outcome) = decompress_start(compression, stored, header.uncompressed_size);
+    let outcome = outcome.map_err(|error| error.to_string());
+    if is_whole && header.uncompressed_crc != 0 {
+        outcome?;
+        check(&records, header)?;
+        return walk(&records, each);
     }
-    Ok(())
+    let walked = walk(&records, each);
+    outcome.and(walked)
+}
+
+/// Checks the records of a chunk that has a checksum.
+fn check(records: &[u8], header: &ChunkHeader) -> Result<(), String> {
+    let (found, expected) = (crc32fast::hash(records), header.uncompressed_crc);
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("its checksum is {found:#010x}, {expected:#010x} was stored")),
+    }
 }

@@ -33,7 +33,7 @@ mod sqlite;
 mod sqlite_writer;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -70,6 +70,27 @@ use file::ForeignFile;
 const CHUNK_BYTES_MAX: u64 = 1 << 30;
 /// Longest `metadata.yaml` that is read.
 const YAML_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of all topics' schemas, which many topics share in a file, and none in memory.
+#[derive(Default)]
+struct SchemaBytes(usize);
+
+impl SchemaBytes {
+    /// What a thousand of the longest real ones have, ten times over.
+    const MAX: usize = 256 << 20;
+
+    fn add(&mut self, path: &Path, bytes: usize) -> Result<(), ConvertError> {
+        self.0 += bytes;
+        if self.0 <= Self::MAX {
+            return Ok(());
+        }
+        let reason = format!(
+            "the schemas of its topics would take more than {} MiB of memory",
+            Self::MAX >> 20
+        );
+        Err(ConvertError::unsupported(path, reason))
+    }
+}
 
 /// One message of a [`MessageSource`]. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -203,8 +203,11 @@ impl Chunks {
     /// Every chunk from `at` on, as far as the file is whole.
     fn scan(&mut self, mut at: u64) -> Result<Vec<BlockPlace>, ConvertError> {
         let mut places = Vec::new();
+        // The window borrows the file while the rest of `self` is filled.
+        let file = ForeignFile::open(self.file.path())?;
+        let mut window = Window::new(&file);
         while at < self.file.length_bytes() {
-            let head = head_at(&mut Window::new(&self.file), at)?;
+            let head = head_at(&mut window, at)?;
             let end =
                 head.as_ref().map(|head| at + head.data_offset as u64 + u64::from(head.data_bytes));
             let (Some(head), Some(end)) = (head, end) else {

@@ -7,7 +7,9 @@ use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Topic, definitions};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::{ConvertError, ForeignFile, MessageSource, SourceMessage, SourceTotals, Warnings};
+use super::{
+    ConvertError, ForeignFile, MessageSource, SchemaBytes, SourceMessage, SourceTotals, Warnings,
+};
 
 /// Keys fetched at once; the messages themselves are fetched one by one.
 const KEYS_AT_ONCE: i64 = 1024;
@@ -51,6 +53,7 @@ impl SqliteBag {
             warnings: Warnings::default(),
             notes: Warnings::default(),
         };
+        bag.check_tables()?;
         bag.read_topics()?;
         bag.bag_metadata = bag.read_bag_metadata();
         let count = bag
@@ -62,14 +65,34 @@ impl SqliteBag {
         Ok(bag)
     }
 
+    /// Refuses views, virtual tables and computed columns: rosbag2 writes none, and a query that stands
+    /// behind one may never end.
+    fn check_tables(&self) -> Result<(), ConvertError> {
+        let odd = "SELECT name FROM sqlite_master WHERE lower(name) IN \
+                       ('topics', 'messages', 'message_definitions', 'metadata') \
+                       AND (type <> 'table' OR rootpage = 0) \
+                   UNION ALL SELECT t.name FROM sqlite_master AS t, pragma_table_xinfo(t.name) AS c \
+                       WHERE t.type = 'table' AND t.rootpage > 0 AND c.hidden > 0";
+        let odd = self.database.query_row(odd, [], |row| row.get::<_, String>(0)).optional();
+        match odd.map_err(|error| damaged(&self.path, &error))? {
+            None => Ok(()),
+            Some(name) => {
+                let reason = format!("{name:?} is not a plain table, as rosbag2 makes them");
+                Err(ConvertError::unsupported(&self.path, reason))
+            }
+        }
+    }
+
     fn read_topics(&mut self) -> Result<(), ConvertError> {
         let definitions = self.definitions()?;
+        let mut schema_bytes = SchemaBytes::default();
         let rows = self.topic_rows().map_err(|error| damaged(&self.path, &error))?;
         for row in rows {
             let (schema_encoding, schema) = match definition_of(&definitions, &row.type_name) {
                 Some((encoding, text)) => (encoding.clone(), text.clone()),
                 None => self.bundled_definition(&row),
             };
+            schema_bytes.add(&self.path, schema.len())?;
             let named = [("offered_qos_profiles", row.qos), ("topic_type_hash", row.type_hash)];
             // rosbag2 writes an empty list where it knew of no profile.
             let is_said = |value: &str| !value.is_empty() && value != "[]";

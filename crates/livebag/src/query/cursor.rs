@@ -188,11 +188,7 @@ impl<'bag> Cursor<'bag> {
     pub fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
         let Some((at, entry)) = self.last else { return Ok(false) };
         let filled = out.len();
-        // Before there is room for it: an entry that lies may ask for gigabytes.
-        let holds = self.topics[at].segment.holds(&entry);
-        let read = holds
-            .and_then(|()| self.topics[at].read_into(&entry, out.room(entry.data_bytes as usize)));
-        match read {
+        match self.topics[at].append_to(&entry, out) {
             Ok(()) => Ok(true),
             Err(BagError::Damaged { .. }) => {
                 out.truncate(filled);
@@ -379,6 +375,7 @@ impl<'bag> TopicCursor<'bag> {
 
     /// Checks the chunk of a message against its checksum, once for all of its messages.
     fn check(&mut self, entry: &IndexEntry) -> Result<(), BagError> {
+        self.segment.holds(entry)?;
         let place = self.segment.chunk(entry)?;
         if self.checked.place != Some((entry.brick, place)) {
             self.checked.place = None;
@@ -391,9 +388,16 @@ impl<'bag> TopicCursor<'bag> {
         }
     }
 
-    /// What is wrong with the chunk at `place`, which has a message. The window has the message then.
+    /// What is wrong with the chunk at `place`, which has a message.
     fn damage(&mut self, entry: &IndexEntry, place: u64) -> Result<Option<&'static str>, BagError> {
-        self.segment.holds(entry)?;
+        // The window grows to what is filled at once, and an entry may name a chunk of 4 GiB.
+        if entry.inner as usize > READ_WINDOW_BYTES {
+            return match self.segment.brick(entry)?.check(entry) {
+                Ok(()) => Ok(None),
+                Err(BagError::Damaged { what, .. }) => Ok(Some(what)),
+                Err(error) => Err(error),
+            };
+        }
         self.fill(entry, place..end_of(entry))?;
         let Some(chunk) = PlainChunk::parse(self.window.bytes(place, CHUNK_HEADER_BYTES)) else {
             return Ok(Some(NO_CHUNK));
@@ -473,6 +477,17 @@ impl<'bag> TopicCursor<'bag> {
         }
         let is_dense = count > 0 && count == known.len() && message_bytes * 2 > last - entry.offset;
         (if is_dense { most.max(last) } else { last } - range.start) as usize
+    }
+
+    /// Appends a message. There is room for it only once it is known to be there: an entry that lies may
+    /// ask for gigabytes.
+    fn append_to(&mut self, entry: &IndexEntry, out: &mut Buffer) -> Result<(), BagError> {
+        if entry.compressed || (entry.data_bytes as usize) < READ_STRAIGHT_BYTES_MIN {
+            out.put(self.read(entry)?);
+            return Ok(());
+        }
+        self.segment.holds(entry)?;
+        self.read_into(entry, out.room(entry.data_bytes as usize))
     }
 
     /// Reads a large message straight to where it is wanted.

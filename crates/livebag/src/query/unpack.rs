@@ -28,6 +28,8 @@ pub(crate) struct Unpacked {
     /// Brick and place.
     at: Option<(u16, u64)>,
     records: Vec<u8>,
+    /// What is wrong with it: not found out again for each of its messages.
+    damage: Option<&'static str>,
 }
 
 impl Unpacked {
@@ -42,11 +44,20 @@ impl Unpacked {
         offset: u64,
     ) -> Result<&[u8], UnpackError> {
         if self.at != Some((brick, offset)) {
-            self.at = None;
-            self.records = read_records(file, offset)?;
+            (self.at, self.damage) = (None, None);
+            // Two chunks at once would be twice the memory.
+            self.records = Vec::new();
+            match read_records(file, offset) {
+                Ok(records) => self.records = records,
+                Err(UnpackError::Damaged(what)) => self.damage = Some(what),
+                Err(error) => return Err(error),
+            }
             self.at = Some((brick, offset));
         }
-        Ok(&self.records)
+        match self.damage {
+            None => Ok(&self.records),
+            Some(what) => Err(UnpackError::Damaged(what)),
+        }
     }
 
     /// The record of a message: its header and its data.

@@ -5,7 +5,7 @@
 //! cannot be put back is given to the system, what cannot be found is asked of it.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{PoisonError, TryLockError};
+use std::sync::{OnceLock, PoisonError, TryLockError};
 
 use super::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::limits::{BLOCK_BYTES, SPARE_BLOCK_BYTES_MAX, SPARE_BLOCKS_MAX, SPARE_BLOCKS_MIN};
@@ -15,7 +15,8 @@ use crate::storage::Block;
 /// device has just fetched lies in no cache of ours, and copying into it takes up to five times as long as
 /// into memory whose last use is some dozen messages ago.
 pub(super) struct Spares {
-    cells: Box<[Mutex<Option<Block>>]>,
+    /// Made when the first block comes back: thousands of topics never have one.
+    cells: OnceLock<Box<[Mutex<Option<Block>>]>>,
     /// Where the next block is looked for, and put; hints.
     take_at: AtomicU64,
     give_at: AtomicU64,
@@ -27,7 +28,7 @@ pub(super) struct Spares {
 impl Default for Spares {
     fn default() -> Self {
         Self {
-            cells: (0..SPARE_BLOCKS_MAX).map(|_| Mutex::new(None)).collect(),
+            cells: OnceLock::new(),
             take_at: AtomicU64::new(0),
             give_at: AtomicU64::new(0),
             count: AtomicU64::new(0),
@@ -39,9 +40,11 @@ impl Default for Spares {
 impl Spares {
     /// The cells from one on, without those that are in use just now; and the number after each.
     fn cells(&self, from: u64) -> impl Iterator<Item = (u64, MutexGuard<'_, Option<Block>>)> {
-        let count = self.cells.len() as u64;
+        let make = || (0..SPARE_BLOCKS_MAX).map(|_| Mutex::new(None)).collect();
+        let cells = self.cells.get_or_init(make);
+        let count = cells.len() as u64;
         (from..from + count).filter_map(move |at| {
-            let cell = match self.cells[(at % count) as usize].try_lock() {
+            let cell = match cells[(at % count) as usize].try_lock() {
                 Ok(cell) => cell,
                 Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
                 Err(TryLockError::WouldBlock) => return None,

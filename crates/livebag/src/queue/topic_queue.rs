@@ -14,8 +14,8 @@ use super::spares::Spares;
 use super::{Batch, Budget, NewMessage, Overflow, OwnedExtent, QueueOptions, Queued, WriteError};
 use crate::clock::Clock;
 use crate::limits::{
-    MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, POLL_MIN, SEGMENT_TOUCHED_BYTES, SEGMENTS_AHEAD_MIN,
-    SPARE_BATCHES_MAX,
+    CHUNK_BYTES_MIN, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, POLL_MIN, SEGMENT_TOUCHED_BYTES,
+    SEGMENTS_AHEAD_MIN, SPARE_BATCHES_MAX,
 };
 use crate::storage::Block;
 
@@ -486,7 +486,7 @@ impl TopicQueue {
     /// The recorder's look, at every turn, whether or not it takes anything: so that writers find memory and
     /// need not come to the outlet themselves. Costs a few loads where nothing is to be done.
     pub fn tend(&self) {
-        let lacks = self.inlet.ahead() < SEGMENTS_AHEAD_MIN;
+        let lacks = self.inlet.ahead() < SEGMENTS_AHEAD_MIN && !self.is_slow_of_many();
         if !self.inlet.is_used() || !(lacks || self.inlet.ended() > SEGMENTS / 4) {
             return;
         }
@@ -504,6 +504,13 @@ impl TopicQueue {
             outlet.keep_records(records);
         }
         self.prepare(&mut outlet, SEGMENTS_AHEAD_MIN);
+    }
+
+    /// Whether it is one of hundreds of topics, and has not used half of the memory that it has: most of so
+    /// many write seldom, and memory ahead for each would be more than the cache.
+    fn is_slow_of_many(&self) -> bool {
+        let ends_at = self.budget.chunk_bytes();
+        ends_at == CHUNK_BYTES_MIN && self.inlet.open().bytes < ends_at as u64 / 2
     }
 
     /// Whether there is something to take: at once what is over, or a chunk of its own; the open segment

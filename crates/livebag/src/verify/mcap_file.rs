@@ -10,7 +10,7 @@ use livebag_format::mcap::{
 use mcap::records::Record;
 
 use super::Check;
-use crate::convert::mcap_records::{message, unpack};
+use crate::convert::mcap_records::{message, parse_record, unpack};
 use crate::storage::DiskFile;
 
 /// Longest chunk that is read into memory.
@@ -221,7 +221,7 @@ impl Walk<'_, '_> {
     pub fn parse(&mut self) -> Option<Record<'static>> {
         let body = self.buffer.get(RECORD_HEADER_BYTES..).unwrap_or_default();
         let kind = self.buffer.first().copied().unwrap_or(0);
-        match mcap::parse_record(kind, body) {
+        match parse_record(kind, body) {
             Ok(record) => Some(record.into_owned()),
             Err(error) => {
                 let what = format!("a record of kind {kind:#04x} does not parse: {error}");
@@ -383,7 +383,7 @@ impl Walk<'_, '_> {
             offset += (RECORD_HEADER_BYTES + record.body.len()) as u64;
         });
         for (kind, body) in definitions {
-            match mcap::parse_record(kind, &body) {
+            match parse_record(kind, &body) {
                 Ok(record) => self.define(&record, crc32fast::hash(&body)),
                 Err(_) => broken = true,
             }

@@ -204,6 +204,14 @@ fn nodes_with(message: &[u8], id_bytes: usize) -> Option<Nodes> {
     (cdr.body.len() - cdr.at < 4).then_some(found)
 }
 
+/// For the fuzzer.
+#[cfg(any(test, fuzzing))]
+pub fn read_foreign(message: &[u8]) {
+    if let Some((nodes, id_bytes)) = nodes(message) {
+        assert!(nodes.len() * id_bytes <= message.len());
+    }
+}
+
 /// As much of CDR as that message needs.
 struct Cdr<'a> {
     body: &'a [u8],

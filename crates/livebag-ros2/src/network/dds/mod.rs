@@ -27,6 +27,18 @@ mod cyclone;
 mod graph;
 mod names;
 
+/// For the fuzzer: the nodes' topic, and an endpoint's topic, type and free text, with zeros between.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_foreign(bytes: &[u8]) {
+    graph::read_foreign(bytes);
+    let mut parts = bytes.split(|byte| *byte == 0);
+    let mut text = || String::from_utf8_lossy(parts.next().unwrap_or_default());
+    for is_writer in [false, true] {
+        let _ = names::ros(&text(), &text(), is_writer);
+        let _ = names::type_hash(text().as_bytes());
+    }
+}
+
 pub use config::{DOMAIN_MAX, DdsOptions, DiscoveryRange};
 
 use announce::Announcer;

@@ -41,6 +41,19 @@ mod token;
 
 pub use options::ZenohOptions;
 
+/// For the fuzzer: a token and an attachment that anybody may have sent.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_foreign(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && let Some(token::Announced::Endpoint { endpoint, .. }) = token::parse(text)
+    {
+        assert!(names::check(&endpoint.name, &endpoint.type_name).is_ok());
+    }
+    if let Some(read) = Attachment::decode(bytes) {
+        assert!(bytes.len() != 33 || read.encoded() == bytes);
+    }
+}
+
 /// A ROS 2 network over Zenoh, taken part in as one node of one session.
 pub struct ZenohNetwork {
     session: zenoh::Session,

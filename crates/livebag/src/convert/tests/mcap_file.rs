@@ -13,6 +13,36 @@ fn in_order() -> Vec<(String, u64)> {
     expected.iter().map(|(channel, time)| (name(*channel), *time)).collect()
 }
 
+/// A channel that says that its topic's name has 4 GiB, and one schema for all channels.
+#[test]
+fn what_lengths_say_takes_no_memory_and_shared_schemas_have_a_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let record =
+        |kind: u8, body: &[u8]| [&[kind][..], &(body.len() as u64).to_le_bytes(), body].concat();
+    let text = |text: &[u8]| [&(text.len() as u32).to_le_bytes(), text].concat();
+    let lies = record(4, &[&[1, 0, 0, 0][..], &u32::MAX.to_le_bytes(), b"/a"].concat());
+    let bytes = [&MCAP_MAGIC[..], &record(1, &[0; 8]), &lies].concat();
+    let source = open_foreign(&write_file(directory.path(), "lies.mcap", &bytes)).unwrap();
+    assert!(source.warnings().iter().any(|warning| warning.contains("left out")));
+
+    let schema = [&[1, 0][..], &text(b"a/msg/A"), &text(b"ros2msg"), &text(&[b' '; 1 << 20])];
+    let mut bytes = [&MCAP_MAGIC[..], &record(1, &[0; 8]), &record(3, &schema.concat())].concat();
+    for id in 1..=300u16 {
+        let ids = [&id.to_le_bytes()[..], &[1, 0]].concat();
+        bytes.extend(record(4, &[ids, text(b"/a"), text(b"cdr"), text(b"")].concat()));
+    }
+    let error = open_foreign(&write_file(directory.path(), "many.mcap", &bytes)).err().unwrap();
+    assert!(error.to_string().contains("256 MiB"), "{error}");
+}
+
+#[test]
+fn a_summary_names_no_byte_twice() {
+    let index = mcap::records::MetadataIndex { offset: 8, length: 60, name: "a".to_owned() };
+    let summary = mcap::Summary { metadata_indexes: vec![index; 2], ..Default::default() };
+    assert!(crate::convert::mcap_file::is_possible(&summary, 120));
+    assert!(!crate::convert::mcap_file::is_possible(&summary, 119));
+}
+
 /// Chunks of about three messages.
 fn small_chunks() -> mcap::WriteOptions {
     mcap::WriteOptions::new().compression(None).chunk_size(Some(120))

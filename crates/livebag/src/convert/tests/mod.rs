@@ -3,9 +3,9 @@ mod copy;
 mod mcap_file;
 mod mcap_sink;
 mod recordings;
-mod ros1_bag;
+pub(crate) mod ros1_bag;
 mod rosbag2_bags;
-mod sqlite;
+pub(crate) mod sqlite;
 mod sqlite_writer;
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::*;
 
 /// `LIVEBAG_SHARED`, or the directory beside the repository; `None` (and a word) where there is
 /// no such directory.
-fn shared_data(path: &str) -> Option<PathBuf> {
+pub(crate) fn shared_data(path: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("LIVEBAG_SHARED").map(PathBuf::from).unwrap_or_else(|| {
         Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
             .join("../../../shared")
@@ -52,7 +52,7 @@ fn names_and_times(source: &mut dyn MessageSource) -> Vec<(String, u64)> {
 
 /// An MCAP in memory: messages `(channel, time)` on the channels `/a` and `/b`, each message
 /// holding its own time.
-fn mcap_bytes(options: mcap::WriteOptions, messages: &[(usize, u64)]) -> Vec<u8> {
+pub(crate) fn mcap_bytes(options: mcap::WriteOptions, messages: &[(usize, u64)]) -> Vec<u8> {
     let mut writer = options.profile("ros2").create(std::io::Cursor::new(Vec::new())).unwrap();
     let schema = writer.add_schema("std_msgs/msg/String", "ros2msg", b"string data").unwrap();
     let metadata = [("key".to_owned(), "value".to_owned())].into();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Writes bags as rosbag does, as far as readers look.
-struct BagWriter {
+pub(crate) struct BagWriter {
     bytes: Vec<u8>,
     infos: Vec<Vec<u8>>,
     connections: u32,
@@ -63,7 +63,7 @@ impl BagWriter {
         BagWriter { bytes, infos: Vec::new(), connections: 2 }
     }
 
-    fn chunk(&mut self, compression: &str, messages: &[(u32, u64)]) {
+    pub(crate) fn chunk(&mut self, compression: &str, messages: &[(u32, u64)]) {
         let mut plain = [connection(0), connection(1)].concat();
         for (id, nanos) in messages {
             let fields: [(&str, &[u8]); 2] = [("conn", &id.to_le_bytes()), ("time", &time(*nanos))];
@@ -98,7 +98,7 @@ impl BagWriter {
         self.infos.push(record(6, &fields, &counts));
     }
 
-    fn close(mut self) -> Vec<u8> {
+    pub(crate) fn close(mut self) -> Vec<u8> {
         let index_offset = self.bytes.len() as u64;
         self.bytes.extend_from_slice(&[connection(0), connection(1)].concat());
         self.bytes.extend_from_slice(&self.infos.concat());
@@ -109,7 +109,7 @@ impl BagWriter {
 }
 
 /// Chunks that overlap in time, one of each compression, one of them empty.
-fn bag() -> BagWriter {
+pub(crate) fn bag() -> BagWriter {
     let mut bag = BagWriter::new();
     bag.chunk("none", &[(0, 3_000_000_000), (1, 1_000_000_000), (0, 7_500_000_000)]);
     bag.chunk("bz2", &[(1, 2_000_000_000), (0, 7_000_000_000)]);

@@ -3,7 +3,7 @@ use rusqlite::Connection;
 use super::*;
 
 /// A database as Jazzy makes it, or as Foxy did.
-fn database(path: &Path, is_new: bool, messages: &[(i64, i64)]) {
+pub(crate) fn database(path: &Path, is_new: bool, messages: &[(i64, i64)]) {
     let database = Connection::open(path).unwrap();
     let (columns, values) = match is_new {
         true => (
@@ -63,6 +63,23 @@ fn old_and_new_databases_are_read_in_order_of_time() {
             assert!(b.schema.is_empty() && b.metadata.is_empty());
             assert!(source.warnings()[0].contains("acme_msgs/msg/Anvil"));
         }
+    }
+}
+
+/// A view may stand for a query that never ends.
+#[test]
+fn what_is_computed_is_no_table_of_rosbag2() {
+    let directory = tempfile::tempdir().unwrap();
+    let views = "DROP TABLE messages; CREATE VIEW messages(id, topic_id, timestamp, data) AS \
+                 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                 SELECT i, 4, i, zeroblob(1000000) FROM n;";
+    let columns = "ALTER TABLE messages ADD COLUMN more BLOB AS (zeroblob(1000000000));";
+    for (number, sql) in [views, columns].into_iter().enumerate() {
+        let path = directory.path().join(format!("{number}.db3"));
+        database(&path, true, &[(4, 1)]);
+        Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        let error = open_foreign(&path).err().unwrap();
+        assert!(matches!(error, ConvertError::Unsupported { .. }), "{error}");
     }
 }
 

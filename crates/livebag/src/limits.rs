@@ -211,6 +211,12 @@ pub const PLAY_CLOCK_HZ_MAX: f64 = 10_000.0;
 pub const PLAY_PERIOD_ALONE: Duration = Duration::from_nanos(33_333_333);
 
 const _: () = assert!(PLAY_LEAD_IN.as_nanos() > 2 * DISCOVERY_INTERVAL.as_nanos());
+/// Longest chunk that recovery proves.
+pub const PROVEN_CHUNK_BYTES_MAX: u64 = 1 << 30;
+/// So much at the end of each brick is proven after a crash of the recorder, although the kernel
+/// lives: the device may have failed, or been mounted again, before it had this.
+pub const UNSETTLED_BYTES: u64 = 256 << 20;
+
 const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(OWN_CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(POLL_MIN.as_nanos() <= POLL_MAX_READ.as_nanos());

@@ -12,7 +12,7 @@ use crate::storage::Disk;
 
 mod recovery;
 
-use recovery::{after_crash, manifest};
+use recovery::manifest;
 pub(crate) use recovery::{read_owner, says_the_same};
 
 pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
@@ -30,33 +30,37 @@ pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, Ba
 
 /// The state and the manifest of one split; recovers it if its recorder died.
 pub(crate) fn settled(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
-    // Only a power cut leaves a damaged manifest.
-    settle_if(disk, path, &|disk, path| !after_crash::kernel_survived(disk, path))
-}
-
-/// The same for one whose manifest is damaged, whatever damaged it.
-pub(crate) fn settled_by_force(
-    disk: &dyn Disk,
-    path: &Path,
-) -> Result<(BagState, Manifest), BagError> {
-    settle_if(disk, path, &|_, _| true)
-}
-
-fn settle_if(
-    disk: &dyn Disk,
-    path: &Path,
-    may_rebuild: &dyn Fn(&dyn Disk, &Path) -> bool,
-) -> Result<(BagState, Manifest), BagError> {
     match read_manifest(disk, path) {
         Ok(manifest) => match manifest.state {
             State::Closed => Ok((BagState::Closed, manifest)),
             State::Recovered => Ok((BagState::Recovered, manifest)),
-            State::Recording => after_crash::settle(disk, path),
+            State::Recording => recovery::settle(disk, path),
         },
-        Err(error) if may_rebuild(disk, path) && manifest::can_help(disk, path, &error) => {
-            after_crash::settle(disk, path)
+        // Only a power cut leaves a damaged manifest.
+        Err(error)
+            if !recovery::kernel_survived(disk, path)
+                && manifest::can_help(disk, path, &error) =>
+        {
+            recovery::settle(disk, path)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// The same for one that is damaged, whatever damaged it: its manifest, or files that its manifest
+/// tells of.
+pub(crate) fn settled_by_force(
+    disk: &dyn Disk,
+    path: &Path,
+) -> Result<(BagState, Manifest), BagError> {
+    match settled(disk, path) {
+        Ok((BagState::Closed | BagState::Recovered, manifest))
+            if !recovery::is_complete(disk, path, &manifest) =>
+        {
+            recovery::settle(disk, path)
+        }
+        Err(error) if manifest::can_help(disk, path, &error) => recovery::settle(disk, path),
+        settled => settled,
     }
 }
 

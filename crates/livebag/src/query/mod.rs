@@ -32,7 +32,6 @@ mod virtual_file;
 pub use answer::{DAMAGED_RECORD, Laid, McapAnswer, Messages, Verdict, damaged_topics};
 pub use buffer::Buffer;
 pub use cursor::Cursor;
-pub(crate) use index::IndexReader;
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
 pub use topic::BagTopic;

@@ -121,7 +121,7 @@ pub fn check_crash(recorded: &Recorded, seed: u64, operation: u64, disk: &Simula
         frames_may_be_torn: false,
         has_streams: recorded.has_streams,
         may_lack_entries: false,
-        may_have_holes: recorded.has_splits,
+        may_have_holes: true,
     };
     wanted.check(disk);
 }
@@ -143,7 +143,7 @@ pub fn check_cut(
         frames_may_be_torn: tears,
         has_streams: recorded.has_streams,
         may_lack_entries: false,
-        may_have_holes: recorded.has_splits,
+        may_have_holes: true,
     };
     wanted.check(disk);
 }

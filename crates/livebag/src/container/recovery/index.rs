@@ -93,17 +93,17 @@ impl TopicIndex {
         claims: &[Claim],
         mut found: Vec<IndexEntry>,
     ) -> io::Result<Mended> {
-        found.sort_by_key(|entry| (entry.log_time_nanos, entry.offset));
+        let order = |entry: &IndexEntry| (entry.log_time_nanos, entry.sequence);
+        found.sort_by_key(|entry| (order(entry), entry.offset));
         let given_up = claims.iter().filter(|claim| !claim.is_proven).count() as u64;
-        let last = claims.last().map_or(0, |claim| claim.entry.log_time_nanos);
-        let follow = found.first().is_none_or(|entry| entry.log_time_nanos >= last);
+        let last = claims.last().map_or((0, 0), |claim| order(&claim.entry));
+        let follow = found.first().is_none_or(|entry| order(entry) >= last);
         let kept = claims.iter().filter(|claim| claim.is_proven).map(|claim| claim.entry);
         let mut entries: Vec<IndexEntry> = kept.chain(found.iter().copied()).collect();
         if self.is_whole && given_up == 0 && follow {
             self.append(disk, &found)?;
         } else {
-            // Stable: messages of one time stay in the order in which they were taken.
-            entries.sort_by_key(|entry| entry.log_time_nanos);
+            entries.sort_by_key(order);
             self.replace(disk, &entries)?;
         }
         Ok(Mended {

@@ -112,6 +112,8 @@ pub(super) struct Walk<'a> {
     claims: &'a mut [Claim],
     trust: Trust,
     announced: BTreeSet<(u8, usize)>,
+    /// Where the record before begins, if it is filler.
+    last_filler: Option<u64>,
     /// Bytes that may still be read for candidates that prove nothing: hostile files have many.
     search_bytes_left: u64,
     survey: Survey,
@@ -137,6 +139,7 @@ impl<'a> Walk<'a> {
             claims,
             trust,
             announced: BTreeSet::new(),
+            last_filler: None,
             search_bytes_left: length.saturating_mul(4),
             survey,
         })
@@ -150,7 +153,11 @@ impl<'a> Walk<'a> {
                     self.survey.tail = end;
                     at = end;
                 }
-                Step::Filler(end) => at = end,
+                Step::Filler(end) => {
+                    self.last_filler = Some(at);
+                    at = end;
+                    continue;
+                }
                 Step::Chunk(proven, end) => {
                     self.take(at, *proven)?;
                     self.survey.tail = self.survey.tail.max(end);
@@ -158,7 +165,10 @@ impl<'a> Walk<'a> {
                 }
                 Step::End => match self.search(at + 1)? {
                     None => break,
-                    Some(next) => at = self.pass_over(at, next),
+                    Some(next) => {
+                        self.pass_over(at, next, false);
+                        at = next;
+                    }
                 },
                 Step::Unknown(end) => {
                     let next = match end {
@@ -170,12 +180,12 @@ impl<'a> Walk<'a> {
                         None => self.end_of_bytes(at)?,
                     };
                     if end > at {
-                        self.pass_over(at, end);
-                        self.survey.tail = end;
+                        self.pass_over(at, end, next.is_none());
                     }
                     at = next.unwrap_or(self.length);
                 }
             }
+            self.last_filler = None;
         }
         self.define_empty_brick();
         Ok(self.survey)
@@ -219,9 +229,17 @@ impl<'a> Walk<'a> {
         Ok(end)
     }
 
-    fn pass_over(&mut self, from: u64, to: u64) -> u64 {
-        self.survey.stretches.push(Stretch { range: from..to, records: Vec::new() });
-        to
+    /// Notes a stretch without anything. One that is too short for a record takes the filler before it
+    /// along; behind the last one there is nothing that is kept.
+    fn pass_over(&mut self, from: u64, to: u64, is_last: bool) {
+        let is_short = |from: u64| to - from < RECORD_HEADER_BYTES as u64;
+        let start = self.last_filler.filter(|_| is_short(from)).unwrap_or(from);
+        let mut range = start..to;
+        if is_short(start) && is_last {
+            range.end = start + RECORD_HEADER_BYTES as u64;
+        }
+        self.survey.tail = range.end;
+        self.survey.stretches.push(Stretch { range, records: Vec::new() });
     }
 
     fn read(&self, from: u64, to: u64) -> io::Result<Vec<u8>> {

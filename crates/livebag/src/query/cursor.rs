@@ -91,7 +91,7 @@ impl<'bag> Cursor<'bag> {
             last: None,
         };
         for &number in chosen {
-            this.damaged += bag.topics[number].missing;
+            this.damaged[number] += bag.topics[number].missing;
             for segment in &bag.topics[number].segments {
                 this.plan_segment(segment, (number, bag.in_place), from, to)?;
             }

@@ -13,7 +13,7 @@ use livebag_format::container::{
     CONTAINER_FILE, ClockJumps, ContainerError, Losses, Manifest, MetadataEntry, Removed,
 };
 
-use crate::container::{as_it_is, read_owner, settled, settled_by_force};
+use crate::container::{Opened, as_it_is, read_owner, settled, settled_thoroughly};
 use crate::storage::{Disk, KernelDisk};
 
 mod account;
@@ -156,10 +156,11 @@ pub struct Bag {
     topics: Vec<BagTopic>,
     recorder_pid: Option<u32>,
     in_place: bool,
+    is_mended: bool,
 }
 
 /// How a directory's state and manifest are found: with or without recovering it.
-type Look = dyn Fn(&dyn Disk, &Path) -> Result<(BagState, Manifest), BagError>;
+type Look = dyn Fn(&dyn Disk, &Path) -> Result<Opened, BagError>;
 
 impl Bag {
     /// Opens a container, whether a recorder is writing it or not. One whose recorder died is
@@ -179,8 +180,10 @@ impl Bag {
         Self::assemble(disk, path, &settled)
     }
 
-    /// The same, also if `container.yaml` was damaged by something else than a power cut: it is made
-    /// anew of bricks and indexes, and the damaged one kept beside it.
+    /// Opens a container after reading every brick of it from front to back, and repairing whatever
+    /// is damaged: `container.yaml` and indexes are made anew from what the bricks prove, and damaged
+    /// stretches of a brick are left out. The original bytes are kept beside it. A sound container is
+    /// left as it is.
     ///
     /// # Errors
     /// See [`BagError`].
@@ -193,7 +196,7 @@ impl Bag {
     /// # Errors
     /// See [`BagError`].
     pub fn recover_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
-        Self::assemble(disk, path, &settled_by_force)
+        Self::assemble(disk, path, &settled_thoroughly)
     }
 
     /// Opens a container and changes nothing: one whose recorder died is read as it is.
@@ -213,14 +216,15 @@ impl Bag {
     }
 
     fn assemble(disk: &dyn Disk, path: &Path, look: &Look) -> Result<Self, BagError> {
-        let (state, manifest) = look(disk, path)?;
+        let Opened { state, manifest, mut is_mended } = look(disk, path)?;
         let mut topics = Vec::new();
         add_topics(disk, path, "", &manifest, state, &mut topics)?;
         for name in &manifest.splits {
             let directory = path.join(name);
             match look(disk, &directory) {
-                Ok((state, split)) => {
-                    add_topics(disk, &directory, name, &split, state, &mut topics)?;
+                Ok(split) => {
+                    is_mended |= split.is_mended;
+                    add_topics(disk, &directory, name, &split.manifest, split.state, &mut topics)?;
                 }
                 // Retention may have removed it meanwhile, or it was just being made.
                 Err(BagError::NotFound(_) | BagError::NotAContainer(_))
@@ -230,7 +234,7 @@ impl Bag {
         }
         let recorder_pid = read_owner(disk, path).map(|owner| owner.pid);
         let path = path.to_owned();
-        Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false })
+        Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false, is_mended })
     }
 
     /// The same, whose cursors give messages where they lie in the page cache ([`Cursor::next`]) instead of
@@ -298,6 +302,11 @@ impl Bag {
     /// Live, closed, recovered.
     pub fn state(&self) -> BagState {
         self.state
+    }
+
+    /// Whether opening it repaired files of it.
+    pub fn is_mended(&self) -> bool {
+        self.is_mended
     }
 
     /// MCAP's profile of the messages.

@@ -354,14 +354,13 @@ impl Engine {
     }
 
     /// Writes the copy of a frame that was overwritten before the device had all of it: over the torn one, so
-    /// that the file grows no longer, and a padding record over what is left of that.
+    /// that the file grows no longer, and a padding record over what is left of that. With a checksum: after a
+    /// power cut a sector may be that of the torn frame, and no hole tells of it.
     fn write_copy(&mut self, torn: (Place, u64, u64), mut extent: OwnedExtent, piece: Piece) {
         if self.compresses() || extent.block.len() as u64 > torn.2 {
             return self.write_owned_piece(torn.0, extent, piece);
         }
-        if self.shared.options.checksum {
-            extent.seal();
-        }
+        extent.seal();
         self.write_owned_at(torn, extent, piece);
     }
 

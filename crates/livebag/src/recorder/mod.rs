@@ -36,7 +36,7 @@ mod splits;
 mod topic;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
-pub(crate) use close::write_summary;
+pub(crate) use close::{ends_with_summary, write_summary};
 pub use memory::cache_bytes_available;
 pub use options::{
     ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,

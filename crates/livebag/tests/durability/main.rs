@@ -4,3 +4,4 @@ mod common;
 mod crashes;
 mod faults;
 mod many;
+mod repair;

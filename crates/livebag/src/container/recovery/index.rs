@@ -35,6 +35,7 @@ pub(super) struct TopicIndex {
     file: Option<Arc<dyn DiskFile>>,
     /// Whole entries in it.
     count: u64,
+    length: u64,
     /// Whether it is a header and whole entries in the order of time, but for a torn end.
     is_whole: bool,
 }
@@ -46,6 +47,7 @@ pub(super) struct Mended {
     pub last_log_time_nanos: u64,
     /// Entries whose message could not be found.
     pub given_up: u64,
+    pub is_changed: bool,
 }
 
 impl TopicIndex {
@@ -56,7 +58,7 @@ impl TopicIndex {
         path: PathBuf,
         (topic, member, synced): (usize, usize, u64),
     ) -> io::Result<(Self, Vec<Claim>)> {
-        let mut this = Self { topic, path, file: None, count: 0, is_whole: false };
+        let mut this = Self { topic, path, file: None, count: 0, length: 0, is_whole: false };
         let mut claims = Vec::new();
         let file = match disk.open(&this.path) {
             Ok(file) => file,
@@ -66,7 +68,8 @@ impl TopicIndex {
         let mut head = [0; ENTRY_BYTES];
         file.read_at(&mut head, 0)?;
         this.is_whole = is_index_header(&head);
-        let room = entry_count(file.length()?);
+        this.length = file.length()?;
+        let room = entry_count(this.length);
         let (mut at, mut before) = (0, 0);
         while at < room {
             let mut bytes = vec![0; (room - at).min(ENTRIES_AT_ONCE) as usize * ENTRY_BYTES];
@@ -100,7 +103,9 @@ impl TopicIndex {
         let follow = found.first().is_none_or(|entry| order(entry) >= last);
         let kept = claims.iter().filter(|claim| claim.is_proven).map(|claim| claim.entry);
         let mut entries: Vec<IndexEntry> = kept.chain(found.iter().copied()).collect();
-        if self.is_whole && given_up == 0 && follow {
+        let is_right = self.is_whole && given_up == 0 && follow;
+        let is_changed = !is_right || !found.is_empty() || self.length != entry_offset(self.count);
+        if is_right {
             self.append(disk, &found)?;
         } else {
             entries.sort_by_key(order);
@@ -111,13 +116,14 @@ impl TopicIndex {
             bytes: entries.iter().map(|entry| u64::from(entry.data_bytes)).sum(),
             last_log_time_nanos: entries.last().map_or(0, |entry| entry.log_time_nanos),
             given_up,
+            is_changed,
         })
     }
 
     fn append(&self, disk: &dyn Disk, found: &[IndexEntry]) -> io::Result<()> {
         let file = disk.open_for_repair(&self.path)?;
         let end = entry_offset(self.count);
-        if file.length()? != end {
+        if self.length != end {
             file.set_len(end)?;
         }
         let bytes: Vec<u8> = found.iter().flat_map(IndexEntry::encode).collect();

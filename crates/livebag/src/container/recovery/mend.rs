@@ -7,20 +7,36 @@ use livebag_format::Topic;
 use livebag_format::mcap::{RECORD_HEADER_BYTES, given_up_header};
 
 use super::survey::{Change, Survey};
-use crate::recorder::write_summary;
+use crate::recorder::{ends_with_summary, write_summary};
 use crate::storage::{Access, Disk, DiskFile};
 
 /// Where the bytes are kept that recovery wrote over.
 pub(super) const OVERWRITTEN_FILE: &str = "container.damaged";
 
+/// What has become of a brick.
+pub(super) struct MendedBrick {
+    /// Bytes that could not be proven, and that a record of their own covers now.
+    pub covered_bytes: u64,
+    pub is_changed: bool,
+}
+
 /// Writes what a survey found to be missing, covers what could not be proven, and ends the brick with
-/// its summary. Returns how many bytes are covered.
+/// its summary. One that is right is left alone.
 pub(super) fn mend_brick(
     disk: &dyn Disk,
     path: &Path,
     survey: Survey,
     topics: &[(u16, Topic)],
-) -> io::Result<u64> {
+) -> io::Result<MendedBrick> {
+    let is_sound = survey.changes.is_empty() && survey.stretches.is_empty();
+    if is_sound && let Ok(file) = disk.open(path) {
+        let chunks = survey.chunks.iter().cloned().map(Ok);
+        if ends_with_summary(&*file, survey.tail, topics, chunks)? {
+            // A recovery before this one may not have come so far.
+            file.sync()?;
+            return Ok(MendedBrick { covered_bytes: 0, is_changed: false });
+        }
+    }
     let file = match disk.open_for_repair(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             disk.create(path, Access::Buffered)?
@@ -45,7 +61,7 @@ pub(super) fn mend_brick(
     }
     write_summary(&*file, survey.tail, topics, survey.chunks.into_iter().map(Ok))?;
     file.sync()?;
-    Ok(covered_bytes)
+    Ok(MendedBrick { covered_bytes, is_changed: true })
 }
 
 /// Adds a line for each place that is about to be written over: file, offset, the bytes.

@@ -18,10 +18,10 @@ use std::path::Path;
 use livebag_format::container::{
     CONTAINER_FILE, ContainerError, LOCK_FILE, Manifest, SYNCED_FILE, State, SyncMark,
 };
-use livebag_format::index::{IndexEntry, entry_count, is_index_header};
-use livebag_format::mcap::{MAGIC, MessageHeader};
+use livebag_format::index::IndexEntry;
+use livebag_format::mcap::MessageHeader;
 
-use super::{is_being_written, read_manifest};
+use super::{Opened, is_being_written, read_manifest};
 use crate::limits::UNSETTLED_BYTES;
 use crate::query::{BagError, BagState};
 use crate::storage::{Access, Disk, Owner};
@@ -39,36 +39,44 @@ use survey::{Member, Trust, Walk};
 /// Where a damaged `container.yaml` is kept.
 const DAMAGED_FILE: &str = "container.yaml.damaged";
 
-/// Decides what a container without a clean-close mark is, and recovers it if its recorder is gone
-/// and this user may write.
-pub(super) fn settle(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+/// Decides what a container is, and recovers it if its recorder is gone and this user may write: one
+/// that was not closed, and if `is_thorough` also one that was, wherever it is damaged.
+pub(super) fn settle(disk: &dyn Disk, path: &Path, is_thorough: bool) -> Result<Opened, BagError> {
     let io_error = |source| BagError::Io { path: path.to_owned(), source };
+    let live = || Ok(Opened::unchanged(BagState::Live, read_manifest(disk, path)?));
     if is_being_written(disk, path).map_err(io_error)? {
-        return Ok((BagState::Live, read_manifest(disk, path)?));
+        return live();
     }
     // Before the lock is taken, which makes its file where there is none.
     let survived = kernel_survived(disk, path);
     let lock = match keep_owner(disk, path).and_then(|()| disk.lock(&path.join(LOCK_FILE), false)) {
         Ok(Some(lock)) => lock,
-        Ok(None) => return Ok((BagState::Live, read_manifest(disk, path)?)),
+        Ok(None) => return live(),
         Err(error) if is_refused(&error) => {
-            return Ok((BagState::Unrecovered, read_or_imagine(disk, path)?));
+            return Ok(Opened::unchanged(BagState::Unrecovered, read_or_imagine(disk, path)?));
         }
         Err(error) => return Err(io_error(error)),
     };
     // Exclusive: another process may have closed or recovered it before the lock was ours.
     let (mut manifest, whole) = read_or_rebuild(disk, path, survived)?;
-    let state = match manifest.state {
-        State::Closed if is_complete(disk, path, &manifest) => BagState::Closed,
-        State::Recovered if is_complete(disk, path, &manifest) => BagState::Recovered,
-        _ => match recover(disk, path, &mut manifest, survived && whole) {
-            Ok(()) => BagState::Recovered,
-            Err(BagError::Io { source, .. }) if is_refused(&source) => BagState::Unrecovered,
-            Err(error) => return Err(error),
-        },
+    let is_ended = manifest.state != State::Recording;
+    let recovered = match is_ended && !is_thorough {
+        true => Ok(false),
+        false => recover(disk, path, &mut manifest, (survived && whole, is_thorough)),
     };
     drop(lock);
-    Ok((state, manifest))
+    let is_mended = match recovered {
+        Ok(is_mended) => is_mended,
+        Err(BagError::Io { source, .. }) if is_refused(&source) => {
+            return Ok(Opened::unchanged(BagState::Unrecovered, manifest));
+        }
+        Err(error) => return Err(error),
+    };
+    let state = match manifest.state {
+        State::Closed => BagState::Closed,
+        State::Recovered | State::Recording => BagState::Recovered,
+    };
+    Ok(Opened { state, manifest, is_mended })
 }
 
 /// Whether the kernel that the recorder wrote to is the one that answers now. If not, what was not
@@ -148,34 +156,14 @@ fn is_refused(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a closed container has the indexes and bricks that its manifest tells of, as long as it
-/// tells. What is inside them is for `verify`.
-pub(super) fn is_complete(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> bool {
-    let is_index_complete = |name: &str, count: u64| -> io::Result<bool> {
-        let file = disk.open(&directory.join(name))?;
-        let mut head = [0; livebag_format::index::ENTRY_BYTES];
-        file.read_at(&mut head, 0)?;
-        Ok(is_index_header(&head) && entry_count(file.length()?) >= count)
-    };
-    let is_brick_complete = |name: &String| -> io::Result<bool> {
-        let file = disk.open(&directory.join(name))?;
-        let mut end = [0; MAGIC.len()];
-        let Some(at) = file.length()?.checked_sub(MAGIC.len() as u64) else { return Ok(false) };
-        file.read_at(&mut end, at)?;
-        Ok(end == MAGIC)
-    };
-    manifest.topics.iter().filter(|topic| !topic.index.is_empty()).all(|topic| {
-        is_index_complete(&topic.index, topic.message_count).unwrap_or(false)
-            && topic.bricks.iter().all(|brick| is_brick_complete(brick).unwrap_or(false))
-    })
-}
-
+/// Repairs all files, and gives whether any had to be changed. If `is_thorough` nothing is believed
+/// that the bricks do not prove.
 fn recover(
     disk: &dyn Disk,
     directory: &Path,
     manifest: &mut Manifest,
-    survived: bool,
-) -> Result<(), BagError> {
+    (survived, is_thorough): (bool, bool),
+) -> Result<bool, BagError> {
     let was_closed = manifest.state != State::Recording;
     let in_directory = |source| BagError::Io { path: directory.to_owned(), source };
     if !was_closed {
@@ -184,7 +172,7 @@ fn recover(
             correct_splits(disk, directory, manifest);
         }
     }
-    let mark = disk.read(&directory.join(SYNCED_FILE)).ok();
+    let mark = disk.read(&directory.join(SYNCED_FILE)).ok().filter(|_| !is_thorough);
     let mark = mark.and_then(|bytes| SyncMark::parse(str::from_utf8(&bytes).ok()?));
     let mark = mark.unwrap_or_default();
     let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -193,25 +181,33 @@ fn recover(
             groups.entry(brick.clone()).or_default().push(place);
         }
     }
-    let settled = survived && !was_closed;
+    let settled = survived && !was_closed && !is_thorough;
     let mut notes = Vec::new();
     let mut last_log_time_nanos = 0;
+    let mut is_changed = false;
     for (brick, topics) in &groups {
         let mended = mend_group(disk, directory, manifest, (brick, topics), (&mark, settled));
         match mended {
-            Ok((last, note)) => {
-                last_log_time_nanos = last_log_time_nanos.max(last);
-                notes.extend(note);
+            Ok(mended) => {
+                last_log_time_nanos = last_log_time_nanos.max(mended.last_log_time_nanos);
+                notes.extend(mended.note);
+                is_changed |= mended.is_changed;
             }
             Err(source) if is_refused(&source) => {
                 return Err(BagError::Io { path: directory.join(brick), source });
             }
             // A medium that fails here does not take the other topics along.
-            Err(error) => notes.push(format!("{brick} could not be repaired: {error}")),
+            Err(error) => {
+                is_changed = true;
+                notes.push(format!("{brick} could not be repaired: {error}"));
+            }
         }
     }
-    manifest.state = State::Recovered;
+    if was_closed && !is_changed {
+        return Ok(false);
+    }
     if !was_closed {
+        manifest.state = State::Recovered;
         manifest.unknown_since_nanos = manifest.written_nanos.max(manifest.started_nanos);
         manifest.ended_nanos = last_log_time_nanos;
     }
@@ -227,17 +223,25 @@ fn recover(
     replaced.map_err(|source| BagError::Io { path: path.clone(), source })?;
     // Left over from the recorder; gone already is as good.
     let _ = disk.remove(&directory.join("container.reserve"));
-    Ok(())
+    Ok(true)
 }
 
-/// Repairs a brick and the indexes of its topics. Gives the last log time, and what to say.
+/// What has become of a brick and the indexes of its topics.
+struct MendedGroup {
+    last_log_time_nanos: u64,
+    /// What is to be said of it.
+    note: Option<String>,
+    is_changed: bool,
+}
+
+/// Repairs a brick and the indexes of its topics.
 fn mend_group(
     disk: &dyn Disk,
     directory: &Path,
     manifest: &mut Manifest,
     (brick, topics): (&str, &[usize]),
     (mark, settled): (&SyncMark, bool),
-) -> io::Result<(u64, Option<String>)> {
+) -> io::Result<MendedGroup> {
     let path = directory.join(brick);
     let (mut indexes, mut members) = (Vec::new(), Vec::new());
     let (mut claims, mut others): (Vec<Claim>, Vec<Vec<Claim>>) = (Vec::new(), Vec::new());
@@ -268,26 +272,43 @@ fn mend_group(
     let names = (manifest.profile.as_str(), manifest.library.as_str());
     let mut survey = Walk::new(file, names, &members, &mut claims, trust)?.run()?;
     let found = std::mem::take(&mut survey.found);
+    // The summary repeats the topics in the order in which the brick announces them.
+    let place = |member: &Member| survey.order.iter().position(|id| *id == member.channel_id);
+    members.sort_by_key(|member| place(member).unwrap_or(usize::MAX));
     let topics: Vec<_> = members.into_iter().map(|m| (m.channel_id, m.topic)).collect();
-    let covered_bytes = mend_brick(disk, &path, survey, &topics)?;
-    let (mut last, mut given_up) = (0, 0);
+    let brick_mended = mend_brick(disk, &path, survey, &topics)?;
+    let mut mended =
+        MendedGroup { last_log_time_nanos: 0, note: None, is_changed: brick_mended.is_changed };
+    let mut gone = 0;
     for (member, ((index, found), others)) in indexes.iter().zip(found).zip(others).enumerate() {
         let mut claims: Vec<Claim> =
             claims.iter().filter(|claim| claim.member == member).copied().chain(others).collect();
         claims.sort_by_key(|claim| claim.number);
-        let mended = index.mend(disk, &claims, found)?;
+        let index_mended = index.mend(disk, &claims, found)?;
         let described = &mut manifest.topics[index.topic];
-        described.message_count = mended.count;
-        described.message_bytes = mended.bytes;
-        described.damaged += mended.given_up;
-        last = last.max(mended.last_log_time_nanos);
-        given_up += mended.given_up;
+        // The manifest of a closed container knows how many there were, whatever its index says.
+        let gone_here = match manifest.state {
+            State::Recording => index_mended.given_up,
+            _ => described.message_count.saturating_sub(index_mended.count),
+        };
+        mended.is_changed |= index_mended.is_changed
+            || (described.message_count, described.message_bytes)
+                != (index_mended.count, index_mended.bytes);
+        described.message_count = index_mended.count;
+        described.message_bytes = index_mended.bytes;
+        described.damaged += gone_here;
+        gone += gone_here;
+        mended.last_log_time_nanos =
+            mended.last_log_time_nanos.max(index_mended.last_log_time_nanos);
     }
-    let note = format!(
-        "{brick}: {given_up} messages are damaged and left out; {covered_bytes} bytes that could \
-         not be proven are kept in it"
-    );
-    Ok((last, (given_up > 0).then_some(note)))
+    mended.note = (gone > 0).then(|| {
+        format!(
+            "{brick}: {gone} messages are damaged or gone, and left out; {} bytes that could not be \
+             proven are kept in it",
+            brick_mended.covered_bytes
+        )
+    });
+    Ok(mended)
 }
 
 /// Whether the headers in a brick and an entry of its index describe one message.

@@ -68,6 +68,8 @@ pub(super) struct Survey {
     pub found: Vec<Vec<IndexEntry>>,
     /// Where the summary goes: behind the last thing that is kept.
     pub tail: u64,
+    /// Channels in the order in which the brick announces them.
+    pub order: Vec<u16>,
 }
 
 /// How much of the index is believed.
@@ -164,7 +166,11 @@ impl<'a> Walk<'a> {
                     at = end;
                 }
                 Step::End => match self.search(at + 1)? {
-                    None => break,
+                    None => {
+                        // Padding before it was written by whoever closed the brick.
+                        self.survey.tail = at;
+                        break;
+                    }
                     Some(next) => {
                         self.pass_over(at, next, false);
                         at = next;
@@ -321,10 +327,14 @@ impl<'a> Walk<'a> {
             }
             let (schema, channel) = definitions(member);
             let wanted = if ids.0 == Some(&opcode::SCHEMA) { schema } else { channel };
-            if wanted == record {
-                self.announced.insert((wanted[0], place));
+            if wanted != record {
+                return Ok(false);
             }
-            return Ok(wanted == record);
+            self.announced.insert((record[0], place));
+            if record[0] == opcode::CHANNEL && !self.survey.order.contains(&member.channel_id) {
+                self.survey.order.push(member.channel_id);
+            }
+            return Ok(true);
         }
         let body = record.get(RECORD_HEADER_BYTES..).unwrap_or_default();
         Ok(mcap::parse_record(record[0], body).is_ok())
@@ -450,9 +460,10 @@ impl<'a> Walk<'a> {
     fn restore_message_indexes(&mut self, proven: &Proven) -> io::Result<()> {
         let mut bytes = Vec::new();
         for (channel_id, _) in &proven.extent.counts {
-            let entries = proven.entries.iter().filter(|(member, _)| {
-                self.members[*member].channel_id == *channel_id
-            });
+            let entries = proven
+                .entries
+                .iter()
+                .filter(|(member, _)| self.members[*member].channel_id == *channel_id);
             let places = entries.map(|(_, e)| (e.log_time_nanos, u64::from(e.inner)));
             put_message_index(&mut bytes, *channel_id, places);
         }
@@ -547,9 +558,13 @@ impl<'a> Walk<'a> {
             return Ok(None);
         };
         let entry = self.entry_of(&message, (at, 0), member, header);
-        let is_claimed = self.claims_at(at).iter().any(|claim| same_message(&claim.entry, &entry));
+        let claims = self.claims_at(at);
         let mut whole_to = end;
-        if !is_claimed {
+        if !claims.iter().any(|claim| same_message(&claim.entry, &entry)) {
+            // An entry has a checksum: where the two differ, the brick is wrong.
+            if !claims.is_empty() {
+                return Ok(None);
+            }
             // Its message index is written behind its data.
             let mut index = Vec::new();
             let place = std::iter::once((message.log_time_nanos, 0));

@@ -3,7 +3,7 @@
 # README.md are doctests of livebag-shm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python3 - README.md docs/cpp.md docs/python.md python/README.md <<'PY'
+python3 - README.md docs/cpp.md docs/recording.md docs/python.md python/README.md <<'PY'
 import ast, re, subprocess, sys
 
 checked = 0

@@ -25,7 +25,7 @@ step_interop() { LIVEBAG_PACKAGES=--workspace bash tests/interop/run.sh; }
 step_python()  { bash python/test.sh; }
 
 declare -A title=(
-    [fmt]="cargo fmt --check, README's tables are those of their run" [clippy]="clippy, all targets, warnings denied"
+    [fmt]="cargo fmt --check, benchmark tables are those of their run" [clippy]="clippy, all targets, warnings denied"
     [test]="unit, integration and documentation tests" [loom]="loom: slots and queues under every interleaving"
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
     [cpp]="the C++ header, and the ROS package without ROS" [interop]="bricks and exports read by other readers, the report by a browser"

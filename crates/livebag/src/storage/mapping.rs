@@ -4,7 +4,7 @@
 //! fails, is killed (SIGBUS). The kernel, made to look at it in a system call, says `EFAULT` instead.
 //! So a part of a mapping is handed out to be looked at only after the kernel has fetched all of it: what
 //! was cut or spoilt before is an error. What remains is a cut between then and the look, which is why nobody
-//! maps unless told to (ARCHITECTURE.md, "Reading in place").
+//! maps unless told to (docs/decisions/0032-reading-in-place.md).
 
 #![expect(unsafe_code, reason = "mapping a file, and slices of it")]
 

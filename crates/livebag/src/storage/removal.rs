@@ -2,7 +2,7 @@
 //!
 //! Where a filesystem tells the device what has become free (ext4 mounted with `discard`), or changes its
 //! maps of free space, removing some hundred MB at once keeps writes of others waiting for tens of
-//! milliseconds (`bench-runs/2026-11-22-f/removal.txt`). A file that is shortened step by step does not.
+//! milliseconds (docs/decisions/0028-remove-splits-in-steps.md). A file that is shortened step by step does not.
 //!
 //! Whoever has such a file open keeps all of it, as with every removal: the steps are taken only if the
 //! kernel grants a *write lease* (fcntl(2), Linux 2.4), which it does if nobody else has the file open

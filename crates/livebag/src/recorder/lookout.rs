@@ -22,7 +22,7 @@ use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MI
 use crate::queue::{NewMessage, OwnedExtent, TopicQueue};
 use crate::scheduler::Schedule;
 use crate::source::{Encoder, StreamSource};
-use crate::storage::{Block, raise_priority};
+use crate::storage::Block;
 
 /// What of a stream's frames will not be in the recording.
 #[derive(Clone, Copy, Default)]
@@ -584,7 +584,6 @@ impl Watchman {
         let thread = std::thread::Builder::new()
             .name("livebag-watch".into())
             .spawn(move || {
-                raise_priority();
                 let _latch = PanicLatch(&watched.shared, "the thread that watches the streams");
                 watched.stand_in();
             })

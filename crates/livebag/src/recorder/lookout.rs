@@ -15,7 +15,7 @@ use std::time::Duration;
 use livebag_format::index::IndexEntry;
 use livebag_shm::FrameRef;
 
-use super::reserve::Reserve;
+use super::copy_buffers::CopyBuffers;
 use super::rounds::Rounds;
 use super::{PanicLatch, RecordError, Shared};
 use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
@@ -149,8 +149,7 @@ struct Watch {
     flying: HashMap<FrameNumber, Flying>,
     next_number: FrameNumber,
     scratch: Vec<u8>,
-    /// For copies.
-    reserve: Reserve,
+    copy_buffers: CopyBuffers,
     /// The shortest lap at the latest look; `None` while there are no streams.
     lap_nanos: Option<u64>,
     /// No more frames are wanted.
@@ -266,7 +265,7 @@ impl Lookout {
         if watch.held.front()?.number != number {
             return None;
         }
-        if as_copy && !watch.copy_held(&self.shared, 0, Haste::None) {
+        if as_copy && !watch.copy_held(&self.shared, 0) {
             return None;
         }
         if as_copy && matches!(watch.held.front()?.kept, Kept::InSlot(_)) {
@@ -306,7 +305,7 @@ impl Lookout {
 
     /// Memory of a large frame's copy that has been written.
     pub fn give_back(&self, block: Block) {
-        let unwanted = self.lock().reserve.give_back(block);
+        let unwanted = self.lock().copy_buffers.give_back(block);
         // Not under the lock: the kernel may take its time.
         drop(unwanted);
     }
@@ -336,15 +335,10 @@ impl Lookout {
                 watch.look(&self.shared, false);
                 continue;
             }
-            // The kernel may take its time, and while it does nobody stands in.
-            if let Some(bytes) = watch.reserve.missing() {
+            // Not under the lock: the kernel may take its time.
+            if let Some(idle) = watch.copy_buffers.take_idle() {
                 drop(watch);
-                let block = Block::ready(bytes);
-                watch = self.lock();
-                block.into_iter().for_each(|block| watch.reserve.put(block));
-            } else if let Some(surplus) = watch.reserve.surplus() {
-                drop(watch);
-                drop(surplus);
+                drop(idle);
                 watch = self.lock();
             }
         }
@@ -432,7 +426,6 @@ impl Watch {
             ..IndexEntry::default()
         };
         shared.slot_bytes.fetch_add(frame.payload_bytes() as u64, Ordering::Relaxed);
-        self.reserve.expect(OwnedExtent::bytes_for(stream.encoder().encoded_bytes(&frame)));
         let number = self.next_number;
         self.next_number += 1;
         self.held.push_back(Held {
@@ -476,7 +469,7 @@ impl Watch {
                 Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame, bides)),
                 Kept::Copied(_) => false,
             };
-            at += usize::from(!endangered || self.copy_held(shared, at, Haste::Great));
+            at += usize::from(!endangered || self.copy_held(shared, at));
         }
         for flying in self.flying.values_mut() {
             let source = &self.sources[flying.source];
@@ -485,8 +478,8 @@ impl Watch {
             if flying.copy.is_none() && endangered {
                 // Without room, or torn already: the device may still have been fast enough.
                 let Flying { frame, entry, encoder, .. } = &*flying;
-                let reserve = Some(&mut self.reserve);
-                let copied = copy(&source.queue, reserve, frame, (*entry, *encoder));
+                let buffers = &mut self.copy_buffers;
+                let copied = copy(&source.queue, buffers, frame, (*entry, *encoder));
                 flying.copy = copied.ok();
             }
         }
@@ -494,13 +487,12 @@ impl Watch {
 
     /// Copies a frame that waits; whether it is still there. Without room for a copy it stays in its slot: until
     /// that is refilled, the disk may fetch it or give room back.
-    fn copy_held(&mut self, shared: &Shared, at: usize, haste: Haste) -> bool {
+    fn copy_held(&mut self, shared: &Shared, at: usize) -> bool {
         let Some(held) = self.held.get_mut(at) else { return false };
         let Kept::InSlot(frame) = &held.kept else { return true };
         let source = &mut self.sources[held.source];
         let described = (held.entry, held.encoder);
-        let reserve = matches!(haste, Haste::Great).then_some(&mut self.reserve);
-        match copy(&source.queue, reserve, frame, described) {
+        match copy(&source.queue, &mut self.copy_buffers, frame, described) {
             Ok(extent) => {
                 // Release: who sees it leave its slot sees a whole copy.
                 shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
@@ -535,12 +527,6 @@ fn look_interval(lap_nanos: u64) -> Duration {
     Duration::from_nanos(lap_nanos / 16).clamp(POLL_MIN, POLL_MAX)
 }
 
-/// Whether a frame is about to be overwritten.
-enum Haste {
-    None,
-    Great,
-}
-
 enum NoCopy {
     NoRoom,
     Overwritten,
@@ -549,7 +535,7 @@ enum NoCopy {
 /// Copies a frame into memory that its topic's queue gives room for.
 fn copy(
     queue: &TopicQueue,
-    reserve: Option<&mut Reserve>,
+    buffers: &mut CopyBuffers,
     frame: &FrameRef,
     (entry, encoder): (IndexEntry, Encoder),
 ) -> Result<OwnedExtent, NoCopy> {
@@ -562,7 +548,7 @@ fn copy(
         return Err(NoCopy::NoRoom);
     }
     let described = (queue.channel_id(), entry);
-    let block = reserve.map_or_else(|| Block::lent(bytes), |reserve| reserve.take(bytes));
+    let block = buffers.take(bytes);
     let copied =
         OwnedExtent::with(described, data_bytes, block, |room| encoder.encode_into(frame, room));
     copied.ok_or_else(|| {

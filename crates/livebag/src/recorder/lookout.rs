@@ -218,11 +218,10 @@ impl Lookout {
         }
     }
 
-    /// A look by the recorder's thread, which `bides` its time with copies while applications compute that it
-    /// should not disturb. Tells when to look again, if there are streams.
-    pub fn look(&self, bides: bool) -> Option<Duration> {
+    /// Looks at every stream, for the recorder's thread. Tells when to look again, if there are streams.
+    pub fn look(&self) -> Option<Duration> {
         self.rounds.fetch_add(1, Ordering::Relaxed);
-        self.lock().look(&self.shared, bides)
+        self.lock().look(&self.shared)
     }
 
     /// Takes no more frames; those that were taken are watched on.
@@ -332,7 +331,7 @@ impl Lookout {
             let before = std::mem::replace(&mut rounds, self.rounds.load(Ordering::Relaxed));
             stands_in = before == rounds;
             if stands_in {
-                watch.look(&self.shared, false);
+                watch.look(&self.shared);
                 continue;
             }
             // Not under the lock: the kernel may take its time.
@@ -352,7 +351,7 @@ impl Lookout {
 
 impl Watch {
     /// Takes every frame that is new now of every stream, and copies what is about to be overwritten.
-    fn look(&mut self, shared: &Shared, bides: bool) -> Option<Duration> {
+    fn look(&mut self, shared: &Shared) -> Option<Duration> {
         let (mut lap, mut again) = (None, None);
         // An application that computes is to be disturbed seldom, not at each frame.
         let together = shared.options.schedule != Schedule::Immediate;
@@ -365,7 +364,7 @@ impl Watch {
             again = again.into_iter().chain([stream.look_in(together)]).min();
             self.sources[at].stream = Some(stream);
         }
-        self.copy_endangered(shared, bides);
+        self.copy_endangered(shared);
         self.lap_nanos = lap;
         again
     }
@@ -461,12 +460,12 @@ impl Watch {
 
     /// Copies frames that are about to be overwritten into memory: one copy when the disk does not keep
     /// up, loss only when the cache is full until the slot is refilled.
-    fn copy_endangered(&mut self, shared: &Shared, bides: bool) {
+    fn copy_endangered(&mut self, shared: &Shared) {
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
             let stream = self.sources[held.source].stream.as_ref();
             let endangered = match &held.kept {
-                Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame, bides)),
+                Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame)),
                 Kept::Copied(_) => false,
             };
             at += usize::from(!endangered || self.copy_held(shared, at));
@@ -474,7 +473,7 @@ impl Watch {
         for flying in self.flying.values_mut() {
             let source = &self.sources[flying.source];
             let stream = source.stream.as_ref();
-            let endangered = stream.is_some_and(|stream| stream.endangers(&flying.frame, bides));
+            let endangered = stream.is_some_and(|stream| stream.endangers(&flying.frame));
             if flying.copy.is_none() && endangered {
                 // Without room, or torn already: the device may still have been fast enough.
                 let Flying { frame, entry, encoder, .. } = &*flying;

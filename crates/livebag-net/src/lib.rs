@@ -25,8 +25,6 @@ pub mod remote;
 mod small_file;
 pub mod tell;
 #[cfg(feature = "server")]
-mod warm;
-#[cfg(feature = "server")]
 mod wireless;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;

@@ -36,15 +36,9 @@ pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 
 /// Memory for one frame that is at least so large is the kernel's own, and goes back to it soon.
 pub const LENT_BYTES_MIN: usize = 1 << 20;
-/// Memory that lies ready for copies of frames that are about to be overwritten: two of a FullHD camera …
-pub const RESERVE_BYTES: usize = 16 << 20;
-/// … and no more blocks than this …
-pub const RESERVE_BLOCKS_MAX: usize = 4;
-/// … of a length that grows by as much at least.
-pub const RESERVE_STEP_BYTES: usize = 1 << 20;
-/// Rounds of the watching thread, an eighth of the shortest lap each, without a copy after which memory of
-/// copies goes back to the kernel: some two seconds of a camera of 30 Hz with eight slots.
-pub const RESERVE_CALM_ROUNDS: u32 = 64;
+/// Rounds of the watchdog, an eighth of the shortest lap each, without a copy after which memory of copies is
+/// freed: some two seconds of a camera of 30 Hz with eight slots.
+pub const COPY_BUFFERS_IDLE_ROUNDS: u32 = 64;
 /// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
 /// some dozen of 64 KiB.
 pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;

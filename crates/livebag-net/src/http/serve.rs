@@ -27,7 +27,6 @@ use crate::limits::{CONNECTIONS_PER_ADDRESS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, Se
 use crate::link::{Link, MeteredStream};
 use crate::small_file::{PEM_BYTES_MAX, small_file};
 use crate::tell::ServerStatus;
-use crate::warm::keep_warm;
 
 /// Certificate chain and private key, in PEM files.
 #[derive(Clone, Debug)]
@@ -141,8 +140,6 @@ impl Server {
             .map_err(ServeError::Threads)?;
         let app = Arc::new(App::new(catalog, options.secrets, options.clock, options.limits));
         let service = router(app.clone());
-        let clock = app.clock.clone();
-        runtime.spawn(keep_warm(app.warm.clone(), move || clock.monotonic_nanos()));
         runtime.spawn(give_back(app.pool.clone()));
         let copies = options.copies;
         let gate = ConnectionGate { app: app.clone(), by_address: Mutex::default(), copies };

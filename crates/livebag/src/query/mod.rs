@@ -444,26 +444,6 @@ impl Bag {
         NewestFirst::plan(self, &chosen, from, to)
     }
 
-    /// Has the kernel begin to fetch the large messages of a query from the device, the newest
-    /// `bytes_max` bytes of them, and does not wait for it. Gives the newest log time of the query's
-    /// messages; `None` if there are none.
-    ///
-    /// # Errors
-    /// If a topic is not there, or an index cannot be read.
-    pub fn will_need(&self, query: &Query, bytes_max: u64) -> Result<Option<u64>, BagError> {
-        let mut messages = self.newest_first(query)?;
-        let (mut newest, mut left) = (None, bytes_max);
-        while let Some((_, entry)) = messages.next_entry()? {
-            newest.get_or_insert(entry.log_time_nanos);
-            match left.checked_sub(entry.data_bytes.into()) {
-                Some(less) => left = less,
-                None => break,
-            }
-            messages.will_need(&entry);
-        }
-        Ok(newest)
-    }
-
     /// Topics, first and last log time.
     fn resolve(&self, query: &Query) -> Result<(Vec<usize>, u64, u64), BagError> {
         let chosen = self.choose(&query.topics)?;

@@ -253,8 +253,7 @@ impl Engine {
 
     /// Looks at the streams. Tells when to look again, if there are streams.
     fn look(&mut self) -> Option<Duration> {
-        let now = self.shared.options.clock.monotonic_nanos();
-        let look_in = self.lookout.look(self.gate.spares(now));
+        let look_in = self.lookout.look();
         for (topic, unseen) in self.lookout.take_unseen() {
             let topic = &mut self.current().topics[topic];
             topic.lose(Cause::Transport, unseen.damaged);

@@ -13,7 +13,7 @@ use livebag_shm::CycleMonitor;
 use super::engine::{Engine, Take};
 use super::lookout::Waiting;
 use super::{RecordError, RecorderOptions};
-use crate::limits::{BOARD_LOOK_INTERVAL, CYCLE_BUSY_MAX, DEVICE_BYTES_MAX, POLL_MIN};
+use crate::limits::{BOARD_LOOK_INTERVAL, DEVICE_BYTES_MAX, POLL_MIN};
 use crate::scheduler::{Application, Decision, Observation, Policy, Schedule, WriteSpeed};
 
 /// Asks the schedule, and holds what has to wait.
@@ -78,14 +78,6 @@ impl Gate {
         });
         self.ask_again_nanos = decision.ask_again_nanos;
         decision
-    }
-
-    /// Whether applications compute that the schedule would not have disturbed.
-    pub fn spares(&mut self, now_nanos: u64) -> bool {
-        self.look(now_nanos);
-        let since = |a: &Application| now_nanos.saturating_sub(a.begin_nanos.unwrap_or(now_nanos));
-        let busy_max = CYCLE_BUSY_MAX.as_nanos() as u64;
-        self.applications.iter().any(|a| a.busy && a.weight > 0 && since(a) <= busy_max)
     }
 
     fn look(&mut self, now_nanos: u64) {

@@ -38,7 +38,6 @@ pub(crate) use mapping::Stretch;
 pub use mapping::{FilePart, Mapping};
 pub use owner::Owner;
 pub use priority::lower_priority;
-pub(crate) use priority::raise_priority;
 pub use simulated::{Fault, SimulatedDisk};
 
 /// How a file is going to be written.

@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         RecordingKind::Sqlite3 => {
             return Err(CliError::failed(format!(
                 "{} is one database: give the folder it lies in to have its metadata.yaml made \
-                 anew; for damage inside, `sqlite3 FILE .recover` of SQLite's own command",
+                 anew; `livebag convert` makes a recording of all that can be read of a damaged one",
                 args.bag.display()
             )));
         }

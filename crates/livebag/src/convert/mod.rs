@@ -30,7 +30,10 @@ mod rosbag2_writer;
 mod salvage;
 mod selected;
 mod sqlite;
+mod sqlite_connection;
+mod sqlite_pages;
 mod sqlite_writer;
+mod temporary;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -61,7 +64,7 @@ pub use rosbag2_writer::{
 };
 pub use salvage::{Salvaged, salvage};
 pub use selected::{TopicFilter, selected};
-pub(crate) use sqlite::check_integrity;
+pub(crate) use sqlite_connection::check_integrity;
 pub use sqlite_writer::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary, Sqlite3Writer};
 
 use file::ForeignFile;

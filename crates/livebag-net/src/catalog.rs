@@ -111,7 +111,8 @@ pub struct ServedFile {
     made_nanos: u64,
     /// When its recording began: tells it from another under the same name.
     started_nanos: u64,
-    /// Who has opened it, if there was another of this query before: who has not may mean that one.
+    /// Clients that opened this generation; `None` for the first. A client not listed may still hold offsets
+    /// of the previous one and gets 410.
     openers: Option<Mutex<BTreeSet<IpAddr>>>,
     /// Whether it was live when it was laid out: a finished one is laid out the same again.
     was_live: bool,

@@ -22,7 +22,7 @@ pub struct PlayStatus {
     pub left_out: u64,
     /// How often the end was reached.
     pub rounds: u64,
-    /// Where it stands, from the beginning of what is played.
+    /// Position, from the start of what is played.
     pub position: Duration,
     /// From the beginning to the last message.
     pub length: Duration,
@@ -30,7 +30,7 @@ pub struct PlayStatus {
     pub late_max: Duration,
     /// Speed: 2.0 is twice as fast as was recorded.
     pub rate: f64,
-    /// Whether it stands still.
+    /// Whether it is paused.
     pub paused: bool,
 }
 
@@ -129,7 +129,7 @@ impl PlayControl {
         self.0.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody has ended it.
+    /// Whether it has been stopped.
     pub fn is_stopped(&self) -> bool {
         self.0.stop.load(Ordering::Relaxed)
     }

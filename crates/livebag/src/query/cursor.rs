@@ -200,15 +200,15 @@ impl<'bag> Cursor<'bag> {
         }
     }
 
-    /// Reads the message whose entry [`Cursor::next_entry`] gave last into memory of the caller's. A
-    /// large one comes straight from the file, without a stop in memory of the cursor's.
+    /// Reads the message whose entry [`Cursor::next_entry`] gave last into the caller's memory. A large one
+    /// is read straight from the file.
     ///
     /// # Errors
-    /// [`BagError::Damaged`] if this message is not what its entry promises; it counts as damaged, and
-    /// the next one is none the worse for it. Otherwise if the brick cannot be read.
+    /// [`BagError::Damaged`] if this message does not match its entry; it counts as damaged, and the next one
+    /// can still be read. Other errors mean that the brick cannot be read.
     ///
     /// # Panics
-    /// If `room` has not the entry's `data_bytes`, or no entry was given.
+    /// If `room` is not `data_bytes` long, or no entry was given.
     pub fn read_into(&mut self, room: &mut [u8]) -> Result<(), BagError> {
         let (at, entry) = self.last.expect("an entry was given");
         assert_eq!(room.len(), entry.data_bytes as usize, "room for just this message");
@@ -223,7 +223,8 @@ impl<'bag> Cursor<'bag> {
     /// `None` if it must be read ([`Cursor::read_into`]): it is small or compressed, too little is asked
     /// for, or its brick cannot be mapped.
     ///
-    /// To look at it takes a promise ([`FilePart::look`]); to hand it to the kernel does not.
+    /// Dereferencing it may raise SIGBUS and is `unsafe` ([`FilePart::look`]); passing it to a system call is
+    /// not.
     ///
     /// # Errors
     /// [`BagError::Damaged`] if the brick ends before it, which counts as damaged.
@@ -231,8 +232,8 @@ impl<'bag> Cursor<'bag> {
         self.part_for(Use::Look)
     }
 
-    /// The same for who hands it to the kernel and never looks at it: what is in the page cache already is
-    /// found to be there, and no more.
+    /// Like [`Cursor::part`], for callers that only pass the bytes to a system call: pages already cached are
+    /// not touched.
     ///
     /// # Errors
     /// As [`Cursor::part`].

@@ -129,7 +129,7 @@ pub enum Span {
     /// Everything.
     #[default]
     All,
-    /// The last so much before the newest message of the topics asked for.
+    /// This long before the newest message of the chosen topics, until then.
     Latest(Duration),
     /// From the first to the second log time, both included; nanoseconds since the Unix epoch.
     History(u64, u64),
@@ -241,7 +241,7 @@ impl Bag {
     /// copying them, where that is worth it and possible: much of their topic is asked for (2 MiB), they are
     /// not compressed, and their brick can be mapped.
     ///
-    /// A brick that is too short from the start, or whose medium fails, is an error as ever.
+    /// A brick that is too short when it is opened, or whose medium fails, is an error.
     ///
     /// # Safety
     /// Nobody writes or cuts the bricks while the bag and its messages are used: bytes that change behind a
@@ -334,7 +334,7 @@ impl Bag {
         Some(self.manifest.failure.as_str()).filter(|failure| !failure.is_empty())
     }
 
-    /// Names and values that the recording carries along.
+    /// Names and values stored in the recording.
     pub fn metadata(&self) -> &[MetadataEntry] {
         &self.manifest.metadata
     }
@@ -346,7 +346,7 @@ impl Bag {
         name.map(|name| self.path.join(name))
     }
 
-    /// Directories of the splits behind the first, which lies in the container's own.
+    /// Directories of the later splits; the first split is in the container's own directory.
     pub fn splits(&self) -> &[String] {
         &self.manifest.splits
     }
@@ -381,7 +381,7 @@ impl Bag {
         &self.topics
     }
 
-    /// Losses of all topics, those that removed splits told of included.
+    /// Losses of all topics, removed splits included.
     pub fn lost(&self) -> Losses {
         let mut lost = self.manifest.removed.lost;
         self.topics.iter().for_each(|topic| lost.add(&topic.lost));

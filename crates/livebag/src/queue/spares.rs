@@ -1,8 +1,7 @@
-//! Memory of large messages that has been to the disk and is filled again: the way in asks for none of the
-//! system, and meets no page fault, once a topic's sizes repeat.
+//! Free list of blocks for large messages. In steady state `write` neither allocates nor page-faults.
 //!
-//! Nobody waits here: a cell in which somebody else is at work is passed over, in both directions. What
-//! cannot be put back is given to the system, what cannot be found is asked of it.
+//! No call waits: a cell that another thread holds is skipped. A block that finds no free cell is freed;
+//! where no block is found, the caller allocates one.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{OnceLock, PoisonError, TryLockError};

@@ -48,7 +48,7 @@ pub enum VirtualFileError {
     #[error("that part of the recording has been removed to keep within its limits")]
     Gone,
     /// Topics are chosen by name, and names change nothing once a file has been begun.
-    #[error("latest moves on while the file is read: give a start and an end")]
+    #[error("a virtual file needs fixed times: use from=… and to=… instead of latest")]
     Latest,
 }
 

@@ -1,4 +1,4 @@
-//! What a running player is told, and what it tells.
+//! Commands to a running player, and its status.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,8 @@
 //! Plays recordings to an [`Output`], at the pace at which they were recorded.
 //!
-//! One thread reads ahead ([`read_ahead`]) from the recordings ([`recording`], [`merge`]); the caller's
-//! publishes what is due ([`engine`], [`pace`]) and follows what it is told ([`control`]). A message is
-//! due at a time that follows from the last change of pace and its own time alone, so that lateness
-//! never adds up.
+//! One thread reads ahead ([`read_ahead`]) from the recordings ([`recording`], [`merge`]). The caller's thread
+//! publishes what is due ([`engine`], [`pace`]) and follows commands ([`control`]). A message's due time depends
+//! only on the last change of pace and on its own time, so lateness never adds up.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -21,7 +21,7 @@ use crate::pool::{Pool, trim};
 use crate::tell::ServerStatus;
 use crate::warm::Warm;
 
-/// Timings kept for who measures.
+/// Timings kept for benchmarks.
 const TIMINGS_MAX: usize = 4096;
 
 /// What all requests share.
@@ -34,7 +34,7 @@ pub struct App {
     pub links: KnownLinks,
     pub warm: Arc<Warm>,
     turns: Arc<Semaphore>,
-    /// Answers being laid out, by who asked.
+    /// Answers being built, by client.
     by_address: Mutex<HashMap<IpAddr, usize>>,
     pub connections: AtomicUsize,
     answers: AtomicUsize,

@@ -180,8 +180,8 @@ impl Bag {
         Self::assemble(disk, path, &settled)
     }
 
-    /// The same, also if `container.yaml` was damaged by something other than a power cut: it is made again
-    /// from bricks and indexes, and the damaged one is kept beside it.
+    /// The same, also if `container.yaml` was damaged by something else than a power cut: it is made
+    /// anew of bricks and indexes, and the damaged one kept beside it.
     ///
     /// # Errors
     /// See [`BagError`].

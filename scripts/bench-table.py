@@ -147,8 +147,9 @@ def short(raw):
         rate = rate_of(load)[0]
         middle = lambda runs: (statistics.median([run[rate] for run in runs]), -runs[0]["cpu_s_per_gb"])
         peer = max((runs for runs in (select(load, peer) for peer in PEERS) if runs), key=middle)
-        cells = [recorded_cell(load, runs, True) for runs in (select(load, "livebag"), peer, select(load, "floor"))]
-        rows.append([text, *cells, losses(load, select)])
+        ours = select(load, "livebag")
+        cells = [recorded_cell(load, runs, True) for runs in (ours, peer, select(load, "floor"))]
+        rows.append([f"{text}; n={len(ours)}", *cells, losses(load, select)])
     return table(["recording", "livebag", "`mcap` crate, better mode", "direct writes alone", "livebag loses"], rows)
 
 

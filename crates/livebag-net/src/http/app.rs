@@ -20,7 +20,7 @@ use crate::link::KnownLinks;
 use crate::pool::{Pool, trim};
 use crate::tell::ServerStatus;
 
-/// Timings kept for who measures.
+/// Timings kept for benchmarks.
 const TIMINGS_MAX: usize = 4096;
 
 /// What all requests share.
@@ -32,7 +32,7 @@ pub struct App {
     pub pool: Pool,
     pub links: KnownLinks,
     turns: Arc<Semaphore>,
-    /// Answers being laid out, by who asked.
+    /// Answers being built, by client.
     by_address: Mutex<HashMap<IpAddr, usize>>,
     pub connections: AtomicUsize,
     answers: AtomicUsize,

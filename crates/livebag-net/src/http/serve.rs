@@ -44,7 +44,7 @@ pub struct ServerOptions {
     pub listen: Vec<SocketAddr>,
     /// TLS; without it connections are not encrypted.
     pub tls: Option<TlsFiles>,
-    /// Who may ask.
+    /// Token and origins.
     pub secrets: Secrets,
     /// Where time comes from.
     pub clock: Clock,
@@ -106,7 +106,7 @@ fn address_hint(error: &io::Error) -> &'static str {
 /// How long one answer took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnswerTiming {
-    /// Laying it out, without waiting for the asker.
+    /// Building it, without waiting for the client.
     pub busy_nanos: u64,
     /// From the request to the last piece handed to the network.
     pub total_nanos: u64,

@@ -15,7 +15,7 @@ use super::{ZenohAddress, ZenohError, ZenohOptions, failed};
 use crate::limits::{ASK_TIMEOUT, FOUND_MAX, ZENOH_LOOK_TIMEOUT, ZENOH_QUESTIONS_MAX, ZENOH_QUIET};
 use crate::tell::BagInfo;
 
-/// A recording that somebody announces.
+/// A recording that a robot announces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
     /// Of which robot.
@@ -30,8 +30,8 @@ impl std::fmt::Display for Found {
     }
 }
 
-/// What topics of each recording are called before their own name, where several are asked: `/robot`, or
-/// `/robot/recording` for several recordings of one robot; nothing for a single one.
+/// The prefix of each recording's topics if several are asked: `/robot`, or `/robot/recording` for several
+/// recordings of one robot; empty for a single one.
 pub fn prefixes(found: &[Found]) -> Vec<String> {
     let prefix = |here: &Found| {
         let of_robot = found.iter().filter(|other| other.robot == here.robot).count();
@@ -53,17 +53,17 @@ pub fn prefixed(prefix: &str, name: &str) -> String {
 /// Which messages, of each recording.
 #[derive(Clone, Debug)]
 pub enum Plan {
-    /// The last so much before its newest message.
+    /// This long before its newest message, until then.
     Latest(Duration),
     /// From one time to another, as a robot understands times.
     History(Option<String>, Option<String>),
-    /// The newest that arrives in time.
+    /// Newest messages first, as many as arrive in time.
     Auto {
         /// The time.
         within: Duration,
         /// How far back from the newest at most.
         last: Option<Duration>,
-        /// `/topic:HZ`: of that topic at most so many messages a second.
+        /// `/topic:HZ`: of that topic at most HZ messages a second.
         decimate: Vec<String>,
     },
 }
@@ -122,7 +122,7 @@ impl ZenohAsker {
         Ok(found.into_iter().collect())
     }
 
-    /// What a recording holds; `None` if nobody answers any more.
+    /// What a recording holds; `None` if its robot no longer answers.
     ///
     /// # Errors
     /// If Zenoh refuses.
@@ -130,7 +130,7 @@ impl ZenohAsker {
         Ok(self.describe(std::slice::from_ref(found), "")?.pop().flatten())
     }
 
-    /// What each recording holds; `None` where nobody answers any more. All are asked at once.
+    /// What each recording holds; `None` if its robot no longer answers. All are asked at once.
     ///
     /// # Errors
     /// If Zenoh refuses.
@@ -191,8 +191,8 @@ impl ZenohAsker {
     }
 
     /// The messages of recordings, merged in order of log time, or newest first for [`Plan::Auto`]. Of
-    /// several, topics are named with their [`prefixes`]. A topic that is asked for by such a name is
-    /// asked of that recording alone, by its own name of all.
+    /// several, topics are named with their [`prefixes`]. A topic with such a name is asked of that recording
+    /// alone; by its own name, of all.
     ///
     /// # Errors
     /// If the plan makes no sense, or Zenoh refuses.

@@ -214,7 +214,7 @@ impl Shared {
     }
 }
 
-/// Paths on this machine are nobody's business but its own.
+/// Answers never contain paths of this machine.
 fn text_of(error: &AnswerError) -> String {
     match error {
         AnswerError::Ask(_) | AnswerError::NoMessage => error.to_string(),

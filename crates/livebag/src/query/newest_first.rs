@@ -1,4 +1,4 @@
-//! The messages of a query from the newest to the oldest: for an asker whose time runs out.
+//! The messages of a query from the newest to the oldest, for clients with little time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

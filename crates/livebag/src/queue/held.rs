@@ -1,4 +1,4 @@
-//! What has come out of the inlet and waits for the recorder: whole chunks and large messages, in order.
+//! Messages taken out of the inlet that wait for the recorder: whole chunks and large messages, in order.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The queue of one topic: the way in of `TopicWriter::write`, and of streams' small frames.
+//! The queue of one topic: behind `TopicWriter::write`, and for small frames of streams.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! The recorder's thread: takes from streams and queues, hands to the disk, commits.
+//! The recorder's thread: takes from streams and queues, submits writes, commits.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;

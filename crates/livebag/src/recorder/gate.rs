@@ -1,10 +1,9 @@
-//! What waits: frames stay in their slots, messages in their queues, until the [`Policy`] lets them
-//! go and the device has room.
+//! What waits: frames stay in their slots, and messages in their queues, until the [`Policy`] lets them go and
+//! the device has capacity.
 //!
-//! A device that has more to do than it can finish within a stream's lap would be given frames that
-//! are overwritten before they are fetched: written for nothing, and once more from a copy. So only as
-//! much is handed over as keeps it busy, and a frame that is about to be overwritten here is copied first
-//! and written once.
+//! A device with more work than it can finish within a stream's lap would read frames that are overwritten
+//! before it gets to them: written for nothing, and once more from a copy. So only as much is submitted as keeps
+//! it busy. A frame that is about to be overwritten is copied first and written once.
 
 use std::time::Duration;
 

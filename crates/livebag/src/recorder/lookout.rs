@@ -1,10 +1,9 @@
-//! The recorder's eyes: takes frames out of their streams, and into memory before they are
-//! overwritten, whatever the disk is doing.
+//! Takes frames out of their streams, and copies them before they are overwritten, whatever the disk does.
 //!
-//! The recorder's thread looks in every round. But in a round it also makes files, replaces manifests
-//! and makes names durable, and on a disk that others keep busy each of these may take seconds, in
-//! which the streams go on. So a second thread, the [`Watchman`], counts the rounds, and looks in the
-//! recorder's place while one takes too long. Nothing in here touches the disk.
+//! The recorder's thread polls streams in every round. But it also makes files, replaces manifests and syncs
+//! names, and on a busy disk each of these may take seconds, in which the streams go on. So a second thread, the
+//! watchdog ([`Watchman`]), counts the rounds, and polls in the recorder's place while one takes too long.
+//! Nothing in here touches the disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

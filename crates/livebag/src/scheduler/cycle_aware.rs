@@ -1,4 +1,4 @@
-//! Writes while the applications rest.
+//! Writes while applications rest.
 
 use super::window::{Expected, Rhythm};
 use super::{Application, Decision, Observation, Policy, Reason};

@@ -6,9 +6,9 @@
 //! thread can ask it at every turn.
 //!
 //! What every policy must do:
-//! - Nothing waits for ever: asked again when it says, it lets every byte go within its bounds.
-//! - It believes nothing that applications say beyond its bounds. Times may lie in the future, counts may
-//!   jump, an application may stay busy for good.
+//! - Nothing waits for ever: asked again at the time it named, it lets every byte go within its bounds.
+//! - It does not trust applications beyond its bounds. Times may be in the future, counts may jump, an
+//!   application may stay busy for good.
 //!
 //! Sources: SPEED (Seo et al.), section III-B, "Context-Aware I/O Scheduler": applications state
 //! where their periodic tasks begin and end; the scheduler weighs the combined weights of those that compute against

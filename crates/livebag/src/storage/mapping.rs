@@ -1,10 +1,10 @@
 //! Files as memory.
 //!
-//! Who looks at a page of a mapped file that cannot be had, because the file has been cut or its medium
-//! fails, is killed (SIGBUS). The kernel, made to look at it in a system call, says `EFAULT` instead.
-//! So a part of a mapping is handed out to be looked at only after the kernel has fetched all of it: what
-//! was cut or spoilt before is an error. What remains is a cut between then and the look, which is why nobody
-//! maps unless told to (docs/decisions/0032-reading-in-place.md).
+//! A process that touches a mapped page which cannot be had is killed by SIGBUS: the file has been cut, or its
+//! medium fails. A system call on such a page returns `EFAULT` instead. So a part of a mapping is given out for
+//! reading only after the kernel has loaded all of it: earlier damage is then an error. What remains is a cut
+//! between loading and reading, which is why the library maps only on request
+//! (docs/decisions/0032-reading-in-place.md).
 
 #![expect(unsafe_code, reason = "mapping a file, and slices of it")]
 

@@ -115,14 +115,18 @@ fn hint_of(error: &ConvertError) -> &'static str {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " (the disk is full: free some space, or record elsewhere)"
+            " (the disk is full, or has all the files that it can have (`df -i`): free some, or record \
+             elsewhere)"
         }
         io::ErrorKind::PermissionDenied => {
             " (no right to write there: choose another folder, or change its owner)"
         }
         io::ErrorKind::ReadOnlyFilesystem => " (mounted read-only: record elsewhere)",
         _ => match error.raw_os_error() {
-            Some(libc::EMFILE) => " (too many open files: raise `ulimit -n`)",
+            Some(libc::EMFILE) => {
+                " (too many open files, of which every topic has some: raise the hard limit, `ulimit -Hn` \
+                 or LimitNOFILE= in systemd)"
+            }
             _ => "",
         },
     }

@@ -105,7 +105,9 @@ impl TopicIndex {
         let mut entries: Vec<IndexEntry> = kept.chain(found.iter().copied()).collect();
         let is_right = self.is_whole && given_up == 0 && follow;
         let is_changed = !is_right || !found.is_empty() || self.length != entry_offset(self.count);
-        if is_right {
+        if !is_changed {
+            self.file.as_ref().map_or(Ok(()), |file| file.sync())?;
+        } else if is_right {
             self.append(disk, &found)?;
         } else {
             entries.sort_by_key(order);

@@ -6,7 +6,7 @@ use std::path::Path;
 use livebag_format::Topic;
 use livebag_format::mcap::{RECORD_HEADER_BYTES, given_up_header};
 
-use super::survey::{Change, Survey};
+use super::survey::{Change, Stretch, Survey};
 use crate::recorder::{ends_with_summary, write_summary};
 use crate::storage::{Access, Disk, DiskFile};
 
@@ -45,6 +45,12 @@ pub(super) fn mend_brick(
     };
     let mut changes = survey.changes;
     let mut covered_bytes = 0;
+    let is_filled = |stretch: &&Stretch| {
+        let bytes = stretch.range.end.saturating_sub(stretch.range.start);
+        !stretch.records.is_empty() && bytes >= RECORD_HEADER_BYTES as u64
+    };
+    let filled: Vec<_> =
+        survey.stretches.iter().filter(is_filled).map(|s| s.range.clone()).collect();
     for stretch in survey.stretches {
         let offset = stretch.range.start + stretch.records.len() as u64;
         let mut bytes = stretch.records;
@@ -56,6 +62,14 @@ pub(super) fn mend_brick(
         changes.push(Change { offset: stretch.range.start, bytes });
     }
     keep_overwritten(disk, path, &*file, &changes)?;
+    // A stretch into which more than a header is written is marked as given up before: part of that
+    // inside of what looks like a whole frame could not be told from the frame.
+    for range in &filled {
+        file.write_at(&given_up_header(range.end - range.start), range.start)?;
+    }
+    if !filled.is_empty() {
+        file.sync()?;
+    }
     for change in &changes {
         file.write_at(&change.bytes, change.offset)?;
     }

@@ -276,9 +276,8 @@ fn mend_group(
     let place = |member: &Member| survey.order.iter().position(|id| *id == member.channel_id);
     members.sort_by_key(|member| place(member).unwrap_or(usize::MAX));
     let topics: Vec<_> = members.into_iter().map(|m| (m.channel_id, m.topic)).collect();
-    let brick_mended = mend_brick(disk, &path, survey, &topics)?;
-    let mut mended =
-        MendedGroup { last_log_time_nanos: 0, note: None, is_changed: brick_mended.is_changed };
+    let mut mended = MendedGroup { last_log_time_nanos: 0, note: None, is_changed: false };
+    // Indexes first, and onto the medium: no entry claims what is then written over in the brick.
     let mut gone = 0;
     for (member, ((index, found), others)) in indexes.iter().zip(found).zip(others).enumerate() {
         let mut claims: Vec<Claim> =
@@ -301,6 +300,8 @@ fn mend_group(
         mended.last_log_time_nanos =
             mended.last_log_time_nanos.max(index_mended.last_log_time_nanos);
     }
+    let brick_mended = mend_brick(disk, &path, survey, &topics)?;
+    mended.is_changed |= brick_mended.is_changed;
     mended.note = (gone > 0).then(|| {
         format!(
             "{brick}: {gone} messages are damaged or gone, and left out; {} bytes that could not be \

@@ -20,3 +20,4 @@ mod remote;
 mod retention;
 mod robots;
 mod rosbag2;
+mod rosbag2_versions;

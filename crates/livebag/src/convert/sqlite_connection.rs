@@ -6,7 +6,8 @@
 //! | nothing, and no write-ahead log is named in its header | plainly |
 //! | no `-wal`, though its header names a write-ahead log | as `immutable`, or SQLite would make a `-wal` |
 //! | `-wal` and `-shm` | with `readonly_shm`: SQLite reads the log and locks out its writer's checkpoints |
-//! | `-wal` without `-shm`, or a `-journal` to be rolled back | from a private copy |
+//! | `-wal` without `-shm`, which every writer has | with the log's index in this process's memory |
+//! | a `-journal` to be rolled back, or `-wal` with a damaged database | from a private copy |
 
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -21,6 +22,10 @@ use super::temporary::TemporaryFolder;
 
 /// What SQLite keeps beside a database until it is whole again.
 const COMPANIONS: [&str; 2] = ["-wal", "-journal"];
+
+/// Parameters by which SQLite keeps the index of a write-ahead log to itself: no locks, so that its exclusive
+/// mode, which needs no file for the index, needs no right to write either.
+const UNSHARED: &str = "?vfs=unix-none";
 
 /// A database, open for reading.
 pub(super) struct Database {
@@ -47,10 +52,15 @@ impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
         // SQLite would wait for ever at a pipe.
         let head = ForeignFile::open(path)?.read_up_to(0, 20)?;
-        let parameters = match (beside(path, "-wal").exists(), head.get(19)) {
-            (true, _) => "?readonly_shm=1",
-            (false, Some(2)) => "?immutable=1",
-            (false, _) => "",
+        let has_log = beside(path, "-wal").exists();
+        let parameters = if has_log && beside(path, "-shm").exists() {
+            "?readonly_shm=1"
+        } else if has_log && has_bytes(&beside(path, "-wal")) {
+            UNSHARED
+        } else if head.get(19) == Some(&2) {
+            "?immutable=1"
+        } else {
+            ""
         };
         match connect(path, parameters, OpenFlags::SQLITE_OPEN_READ_ONLY) {
             Ok(connection) => Ok(Database { connection, path: path.to_owned(), copy: None }),
@@ -130,8 +140,11 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn has_companion(path: &Path) -> bool {
-    let has_bytes = |suffix| beside(path, suffix).metadata().is_ok_and(|file| file.len() > 0);
-    COMPANIONS.into_iter().any(has_bytes)
+    COMPANIONS.into_iter().any(|suffix| has_bytes(&beside(path, suffix)))
+}
+
+fn has_bytes(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.len() > 0)
 }
 
 fn is_in_use(error: &rusqlite::Error) -> bool {
@@ -150,6 +163,9 @@ fn connect(path: &Path, parameters: &str, flags: OpenFlags) -> rusqlite::Result<
     uri += parameters;
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags)?;
+    if parameters == UNSHARED {
+        connection.query_row("PRAGMA locking_mode=EXCLUSIVE", [], |_| Ok(()))?;
+    }
     // Without this SQLite refuses a database that is shorter than its header says, with all that is in it.
     connection.execute_batch("PRAGMA writable_schema=ON")?;
     connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;

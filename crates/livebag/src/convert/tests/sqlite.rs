@@ -161,6 +161,10 @@ fn nothing_beside_a_database_is_made_or_changed() {
     // With its log and the log's index, and without the index.
     assert_eq!(count_untouched(left_behind(home.path(), "").path()), 2);
     assert_eq!(count_untouched(left_behind(home.path(), "-shm").path()), 2);
+    // A log that has been taken into the database is empty.
+    writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    assert_eq!(count_untouched(left_behind(home.path(), "").path()), 2);
+    assert_eq!(count_untouched(left_behind(home.path(), "-shm").path()), 2);
     drop(writer);
     assert_eq!(contents_of(home.path()).len(), 1, "the log is in the database");
     assert_eq!(count_untouched(home.path()), 2);

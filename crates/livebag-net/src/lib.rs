@@ -28,7 +28,6 @@ pub mod tell;
 mod warm;
 #[cfg(feature = "server")]
 mod wireless;
-#[cfg(feature = "zenoh")]
 pub mod zenoh;
 
 #[cfg(feature = "server")]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 use livebag::Clock;
 use zenoh::Wait;

@@ -79,14 +79,14 @@ enum Verb {
     #[cfg(feature = "bench")]
     #[command(hide = true)]
     BenchRole(bench::roles::Args),
+    #[cfg(not(feature = "bench"))]
+    /// Measure recording: livebag, MCAP and SQLite (not in this build)
+    Bench(absent::Args),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
     #[cfg(feature = "demo")]
     #[command(hide = true)]
     DemoSensor(demo::sensor::Args),
-    #[cfg(not(feature = "bench"))]
-    /// Measure recording, livebag beside MCAP and SQLite (not in this build)
-    Bench(absent::Args),
     #[cfg(not(feature = "demo"))]
     /// Record simulated cameras, and query them meanwhile (not in this build)
     Demo(absent::Args),

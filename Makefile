@@ -14,9 +14,9 @@ help: ## this list
 setup: ## install everything that building and testing need (the other targets do so themselves)
 	@scripts/setup.sh
 
-build: ## the livebag command, optimised: target/release/livebag
-	@scripts/setup.sh rust
-	cargo build --locked --release -p livebag-cli
+build: ## the livebag command, optimised: target/release/livebag; FEATURES=ros2-dds,ros2-zenoh,zenoh
+	@scripts/setup.sh rust $(if $(findstring dds,$(FEATURES)),cyclone)
+	cargo build --locked --release -p livebag-cli $(if $(FEATURES),--features $(FEATURES))
 
 test: ## every check, as CI runs it
 	@scripts/test.sh
@@ -25,16 +25,14 @@ lint: ## the quick part of `make test`: formatting, clippy, licences
 	@scripts/test.sh fmt clippy deny
 
 demo: ## record simulated cameras, LiDAR and IMU, and query them meanwhile
-	@scripts/setup.sh rust
-	cargo run --locked --release -p livebag-cli -- demo
+	@scripts/demo.sh
 
 demo-real: ## the same with the frames of a real recording: REAL=BAG
-	@scripts/setup.sh rust
-	cargo run --locked --release -p livebag-cli -- demo --real $(REAL)
+	@scripts/demo.sh --real $(REAL)
 
 bench: ## livebag beside its peers: BENCH="record --workload fullhd8", OUT=FOLDER
-	@scripts/setup.sh rust
-	cargo run --locked --release -p livebag-bench -- $(BENCH) --out $(OUT)
+	@scripts/setup.sh rust cyclone
+	cargo run --locked --profile dist -p livebag-bench -- $(BENCH) --out $(OUT)
 
 fmt: ## format all code
 	cargo fmt --all

@@ -4,19 +4,20 @@
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 choose_target_dir
-bash "$ROOT/scripts/setup.sh" rust package
+bash "$ROOT/scripts/setup.sh" rust cyclone package
 cd "$ROOT/python"
 
 # Not the profile that users get: that takes two minutes more. A target folder of its own, since
 # maturin builds PyO3 in another way than the workspace does.
 say "building the wheel"
 rm -rf "$BUILD/wheels"
-CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build --quiet --locked --profile dev --compatibility linux \
+CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build --quiet --locked --profile dev --features zenoh --compatibility linux \
     --out "$BUILD/wheels"
 "$PACKAGE_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
     --no-index "$BUILD"/wheels/livebag-*.whl
 # A server for the tests of addresses.
-cargo build --quiet --locked --manifest-path "$ROOT/Cargo.toml" -p livebag-cli
+read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli --features zenoh}"
+cargo build --quiet --locked --manifest-path "$ROOT/Cargo.toml" "${packages[@]}" --bins
 export LIVEBAG="$TARGET/debug/livebag"
 say "annotations and stubs"
 "$PACKAGE_VENV/bin/python" -m mypy --cache-dir "$BUILD/mypy" src/livebag

@@ -11,7 +11,7 @@ cd "$ROOT"
 
 triple=aarch64-unknown-linux-gnu
 # C code inside dependencies needs no speed here, nor do build scripts.
-check=(cargo check --locked --workspace --all-targets --target-dir "$TARGET/aarch64"
+check=(cargo check --locked --workspace --all-features --all-targets --target-dir "$TARGET/aarch64"
     --config 'profile.dev.package."*".opt-level=0')
 
 has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$triple/lib" ]; }

@@ -2,14 +2,14 @@
 # Why are frames lost? Runs of livebag and of the floor (direct writes) in turn, one process each:
 #   scripts/bench-series.sh [RUNS [DIR [WORKLOAD [OPTION…]]]]       defaults: 30, the current folder, fullhd8
 # After each pair a line, at the end median and worst of each. Raw results go to $OUT (default: a new folder
-# below bench-runs, which git ignores). Build first: cargo build --locked --release -p livebag-bench. PEERS=1 runs both mcap modes
+# below bench-runs, which git ignores). Build first: cargo build --locked --profile dist -p livebag-bench. PEERS=1 runs both mcap modes
 # in between, as `make bench` does. Options go to livebag-bench: --seconds 5, --any-commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-30}; dir=${2:-.}; workload=${3:-fullhd8}; shift $(($# < 3 ? $# : 3))
-bench=${BENCH:-${CARGO_TARGET_DIR:-target}/release/livebag-bench}
+bench=${BENCH:-${CARGO_TARGET_DIR:-target}/dist/livebag-bench}
 out=${OUT:-bench-runs/$(date +%Y-%m-%d-%H%M%S)-series}
-[ -x "$bench" ] || { echo "$bench is missing: cargo build --locked --release -p livebag-bench" >&2; exit 1; }
+[ -x "$bench" ] || { echo "$bench is missing: cargo build --locked --profile dist -p livebag-bench" >&2; exit 1; }
 mkdir -p "$out"
 one() {
     "$bench" record --workload "$workload" --mode paced --seconds 5 --repeats 1 --dir "$dir" --out "$out" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets what building and testing need: setup.sh [PART…]. Parts: rust cpp python package node deny
-# cross browser dds. Without a part, all. Asks nothing, says what it installs and where, and does each
+# Gets what building and testing need: setup.sh [PART…]. Parts: rust cyclone cpp python package node
+# deny cross browser dds. Without a part, all. Asks nothing, says what it installs and where, and does each
 # thing once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -19,11 +19,6 @@ setup_rust() {
     local wanted
     wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' "$ROOT/rust-toolchain.toml")
     command -v cc >/dev/null || install_debs "a C compiler" gcc libc6-dev
-    command -v c++ >/dev/null || install_debs "a C++ compiler" g++
-    # The crate cyclors builds Cyclone DDS and makes its bindings; cmake looks for a C++ compiler, too.
-    command -v cmake >/dev/null && command -v make >/dev/null ||
-        install_debs "building Cyclone DDS (ROS 2 over DDS)" cmake make
-    has_libclang || install_debs "the bindings of Cyclone DDS (ROS 2 over DDS)" libclang-dev
     command -v cargo >/dev/null || fail "Rust is missing. Install rustup (Debian 13, Ubuntu 24.04: \
 'sudo apt-get install rustup'; elsewhere see rust-lang.org), then run this again."
     cd "$ROOT"
@@ -36,6 +31,15 @@ setup_rust() {
     found=$(rustc --version | cut -d' ' -f2) || fail "rustc does not run in $ROOT (see the message above)."
     [ "$(printf '%s\n%s\n' "$wanted" "${found%%-*}" | sort -V | head -n1)" = "$wanted" ] ||
         fail "livebag needs Rust $wanted or newer; found $found. With rustup: rustup toolchain install $wanted"
+}
+
+# For the feature ros2-dds: the crate cyclors builds Cyclone DDS and makes its bindings; cmake looks for a C++
+# compiler, too.
+setup_cyclone() {
+    command -v c++ >/dev/null || install_debs "a C++ compiler" g++
+    command -v cmake >/dev/null && command -v make >/dev/null ||
+        install_debs "building Cyclone DDS (ROS 2 over DDS)" cmake make
+    has_libclang || install_debs "the bindings of Cyclone DDS (ROS 2 over DDS)" libclang-dev
 }
 
 # OpenCV's core library is small; of PCL the headers suffice, since pcl::PointCloud is a template
@@ -200,10 +204,10 @@ setup_fast_dds() {
     note "leaving out the tests against Fast DDS 2 (Debian: libfastrtps-dev, libfastcdr-dev); see build/fast-dds.log"
 }
 
-[ $# -gt 0 ] || set -- rust cpp python package node deny cross browser dds
+[ $# -gt 0 ] || set -- rust cyclone cpp python package node deny cross browser dds
 for part in "$@"; do
     case $part in
-        rust|cpp|python|package|node|deny|cross|browser|dds) "setup_$part" ;;
-        *) fail "setup.sh knows rust, cpp, python, package, node, deny, cross, browser and dds; not '$part'" ;;
+        rust|cyclone|cpp|python|package|node|deny|cross|browser|dds) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, deny, cross, browser and dds; not '$part'" ;;
     esac
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All checks, in order, up to the first that fails: test.sh [STEP…]. Steps: fmt clippy test loom
-# deny aarch64 cpp interop python.
+# features deny aarch64 cpp interop python.
 set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 choose_target_dir
@@ -9,8 +9,9 @@ cd "$ROOT"
 [ "${CI:-}" != true ] || export CARGO_INCREMENTAL=0
 
 step_fmt()     { cargo fmt --all --check && python3 scripts/bench-table.py --check; }
-step_clippy()  { cargo clippy --locked --workspace --all-targets -- -D warnings; }
-step_test()    { bash scripts/setup.sh dds && cargo test --locked --workspace; }
+step_clippy()  { cargo clippy --locked --workspace --all-features --all-targets -- -D warnings; }
+step_test()    { bash scripts/setup.sh dds && cargo test --locked --workspace --all-features; }
+step_features() { bash scripts/features.sh; }
 # loom replaces the crate's atomics, hence a target folder of its own. A run that matched no test
 # has proved nothing.
 step_loom()    {
@@ -21,18 +22,19 @@ step_loom()    {
 step_deny()    { bash scripts/deny.sh; }
 step_aarch64() { bash scripts/aarch64.sh; }
 step_cpp()     { bash scripts/cpp.sh; }
-step_interop() { LIVEBAG_PACKAGES=--workspace bash tests/interop/run.sh; }
-step_python()  { bash python/test.sh; }
+step_interop() { LIVEBAG_PACKAGES="--workspace --all-features" bash tests/interop/run.sh; }
+step_python()  { LIVEBAG_PACKAGES="--workspace --all-features" bash python/test.sh; }
 
 declare -A title=(
     [fmt]="cargo fmt --check, benchmark tables are those of their run" [clippy]="clippy, all targets, warnings denied"
     [test]="unit, integration and documentation tests" [loom]="loom: slots and queues under every interleaving"
+    [features]="the features that users can pick, each alone, and none"
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
     [cpp]="the C++ header, and the ROS package without ROS" [interop]="bricks and exports read by other readers, the report by a browser"
     [python]="the Python package, beside rosbags and mcap")
 
-[ $# -gt 0 ] || set -- fmt clippy test loom deny aarch64 cpp interop python
-bash scripts/setup.sh rust || exit 1
+[ $# -gt 0 ] || set -- fmt clippy test loom features deny aarch64 cpp interop python
+bash scripts/setup.sh rust cyclone || exit 1
 
 passed=0; skipped=0; report=()
 for step in "$@"; do

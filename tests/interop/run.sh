@@ -5,7 +5,7 @@
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 choose_target_dir
-bash "$ROOT/scripts/setup.sh" rust python node
+bash "$ROOT/scripts/setup.sh" rust cyclone python node
 cd "$ROOT"
 tests=(tests/interop/test_checkers.py)
 
@@ -13,7 +13,7 @@ export LIVEBAG_FRAMES=$BUILD/interop/frames
 if [ "${1:-}" != checkers ]; then
     say "building the command and the containers to check"
     # Within `make test` the packages are those it has built already (features unify over them).
-    read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli -p livebag}"
+    read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli -p livebag --all-features}"
     cargo build --locked "${packages[@]}" --bins --examples
     export LIVEBAG=$TARGET/debug/livebag
     rm -rf "$LIVEBAG_FRAMES"; mkdir -p "$LIVEBAG_FRAMES"

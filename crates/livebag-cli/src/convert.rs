@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
-use crate::{parse, text};
+use crate::{absent, parse, text};
 
 mod options;
 
@@ -289,6 +289,7 @@ fn job(args: &Args, inputs: &[PathBuf], output: &Path) -> Result<Job, CliError> 
             };
             Target::Rosbag2(Rosbag2Storage::Mcap(options), rosbag2)
         }
+        Storage::Sqlite3 if !cfg!(feature = "sqlite3") => return Err(absent::error("sqlite3")),
         Storage::Sqlite3 => {
             let metadata_version = args.metadata_version;
             let options = Sqlite3Options { metadata_version, ..Sqlite3Options::default() };

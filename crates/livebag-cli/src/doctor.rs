@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+#[cfg(any(feature = "bench", feature = "demo"))]
 pub use disk::disk_bytes_per_s;
 
 use crate::outcome::{CliError, Outcome};

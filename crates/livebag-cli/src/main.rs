@@ -11,11 +11,13 @@ macro_rules! say {
     };
 }
 
+#[cfg(feature = "bench")]
 mod bench;
 mod bridge;
 mod completions;
 mod convert;
 mod ctl;
+#[cfg(feature = "demo")]
 mod demo;
 mod doctor;
 mod info;
@@ -31,6 +33,7 @@ mod streams;
 mod verify;
 
 // What they share.
+mod absent;
 mod files;
 mod interrupt;
 mod outcome;
@@ -71,12 +74,22 @@ enum Verb {
     Play(play::Args),
     Bridge(bridge::Args),
     Doctor(doctor::Args),
+    #[cfg(feature = "bench")]
     Bench(bench::Args),
+    #[cfg(feature = "bench")]
     #[command(hide = true)]
     BenchRole(bench::roles::Args),
+    #[cfg(not(feature = "bench"))]
+    /// Measure recording: livebag, MCAP and SQLite (not in this build)
+    Bench(absent::Args),
+    #[cfg(feature = "demo")]
     Demo(demo::Args),
+    #[cfg(feature = "demo")]
     #[command(hide = true)]
     DemoSensor(demo::sensor::Args),
+    #[cfg(not(feature = "demo"))]
+    /// Record simulated cameras, and query them meanwhile (not in this build)
+    Demo(absent::Args),
     Completions(completions::Args),
 }
 
@@ -96,10 +109,18 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Play(args) => play::run(&args),
         Verb::Bridge(args) => bridge::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        #[cfg(feature = "bench")]
         Verb::Bench(args) => bench::run(&args),
+        #[cfg(feature = "bench")]
         Verb::BenchRole(args) => bench::roles::run(&args),
+        #[cfg(feature = "demo")]
         Verb::Demo(args) => demo::run(&args),
+        #[cfg(feature = "demo")]
         Verb::DemoSensor(args) => demo::sensor::run(&args),
+        #[cfg(not(feature = "bench"))]
+        Verb::Bench(_) => Err(absent::error("bench")),
+        #[cfg(not(feature = "demo"))]
+        Verb::Demo(_) => Err(absent::error("demo")),
         Verb::Completions(args) => completions::run(&args),
     }
 }

@@ -39,7 +39,7 @@ pub enum CliError {
     #[error("{0}{hint}", hint = bag_hint(.0))]
     Bag(#[from] livebag::BagError),
     /// A recording could not be checked.
-    #[error(transparent)]
+    #[error("{0}{hint}", hint = verify_hint(.0))]
     Verify(#[from] livebag::VerifyError),
     /// A container could not be written.
     #[error(transparent)]
@@ -48,15 +48,17 @@ pub enum CliError {
     #[error("{0}{hint}", hint = convert_hint(.0))]
     Convert(#[from] livebag::convert::ConvertError),
     /// Nothing can be served.
+    #[cfg(feature = "http")]
     #[error(transparent)]
     Catalog(#[from] livebag_net::CatalogError),
     /// A server did not answer as was asked.
-    #[error(transparent)]
+    #[error("{0}{hint}", hint = remote_hint(.0))]
     Remote(#[from] livebag_net::remote::RemoteError),
     /// Zenoh does not serve or answer.
-    #[error(transparent)]
+    #[error("{0}{hint}", hint = zenoh_hint(.0))]
     Zenoh(#[from] livebag_net::zenoh::ZenohError),
     /// There is no server.
+    #[cfg(feature = "http")]
     #[error(transparent)]
     Serve(#[from] livebag_net::ServeError),
     /// A stream could not be listed.
@@ -103,13 +105,37 @@ fn bag_hint(error: &livebag::BagError) -> &'static str {
     }
 }
 
-fn convert_hint(error: &livebag::convert::ConvertError) -> &'static str {
+fn verify_hint(error: &livebag::VerifyError) -> String {
+    match error {
+        livebag::VerifyError::Convert(error @ livebag::convert::ConvertError::NotBuilt { .. }) => {
+            convert_hint(error)
+        }
+        _ => String::new(),
+    }
+}
+
+fn remote_hint(error: &livebag_net::remote::RemoteError) -> String {
+    match error {
+        livebag_net::remote::RemoteError::NotBuilt => crate::absent::cure("http"),
+        _ => String::new(),
+    }
+}
+
+fn zenoh_hint(error: &livebag_net::zenoh::ZenohError) -> String {
+    match error {
+        livebag_net::zenoh::ZenohError::NotBuilt => crate::absent::cure("zenoh"),
+        _ => String::new(),
+    }
+}
+
+fn convert_hint(error: &livebag::convert::ConvertError) -> String {
     match error {
         // Reading fails for other reasons, which need no cure of the disk's.
         livebag::convert::ConvertError::Io { action, source, .. } if *action != "open" => {
-            hint(source)
+            hint(source).to_owned()
         }
-        _ => "",
+        livebag::convert::ConvertError::NotBuilt { .. } => crate::absent::cure("sqlite3"),
+        _ => String::new(),
     }
 }
 

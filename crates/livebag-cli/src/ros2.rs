@@ -41,9 +41,7 @@ pub struct NetworkArgs {
 impl From<NetworkError> for CliError {
     fn from(error: NetworkError) -> Self {
         match error {
-            NetworkError::Name { .. } | NetworkError::NotBuilt { .. } => {
-                Self::usage(error.to_string())
-            }
+            NetworkError::Name { .. } => Self::usage(error.to_string()),
             _ => Self::failed(error.to_string()),
         }
     }
@@ -88,7 +86,7 @@ impl NetworkArgs {
 
     #[cfg(not(feature = "ros2-zenoh"))]
     fn zenoh(&self, _node: &str) -> Result<Arc<dyn Network>, CliError> {
-        Err(NetworkError::NotBuilt { feature: "ros2-zenoh" }.into())
+        Err(crate::absent::error("ros2-zenoh"))
     }
 
     #[cfg(feature = "ros2-dds")]
@@ -107,7 +105,7 @@ impl NetworkArgs {
 
     #[cfg(not(feature = "ros2-dds"))]
     fn dds(&self, _node: &str) -> Result<Arc<dyn Network>, CliError> {
-        Err(NetworkError::NotBuilt { feature: "ros2-dds" }.into())
+        Err(crate::absent::error("ros2-dds"))
     }
 
     /// Zenoh's configuration file.

@@ -1,29 +1,19 @@
 //! `livebag serve`: recordings, finished or running, for whoever asks over the network.
 
-use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use livebag::{Clock, ReaderNotice, Recorder};
 use livebag_net::limits::PORT_DEFAULT;
-use livebag_net::zenoh::{ZenohOptions, ZenohServer, robot_name};
-use livebag_net::{
-    Catalog, KeepFresh, Secrets, Server, ServerOptions, TOKEN_FILE_BYTES_MAX, TlsFiles, small_file,
-};
+use livebag_net::zenoh::ZenohOptions;
+use livebag_net::{TOKEN_FILE_BYTES_MAX, small_file};
 
-use crate::interrupt::Interrupt;
-use crate::outcome::{CliError, Outcome};
-use crate::record::control;
-use crate::text;
+use crate::outcome::CliError;
 
-/// Recorders are told of readers at most so often.
-const NOTICE_INTERVAL: Duration = Duration::from_secs(1);
-/// Recorders that wait to be told.
-const NOTICES_MAX: usize = 64;
+pub use serving::{Options, beside, run};
+
+#[cfg_attr(not(feature = "http"), path = "serve/absent.rs")]
+mod serving;
 
 /// Serve recordings over HTTP, finished or being written: queries, pictures, and whole MCAP files that
 /// Foxglove, PlotJuggler and others open by their address.
@@ -93,23 +83,6 @@ pub struct ZenohServe {
     pub session: ZenohArgs,
 }
 
-impl ZenohServe {
-    /// Answers by Zenoh, if that is wanted.
-    ///
-    /// # Errors
-    /// If Zenoh refuses.
-    pub fn start(&self, catalog: &Arc<Catalog>) -> Result<Option<ZenohServer>, CliError> {
-        if !self.zenoh {
-            return Ok(None);
-        }
-        let robot = self.robot.clone().unwrap_or_else(robot_name);
-        let options = self.session.options();
-        let server = ZenohServer::start(catalog.clone(), &robot, &options, Clock::system())?;
-        say!("livebag: answering by Zenoh as {} (livebag query zenoh/{0}/NAME …)", server.robot());
-        Ok(Some(server))
-    }
-}
-
 /// Who may ask, and how it is kept secret.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Access {
@@ -141,30 +114,6 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-impl Access {
-    /// The options of a server at `listen`.
-    ///
-    /// # Errors
-    /// If the token cannot be read or used, or one of certificate and key is missing.
-    pub fn options(&self, listen: Vec<SocketAddr>) -> Result<ServerOptions, CliError> {
-        let mut secrets = Secrets::default().with_origins(&self.allow_origin);
-        if let Some(path) = &self.token_file {
-            let wrong = |why: String| CliError::failed(format!("{}: {why}", path.display()));
-            secrets = secrets.with_token(&read_token(path)?).map_err(wrong)?;
-        }
-        let tls = match (&self.tls_cert, &self.tls_key) {
-            (Some(certificate), Some(key)) => {
-                Some(TlsFiles { certificate: certificate.clone(), key: key.clone() })
-            }
-            (None, None) => None,
-            _ => {
-                return Err(CliError::usage("--tls-cert and --tls-key belong together: give both"));
-            }
-        };
-        Ok(ServerOptions { listen, tls, secrets, ..ServerOptions::default() })
-    }
-}
-
 /// The text of a file with a token.
 ///
 /// # Errors
@@ -185,92 +134,4 @@ pub fn read_token(path: &Path) -> Result<String, CliError> {
             path.display()
         ))
     })
-}
-
-/// Serves until it is interrupted.
-pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let options = args.access.options(args.listen.clone())?;
-    let interrupt = Interrupt::watch()?;
-    let fresh = Arc::new(Messenger::start(options.clock.clone())?);
-    let catalog = Catalog::new(&args.directories, options.clock.clone(), Some(fresh))?;
-    let count = catalog.bags().len();
-    let catalog = Arc::new(catalog);
-    let _zenoh = args.zenoh.start(&catalog)?;
-    let server = Server::start(catalog, options)?;
-    let urls = server.urls();
-    if args.json {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{}", serde_json::json!({ "urls": urls, "bags": count }))?;
-        out.flush()?;
-    }
-    for url in &urls {
-        say!("livebag: serving {} at {url} (Ctrl-C ends)", text::plural(count, "recording"));
-    }
-    while !interrupt.wait(Duration::from_secs(3600)) {}
-    Ok(Outcome::Done)
-}
-
-/// Serves what `recorder` writes into `directory`, until it is dropped.
-///
-/// # Errors
-/// If that address may not or cannot be listened at.
-pub fn beside(
-    recorder: &Recorder,
-    directory: &Path,
-    options: ServerOptions,
-    zenoh: &ZenohServe,
-) -> Result<(Server, Option<ZenohServer>), CliError> {
-    struct Beside(ReaderNotice);
-    impl KeepFresh for Beside {
-        fn is_read(&self, _container: &Path) {
-            self.0.is_read();
-        }
-    }
-    let fresh: Arc<dyn KeepFresh> = Arc::new(Beside(recorder.reader_notice()));
-    let catalog = Catalog::new(&[directory.to_owned()], options.clock.clone(), Some(fresh))?;
-    let name = catalog.bags().first().map_or_else(String::new, |bag| bag.name().to_owned());
-    let catalog = Arc::new(catalog);
-    let zenoh = zenoh.start(&catalog)?;
-    let server = Server::start(catalog, options)?;
-    for url in server.urls() {
-        say!("livebag: answering queries at {url}/{name} ({url}/bags/{name}.mcap as one file)");
-    }
-    Ok((server, zenoh))
-}
-
-/// Tells the recorders of other processes that they are read, on a thread of its own: a recorder that
-/// hangs must not hold an answer up.
-struct Messenger {
-    sender: SyncSender<PathBuf>,
-    clock: Clock,
-    told: Mutex<Vec<(PathBuf, u64)>>,
-}
-
-impl Messenger {
-    fn start(clock: Clock) -> Result<Self, CliError> {
-        let (sender, receiver) = sync_channel::<PathBuf>(NOTICES_MAX);
-        let work = move || {
-            while let Ok(container) = receiver.recv() {
-                control::notify_read(&container);
-            }
-        };
-        let thread = std::thread::Builder::new().name("livebag-notice".into()).spawn(work);
-        thread.map_err(|error| CliError::failed(format!("starting a thread failed: {error}")))?;
-        Ok(Self { sender, clock, told: Mutex::default() })
-    }
-}
-
-impl KeepFresh for Messenger {
-    fn is_read(&self, container: &Path) {
-        let now = self.clock.monotonic_nanos();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|(_, time)| now.saturating_sub(*time) < NOTICE_INTERVAL.as_nanos() as u64);
-        if told.len() < NOTICES_MAX && !told.iter().any(|(known, _)| known == container) {
-            told.push((container.to_owned(), now));
-            match self.sender.try_send(container.to_owned()) {
-                // Told a second later.
-                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
-            }
-        }
-    }
 }

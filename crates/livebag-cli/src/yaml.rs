@@ -101,6 +101,7 @@ impl<'de> Visitor<'de> for KindVisitor {
     }
 }
 
+#[cfg(any(feature = "bench", test))]
 impl Value {
     /// Whether this is a map with the key.
     pub fn has(&self, key: &str) -> bool {
@@ -187,6 +188,7 @@ impl<'a> Node<'a> {
     }
 
     /// The value at the end of a way of keys.
+    #[cfg(any(feature = "bench", test))]
     pub fn at(&self, keys: &[&str]) -> Result<Node<'a>, CliError> {
         let mut node = Node { path: self.path.clone(), ..*self };
         for key in keys {
@@ -238,6 +240,7 @@ impl<'a> Node<'a> {
     }
 
     /// A number above 0.
+    #[cfg(any(feature = "bench", test))]
     pub fn positive(&self) -> Result<f64, CliError> {
         match self.value.kind {
             Kind::Whole(number) if number > 0 => Ok(number as f64),

@@ -40,7 +40,6 @@ mod small_file;
 pub mod tell;
 #[cfg(feature = "server")]
 mod wireless;
-#[cfg(feature = "zenoh")]
 pub mod zenoh;
 
 #[cfg(feature = "server")]

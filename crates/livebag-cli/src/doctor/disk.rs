@@ -143,6 +143,7 @@ fn speed(disk: &KernelDisk, directory: &Path) -> Check {
 
 /// How fast a container in `directory` can be written, in bytes per second: 256 MiB are written and
 /// removed.
+#[cfg(any(feature = "bench", feature = "demo"))]
 pub fn disk_bytes_per_s(directory: &Path) -> io::Result<f64> {
     let disk = KernelDisk::probe(directory)?;
     let path = probe_path(directory);

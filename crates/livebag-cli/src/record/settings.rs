@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::graph::{self, GraphSettings};
 use crate::outcome::CliError;
 use crate::ros2::NetworkArgs;
-use crate::{files, parse, serve};
+use crate::{absent, files, parse, serve};
 
 /// Every setting of a recording. In a profile each has its flag's long name as key.
 #[derive(clap::Args, Clone, Debug, Default, Serialize, Deserialize)]
@@ -311,8 +311,11 @@ fn pair<'a>(key: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
 
 impl Settings {
     /// How queries are answered meanwhile; `None` if they are not.
-    pub fn server_options(&self) -> Result<Option<livebag_net::ServerOptions>, CliError> {
+    pub fn server_options(&self) -> Result<Option<serve::Options>, CliError> {
         let Some(address) = &self.serve else { return Ok(None) };
+        if self.zenoh && !cfg!(feature = "zenoh") {
+            return Err(absent::error("zenoh"));
+        }
         let address = serve::address(address).map_err(|why| wrong("--serve", why))?;
         let path = |file: &Option<String>| file.as_ref().map(std::path::PathBuf::from);
         let access = serve::Access {
@@ -457,6 +460,9 @@ impl Settings {
     fn database(&self) -> Result<Option<Sqlite3Options>, CliError> {
         if self.storage()? != Storage::Sqlite3 {
             return Ok(None);
+        }
+        if !cfg!(feature = "sqlite3") {
+            return Err(absent::error("sqlite3"));
         }
         let preset = self.preset.as_deref().unwrap_or_default();
         let preset = Sqlite3Preset::from_name(preset)

@@ -3,6 +3,7 @@
 
 mod account;
 mod bad_input;
+#[cfg(feature = "bench")]
 mod bench;
 mod common;
 mod control;
@@ -10,6 +11,7 @@ mod convert;
 mod crash;
 mod damage;
 mod database;
+#[cfg(feature = "demo")]
 mod demo;
 mod disk_gone;
 mod ending;
@@ -18,6 +20,7 @@ mod play;
 mod record;
 mod remote;
 mod retention;
+#[cfg(feature = "zenoh")]
 mod robots;
 mod rosbag2;
 mod rosbag2_versions;

@@ -11,23 +11,22 @@
 //! ```
 
 mod address;
+#[cfg_attr(not(feature = "client"), path = "absent.rs")]
+mod client;
 mod mcap_stream;
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Body, ResponseExt};
 
 pub use address::Address;
 pub use mcap_stream::{McapMessages, RemoteMessage};
 
 use crate::ask::escape;
-use crate::limits::{ASK_TIMEOUT, ERROR_BYTES_MAX};
-use crate::small_file::{PEM_BYTES_MAX, small_file};
 use crate::tell::{BagInfo, BagRow};
+use client::Client;
 
 /// Why a server did not answer as was asked.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +53,12 @@ pub enum RemoteError {
         /// What was asked.
         url: String,
     },
+    /// Asking servers is an optional feature, which this build has not.
+    #[error("this livebag was built without HTTP")]
+    NotBuilt,
     /// The server cannot be reached.
-    #[error("asking {url} failed: {error}{}", hint(error))]
+    #[cfg(feature = "client")]
+    #[error("asking {url} failed: {error}{}", client::hint(error))]
     Transport {
         /// What was asked.
         url: String,
@@ -88,21 +91,6 @@ pub enum RemoteError {
     },
 }
 
-fn hint(error: &ureq::Error) -> &'static str {
-    match error {
-        ureq::Error::ConnectionFailed => " (is `livebag serve` running there?)",
-        ureq::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => {
-            " (is `livebag serve` running there, at that port?)"
-        }
-        ureq::Error::Timeout(_) => " (nobody answers there)",
-        ureq::Error::HostNotFound => " (no machine has that name)",
-        ureq::Error::Rustls(_) | ureq::Error::Tls(_) => {
-            " (if the server has a certificate of its own making, give it with --ca-cert)"
-        }
-        _ => "",
-    }
-}
-
 /// What a server may want to know, and how it is known.
 #[derive(Clone, Default)]
 pub struct RemoteOptions {
@@ -115,7 +103,7 @@ pub struct RemoteOptions {
 /// A server.
 #[derive(Clone)]
 pub struct RemoteServer {
-    agent: Agent,
+    client: Client,
     /// `http://host:port`.
     base: String,
     token: Option<Arc<str>>,
@@ -127,20 +115,8 @@ impl RemoteServer {
     /// # Errors
     /// If it is not an address, or the certificates cannot be used.
     pub fn new(address: &Address, options: RemoteOptions) -> Result<Self, RemoteError> {
-        let roots = match &options.ca_certificates {
-            Some(path) => RootCerts::Specific(Arc::new(certificates(path)?)),
-            None => RootCerts::PlatformVerifier,
-        };
-        let config = Agent::config_builder()
-            .timeout_connect(Some(ASK_TIMEOUT))
-            .timeout_recv_response(Some(ASK_TIMEOUT * 3))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .user_agent(concat!("livebag/", env!("CARGO_PKG_VERSION")))
-            .tls_config(TlsConfig::builder().root_certs(roots).build())
-            .build();
         Ok(Self {
-            agent: Agent::new_with_config(config),
+            client: Client::new(options.ca_certificates.as_deref())?,
             base: address.base.clone(),
             token: options.token.map(Into::into),
         })
@@ -162,35 +138,12 @@ impl RemoteServer {
         self.json(&format!("/v1/bags/{}", escape(name)))
     }
 
-    fn get(&self, path: &str) -> Result<(String, Body), RemoteError> {
-        let url = format!("{}{path}", self.base);
-        let mut request = self.agent.get(&url);
-        if let Some(token) = &self.token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let mut response = request
-            .call()
-            .map_err(|error| RemoteError::Transport { url: url.clone(), error: Box::new(error) })?;
-        let status = response.status();
-        if status.is_success() {
-            let url = response.get_uri().to_string();
-            return Ok((url, response.into_body()));
-        }
-        if status == 401 {
-            return Err(RemoteError::Token { url });
-        }
-        let reader = response.body_mut().with_config().limit(ERROR_BYTES_MAX);
-        let text = reader.read_to_string().unwrap_or_default();
-        let said: Option<String> = serde_json::from_str(&text)
-            .ok()
-            .and_then(|value: serde_json::Value| Some(value.get("error")?.as_str()?.to_owned()));
-        let text = said.unwrap_or_else(|| text.trim().chars().take(200).collect());
-        Err(RemoteError::Refused { url, status: status.as_u16(), text })
+    fn get(&self, path: &str) -> Result<RemoteAnswer, RemoteError> {
+        self.client.get(format!("{}{path}", self.base), self.token.as_deref())
     }
 
     fn json<T: DeserializeOwned>(&self, path: &str) -> Result<T, RemoteError> {
-        let (url, mut body) = self.get(path)?;
-        let reader = body.with_config().limit(u64::MAX).reader();
+        let RemoteAnswer { url, reader } = self.get(path)?;
         serde_json::from_reader(std::io::BufReader::new(reader)).map_err(|error| {
             match error.is_io() {
                 true => RemoteError::Cut { url, error: error.into() },
@@ -198,23 +151,6 @@ impl RemoteServer {
             }
         })
     }
-}
-
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, RemoteError> {
-    let wrong = |what: String| RemoteError::Certificate { path: path.to_owned(), what };
-    let pem = small_file(path, PEM_BYTES_MAX);
-    let pem = pem.map_err(|error| wrong(format!("reading failed: {error}")))?;
-    let mut found = Vec::new();
-    for item in ureq::tls::parse_pem(&pem) {
-        let item = item.map_err(|error| wrong(format!("no PEM can be read there: {error}")))?;
-        if let ureq::tls::PemItem::Certificate(certificate) = item {
-            found.push(certificate);
-        }
-    }
-    if found.is_empty() {
-        return Err(wrong("it has no certificate in PEM".into()));
-    }
-    Ok(found)
 }
 
 /// What is asked of a recording.
@@ -306,8 +242,7 @@ impl RemoteBag {
         if question.verb != "auto" {
             path.push_str(&format!("format={format}"));
         }
-        let (url, body) = self.server.get(&path)?;
-        Ok(RemoteAnswer { url, reader: Box::new(body.into_with_config().limit(u64::MAX).reader()) })
+        self.server.get(&path)
     }
 
     /// The messages of an answer.

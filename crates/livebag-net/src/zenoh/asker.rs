@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 use livebag::Clock;
 use zenoh::Wait;
@@ -11,62 +10,9 @@ use zenoh::sample::SampleKind;
 
 use super::key::{INFO, LIVE, PREFIX};
 use super::messages::ZenohMessages;
-use super::{ZenohAddress, ZenohError, ZenohOptions, failed};
+use super::{Found, Plan, ZenohAddress, ZenohError, ZenohOptions, failed};
 use crate::limits::{ASK_TIMEOUT, FOUND_MAX, ZENOH_LOOK_TIMEOUT, ZENOH_QUESTIONS_MAX, ZENOH_QUIET};
 use crate::tell::BagInfo;
-
-/// A recording that a robot announces.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Found {
-    /// Of which robot.
-    pub robot: String,
-    /// Its name there.
-    pub bag: String,
-}
-
-impl std::fmt::Display for Found {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "zenoh/{}/{}", self.robot, self.bag)
-    }
-}
-
-/// The prefix of each recording's topics if several are asked: `/robot`, or `/robot/recording` for several
-/// recordings of one robot; empty for a single one.
-pub fn prefixes(found: &[Found]) -> Vec<String> {
-    let prefix = |here: &Found| {
-        let of_robot = found.iter().filter(|other| other.robot == here.robot).count();
-        match (found.len(), of_robot) {
-            (1, _) => String::new(),
-            (_, 1) => format!("/{}", here.robot),
-            _ => format!("/{}/{}", here.robot, here.bag),
-        }
-    };
-    found.iter().map(prefix).collect()
-}
-
-/// A topic's name behind such a prefix.
-pub fn prefixed(prefix: &str, name: &str) -> String {
-    let is_apart = !prefix.is_empty() && !name.starts_with('/');
-    format!("{prefix}{}{name}", if is_apart { "/" } else { "" })
-}
-
-/// Which messages, of each recording.
-#[derive(Clone, Debug)]
-pub enum Plan {
-    /// This long before its newest message, until then.
-    Latest(Duration),
-    /// From one time to another, as a robot understands times.
-    History(Option<String>, Option<String>),
-    /// Newest messages first, as many as arrive in time.
-    Auto {
-        /// The time.
-        within: Duration,
-        /// How far back from the newest at most.
-        last: Option<Duration>,
-        /// `/topic:HZ`: of that topic at most HZ messages a second.
-        decimate: Vec<String>,
-    },
-}
 
 /// Takes part in Zenoh to ask.
 pub struct ZenohAsker {

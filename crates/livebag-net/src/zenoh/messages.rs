@@ -14,45 +14,14 @@ use livebag_format::Topic;
 use zenoh::Wait;
 use zenoh::query::{ConsolidationMode, QueryTarget, Reply, ReplyKeyExpr};
 
-use super::asker::{Found, Plan, prefixed, prefixes};
 use super::key::PREFIX;
 use super::wire::{Attached, End};
-use super::{ZenohError, failed};
+use super::{Found, Plan, Polled, SourceLoss, ZenohError, failed, prefixed, prefixes};
 use crate::ask::{escape, rate_of};
 use crate::limits::{
     ASK_TIMEOUT, AUTO_MARGIN, ZENOH_PAGE_BYTES, ZENOH_PAGE_MESSAGES, ZENOH_SILENCE,
 };
 use crate::remote::RemoteMessage;
-
-/// A recording whose answer ended early.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceLoss {
-    /// Which.
-    pub found: Found,
-    /// Why, in words.
-    pub why: String,
-}
-
-impl std::fmt::Display for SourceLoss {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "the answer of {} ended early: {}; what came before is in the answer",
-            self.found, self.why
-        )
-    }
-}
-
-/// What has come of an answer.
-#[derive(Debug)]
-pub enum Polled {
-    /// Its next message.
-    Message(RemoteMessage),
-    /// Nothing yet.
-    Waiting,
-    /// All of it.
-    End,
-}
 
 /// The messages of many recordings.
 pub struct ZenohMessages {

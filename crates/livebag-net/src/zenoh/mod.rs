@@ -4,20 +4,100 @@
 //! `livebag/<robot>/<bag>/@live` says that it is there. Peers reach each other directly or through
 //! routers: that is Zenoh's business, and so are TLS and access control beyond this machine.
 
+#[cfg(not(feature = "zenoh"))]
+mod absent;
+mod address;
+#[cfg(feature = "zenoh")]
 mod asker;
+#[cfg(feature = "zenoh")]
 mod key;
+#[cfg(feature = "zenoh")]
 mod messages;
-#[cfg(feature = "server")]
+#[cfg(all(feature = "server", feature = "zenoh"))]
 mod queryable;
+#[cfg(feature = "zenoh")]
 mod session;
+#[cfg(feature = "zenoh")]
 mod wire;
 
-pub use asker::{Found, Plan, ZenohAsker, prefixed, prefixes};
-pub use key::ZenohAddress;
-pub use messages::{Polled, SourceLoss, ZenohMessages};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::remote::RemoteMessage;
+
+#[cfg(all(feature = "server", not(feature = "zenoh")))]
+pub use absent::ZenohServer;
+#[cfg(not(feature = "zenoh"))]
+pub use absent::{ZenohAsker, ZenohMessages};
 #[cfg(feature = "server")]
-pub use queryable::{ZenohServer, robot_name};
-pub use session::ZenohOptions;
+pub use address::robot_name;
+pub use address::{Found, ZenohAddress, prefixed, prefixes};
+#[cfg(feature = "zenoh")]
+pub use asker::ZenohAsker;
+#[cfg(feature = "zenoh")]
+pub use messages::ZenohMessages;
+#[cfg(all(feature = "server", feature = "zenoh"))]
+pub use queryable::ZenohServer;
+
+/// How to take part. By default a peer of this machine alone, found by multicast on the loopback
+/// interface; with endpoints, only by those.
+#[derive(Clone, Debug, Default)]
+pub struct ZenohOptions {
+    /// Zenoh's own configuration (JSON5), for TLS, access control and routers.
+    pub config: Option<PathBuf>,
+    /// Endpoints to listen at: `tcp/127.0.0.1:7448`.
+    pub listen: Vec<String>,
+    /// Endpoints to connect to.
+    pub connect: Vec<String>,
+}
+
+/// Which messages, of each recording.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// This long before its newest message, until then.
+    Latest(Duration),
+    /// From one time to another, as a robot understands times.
+    History(Option<String>, Option<String>),
+    /// Newest messages first, as many as arrive in time.
+    Auto {
+        /// The time.
+        within: Duration,
+        /// How far back from the newest at most.
+        last: Option<Duration>,
+        /// `/topic:HZ`: of that topic at most HZ messages a second.
+        decimate: Vec<String>,
+    },
+}
+
+/// A recording whose answer ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLoss {
+    /// Which.
+    pub found: Found,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl std::fmt::Display for SourceLoss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the answer of {} ended early: {}; what came before is in the answer",
+            self.found, self.why
+        )
+    }
+}
+
+/// What has come of an answer.
+#[derive(Debug)]
+pub enum Polled {
+    /// Its next message.
+    Message(RemoteMessage),
+    /// Nothing yet.
+    Waiting,
+    /// All of it.
+    End,
+}
 
 /// Why Zenoh does not serve or answer.
 #[derive(Debug, thiserror::Error)]
@@ -60,11 +140,15 @@ pub enum ZenohError {
          `livebag serve --zenoh` or `livebag record --serve --zenoh`"
     )]
     Nobody(String),
+    /// Zenoh is an optional feature, which this build has not.
+    #[error("this livebag was built without Zenoh")]
+    NotBuilt,
     /// A thread cannot be made.
     #[error("starting a thread failed: {0}")]
     Thread(std::io::Error),
 }
 
+#[cfg(feature = "zenoh")]
 fn failed(doing: &'static str) -> impl Fn(zenoh::Error) -> ZenohError {
     move |error| ZenohError::Zenoh { doing, why: error.to_string() }
 }

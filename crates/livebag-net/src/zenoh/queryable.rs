@@ -14,7 +14,8 @@ use zenoh::key_expr::KeyExpr;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::query::{Query, Queryable, ReplyKeyExpr, TimeBound, TimeRange, ZenohParameters};
 
-use super::key::{INFO, LIVE, PREFIX, robot_chunk, topic_key};
+use super::address::robot_chunk;
+use super::key::{INFO, LIVE, PREFIX, topic_key};
 use super::wire::{Attached, End};
 use super::{ZenohError, ZenohOptions, failed};
 use crate::answer::{AnswerError, Decimation};
@@ -22,11 +23,6 @@ use crate::ask::{AskError, Parameters, between, full_names, rate_of};
 use crate::catalog::{Catalog, ServedBag};
 use crate::limits::{CATALOG_INTERVAL, ZENOH_QUESTIONS_MAX, ZENOH_THREADS};
 use crate::tell::{BagInfo, TopicRows};
-
-/// What this machine is called.
-pub fn robot_name() -> String {
-    robot_chunk(&rustix::system::uname().nodename().to_string_lossy())
-}
 
 /// Serves a catalog's containers on Zenoh until it is dropped.
 pub struct ZenohServer {

@@ -1,24 +1,10 @@
 //! How this process takes part in Zenoh.
 
-use std::path::PathBuf;
-
 use livebag_format::endpoint;
 use zenoh::Wait;
 use zenoh::config::Config;
 
-use super::{ZenohError, failed};
-
-/// How to take part. By default a peer of this machine alone, found by multicast on the loopback
-/// interface; with endpoints, only by those.
-#[derive(Clone, Debug, Default)]
-pub struct ZenohOptions {
-    /// Zenoh's own configuration (JSON5), for TLS, access control and routers.
-    pub config: Option<PathBuf>,
-    /// Endpoints to listen at: `tcp/127.0.0.1:7448`.
-    pub listen: Vec<String>,
-    /// Endpoints to connect to.
-    pub connect: Vec<String>,
-}
+use super::{ZenohError, ZenohOptions, failed};
 
 impl ZenohOptions {
     /// Opens a session.

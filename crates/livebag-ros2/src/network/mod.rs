@@ -234,13 +234,4 @@ pub enum NetworkError {
         /// How long was waited.
         within: Duration,
     },
-    /// This build does not have it.
-    #[error(
-        "this livebag was built without {feature}: build it with `--features {feature}`, or take \
-         a released one"
-    )]
-    NotBuilt {
-        /// Cargo's feature.
-        feature: &'static str,
-    },
 }

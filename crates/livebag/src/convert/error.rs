@@ -45,6 +45,12 @@ pub enum ConvertError {
         /// What it uses and what to do.
         reason: String,
     },
+    /// SQLite is an optional feature, which this build has not.
+    #[error("{} is a database of SQLite, and this livebag was built without SQLite", path.display())]
+    NotBuilt {
+        /// The file.
+        path: PathBuf,
+    },
     /// The bag that was to be written cannot hold this.
     #[error("cannot write {}: {reason}", path.display())]
     Write {

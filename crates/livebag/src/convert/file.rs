@@ -45,6 +45,7 @@ impl ForeignFile {
     }
 
     /// Makes what is in the file, or the names in the directory, durable.
+    #[cfg(feature = "sqlite3")]
     pub(super) fn sync(path: &Path) -> Result<(), ConvertError> {
         #[expect(
             clippy::disallowed_methods,

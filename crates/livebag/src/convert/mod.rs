@@ -29,9 +29,16 @@ mod rosbag2_dir;
 mod rosbag2_writer;
 mod salvage;
 mod selected;
+#[cfg(feature = "sqlite3")]
 mod sqlite;
+#[cfg(feature = "sqlite3")]
 mod sqlite_connection;
+#[cfg(feature = "sqlite3")]
 mod sqlite_pages;
+#[cfg(not(feature = "sqlite3"))]
+mod sqlite_absent;
+mod sqlite_options;
+#[cfg(feature = "sqlite3")]
 mod sqlite_writer;
 mod temporary;
 
@@ -64,8 +71,15 @@ pub use rosbag2_writer::{
 };
 pub use salvage::{Salvaged, salvage};
 pub use selected::{TopicFilter, selected};
+#[cfg(feature = "sqlite3")]
 pub(crate) use sqlite_connection::check_integrity;
-pub use sqlite_writer::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary, Sqlite3Writer};
+#[cfg(not(feature = "sqlite3"))]
+pub use sqlite_absent::Sqlite3Writer;
+#[cfg(not(feature = "sqlite3"))]
+pub(crate) use sqlite_absent::check_integrity;
+pub use sqlite_options::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary};
+#[cfg(feature = "sqlite3")]
+pub use sqlite_writer::Sqlite3Writer;
 
 use file::ForeignFile;
 
@@ -259,7 +273,11 @@ fn open_file(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
         let source = Box::new(mcap_file::McapFile::open(file)?);
         Ok(compressed::with_messages_unpacked(source))
     } else if head.starts_with(b"SQLite format 3\0") {
-        Ok(compressed::with_messages_unpacked(Box::new(sqlite::SqliteBag::open(path)?)))
+        #[cfg(feature = "sqlite3")]
+        let source: Box<dyn MessageSource> = Box::new(sqlite::SqliteBag::open(path)?);
+        #[cfg(not(feature = "sqlite3"))]
+        let source = sqlite_absent::open(path)?;
+        Ok(compressed::with_messages_unpacked(source))
     } else if is_compressed(path) && !is_compressed(&plain_name(path)) {
         compressed::open_compressed(path)
     } else {

@@ -3,7 +3,7 @@
 //!
 //! A message has one time there and no sequence: publish times and sequences have no place.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,9 @@ use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, QosProfil
 use livebag_format::{Message, Topic, definitions};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::ConvertError;
 use super::bag_metadata::{joined, topic_entries};
 use super::file::ForeignFile;
+use super::{ConvertError, Sqlite3Options, Sqlite3Summary};
 
 /// A transaction is committed at this many bytes of messages …
 const TRANSACTION_BYTES_MAX: u64 = 64 << 20;
@@ -34,63 +34,6 @@ const TABLES: &str = "
     CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER NOT NULL,
         timestamp INTEGER NOT NULL, data BLOB NOT NULL);
     CREATE INDEX timestamp_idx ON messages (timestamp ASC);";
-
-/// rosbag2's presets for this storage (`sqlite_pragmas.hpp`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sqlite3Preset {
-    /// `none`: `journal_mode=MEMORY`, `synchronous=OFF`. Fast; a crash while writing may leave a
-    /// database that cannot be opened.
-    #[default]
-    None,
-    /// `resilient`: `journal_mode=WAL`, `synchronous=NORMAL`. Survives the death of the process.
-    Resilient,
-}
-
-impl Sqlite3Preset {
-    /// The preset that rosbag2 calls so; the empty name is `none`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "" | "none" => Some(Self::None),
-            "resilient" => Some(Self::Resilient),
-            _ => None,
-        }
-    }
-
-    fn pragmas(self) -> [&'static str; 2] {
-        match self {
-            Self::None => ["journal_mode=MEMORY", "synchronous=OFF"],
-            Self::Resilient => ["journal_mode=WAL", "synchronous=NORMAL"],
-        }
-    }
-}
-
-/// How a database is written. `..Sqlite3Options::default()` gives the rest.
-#[derive(Clone, Debug, Default)]
-pub struct Sqlite3Options {
-    /// Pragmas by their usual sets.
-    pub preset: Sqlite3Preset,
-    /// Further pragmas (`cache_size=4000`), which win over the preset's: `write.pragmas` of a
-    /// storage config file of rosbag2.
-    pub pragmas: Vec<String>,
-    /// Version of the metadata in the database, and of how QoS profiles are spelt.
-    pub metadata_version: MetadataVersion,
-    /// `custom_data` of the bag (from metadata version 6 on); in a conversion beside the source's.
-    pub custom_data: BTreeMap<String, String>,
-    /// `ros_distro` of the bag.
-    pub ros_distro: String,
-}
-
-/// What was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sqlite3Summary {
-    /// The database.
-    pub path: PathBuf,
-    /// Its length in bytes.
-    pub file_bytes: u64,
-    /// What [`write_bag_metadata`](super::write_bag_metadata) is to write beside it, for a bag of
-    /// this one file.
-    pub metadata: BagMetadata,
-}
 
 /// A database being written. [`finish`](Sqlite3Writer::finish) makes it whole and durable; the
 /// first failure ends it.

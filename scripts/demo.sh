@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Builds the command with what the demo needs, Rust's compiler alone, and runs the demo: demo.sh [OPTION…].
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cores=$(nproc)
+say "livebag: the first build takes about $(((5 + cores - 1) / cores + 1)) minutes on $cores cores (4 to 5 minutes of \
+processor time, later ones seconds), the demo 15 seconds"
+bash "$ROOT/scripts/setup.sh" rust
+cd "$ROOT"
+cargo build --locked --profile demo -p livebag-cli --no-default-features --features demo
+exec "${CARGO_TARGET_DIR:-target}/demo/livebag" demo "$@"

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The features that users can pick: the command without any says what it lacks, and every feature alone compiles.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+choose_target_dir
+cd "$ROOT"
+export RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
+# A target folder of its own: the command that other steps take has all features.
+cargo() { command cargo "$@" --locked --target-dir "$TARGET/features"; }
+
+cargo test --quiet -p livebag-cli --no-default-features --test absent
+for feature in demo http sqlite3 bench zenoh ros2-zenoh ros2-dds; do
+    note "$feature"
+    cargo check --quiet -p livebag-cli --no-default-features --features "$feature"
+done
+note "the defaults, the Python package, and libraries without features"
+cargo check --quiet -p livebag-cli
+cargo check --quiet -p livebag-python
+cargo check --quiet -p livebag-net --no-default-features

@@ -17,7 +17,6 @@ use crate::container::{as_it_is, read_owner, settled, settled_by_force};
 use crate::storage::{Disk, KernelDisk};
 
 mod account;
-mod ahead;
 mod answer;
 mod brick;
 mod buffer;

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use livebag::storage::{Access, Disk, DiskFile, KernelDisk, Owner};
-use livebag::{Bag, BagState, BagTopic, Topic};
+use livebag::{Access, Bag, BagState, BagTopic, Disk, DiskFile, KernelDisk, Owner, Topic};
 use livebag_format::container::{
     CONTAINER_FILE, ClockJumps, LOCK_FILE, Manifest, Removed, SYNCED_FILE, State, SyncMark,
     TopicManifest,

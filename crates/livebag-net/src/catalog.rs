@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use livebag::storage::KernelDisk;
-use livebag::{Bag, BagError, BagState, Buffer, Clock, Query, VirtualFile, VirtualFileError};
+use livebag::{
+    Bag, BagError, BagState, Buffer, Clock, KernelDisk, Query, VirtualFile, VirtualFileError,
+};
 use livebag_format::container::CONTAINER_FILE;
 
 use crate::answer::AnswerError;

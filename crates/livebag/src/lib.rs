@@ -23,9 +23,9 @@
 //! [`Recorder::follow`] records shared-memory streams; [`Player`] publishes recordings to any [`Output`];
 //! [`convert`] reads and writes bags of ROS 1 and rosbag2; [`verify()`] checks a recording.
 //!
-//! A message visits the modules in this order: a [`source`] or a [`TopicWriter`] gives it, its [`queue`]
-//! holds it, the [`scheduler`] decides when it is written, the [`recorder`] writes it to the [`storage`],
-//! and a [`query`] reads it.
+//! A message visits the modules in this order: a `source` or a [`TopicWriter`] gives it, its `queue`
+//! holds it, the `scheduler` decides when it is written, the `recorder` writes it to the `storage`,
+//! and a `query` reads it.
 
 mod clock;
 mod container;
@@ -33,17 +33,20 @@ pub mod convert;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod limits;
+mod limits;
 mod play;
 mod query;
 mod queue;
 mod recorder;
-pub mod scheduler;
+mod scheduler;
 mod source;
-pub mod storage;
+mod storage;
 mod verify;
 
 pub use clock::Clock;
+pub use limits::{
+    CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX, COMPRESSION_THREADS_MAX, PLAY_AHEAD_MESSAGES, TOPICS_MAX,
+};
 pub use livebag_format::Account;
 pub use livebag_format::container::{MetadataEntry, Removed};
 pub use livebag_format::mcap::Compression;
@@ -65,6 +68,10 @@ pub use recorder::{
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, around_frame, pattern, stream_topic};
+pub use storage::{
+    Access, Block, Completion, Disk, DiskFile, Fault, FilePart, KernelDisk, Lock, Mapping, Method,
+    MethodChoice, Owner, Part, SimulatedDisk, Write, WriteQueue, lower_priority,
+};
 pub use verify::{
     Damage, Glance, GlanceState, RecordingKind, Verified, VerifyError, VerifyProgress, glance,
     verify, verify_container_on,

@@ -161,13 +161,6 @@ pub const READ_STRAIGHT_BYTES_MIN: usize = 64 << 10;
 /// A cursor that is asked for less of a topic than this gives nothing of it in place: through a mapping
 /// the kernel fetches so much at a time.
 pub const IN_PLACE_BYTES_MIN: u64 = 2 << 20;
-/// Of what is read in place and must come from the device, a second thread fetches every other piece of this
-/// size (two huge pages) …
-pub const AHEAD_PIECE_BYTES: u64 = 4 << 20;
-/// … so many pieces ahead …
-pub const AHEAD_PIECES: u64 = 3;
-/// … and there are so many such threads in a process at most.
-pub const AHEAD_THREADS_MAX: usize = 4;
 /// A chunk of an answer is closed at this size …
 pub const ANSWER_CHUNK_BYTES: u64 = 256 << 10;
 /// … which doubles after so many chunks, so that the summary of a long answer stays small …

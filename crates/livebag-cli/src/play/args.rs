@@ -106,7 +106,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     qos_profile_overrides_path: Option<PathBuf>,
     /// Read at most this many messages ahead, and at most 128 MiB.
-    #[arg(long, value_name = "MESSAGES", default_value_t = livebag::limits::PLAY_AHEAD_MESSAGES)]
+    #[arg(long, value_name = "MESSAGES", default_value_t = livebag::PLAY_AHEAD_MESSAGES)]
     read_ahead_queue_size: usize,
     /// Updates of the progress bar per second; 0 for no bar.
     #[arg(long, value_name = "HZ", default_value_t = 3.0, allow_negative_numbers = true)]

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use livebag::convert::{Sqlite3Options, Sqlite3Preset};
-use livebag::limits::COMPRESSION_THREADS_MAX;
 use livebag::{
-    ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow, Priority, RecorderOptions,
-    Retention, Schedule, Selector, SnapshotRing, SplitRules, TopicRule, TopicRules, TopicSettings,
+    COMPRESSION_THREADS_MAX, ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow,
+    Priority, RecorderOptions, Retention, Schedule, Selector, SnapshotRing, SplitRules, TopicRule,
+    TopicRules, TopicSettings,
 };
 use livebag_format::rosbag2::MetadataVersion;
 use livebag_shm::Owners;

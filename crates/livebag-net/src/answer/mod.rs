@@ -11,8 +11,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use livebag::storage::FilePart;
-use livebag::{Bag, BagError, Buffer, Clock, Cursor, Laid, McapAnswer, Query, damaged_topics};
+use livebag::{
+    Bag, BagError, Buffer, Clock, Cursor, FilePart, Laid, McapAnswer, Query, damaged_topics,
+};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 

@@ -298,7 +298,7 @@ async fn auto(
         let bag = served.bag()?;
         let topics = full_names(&bag, &topics);
         let span = last.map_or(Span::All, Span::Latest);
-        let quality = wireless::quality_to(link.peer(), &wireless::Proc);
+        let quality = wireless::quality_to(link.peer(), wireless::proc_net);
         let known = app.links.speed(link.peer(), quality, app.clock.monotonic_nanos());
         let auto = Auto::new(&app.clock, &*link, known, asked_nanos, within);
         let decimation = Decimation::new(&bag, &rates);

@@ -134,7 +134,7 @@ impl Server {
             .worker_threads(2)
             .max_blocking_threads(options.limits.answers_max + 4)
             .thread_name("livebag-serve")
-            .on_thread_start(livebag::storage::lower_priority)
+            .on_thread_start(livebag::lower_priority)
             .enable_all()
             .build()
             .map_err(ServeError::Threads)?;

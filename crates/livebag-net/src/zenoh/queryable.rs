@@ -161,7 +161,7 @@ impl Shared {
     }
 
     fn work(&self, receiver: &Mutex<Receiver<Asked>>) {
-        livebag::storage::lower_priority();
+        livebag::lower_priority();
         loop {
             let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok((served, query)) = next else { return };

@@ -17,7 +17,6 @@ use crate::container::{Opened, as_it_is, read_owner, settled, settled_thoroughly
 use crate::storage::{Disk, KernelDisk};
 
 mod account;
-mod ahead;
 mod answer;
 mod brick;
 mod buffer;

@@ -20,7 +20,6 @@ use std::time::Duration;
 use livebag_shm::FrameRef;
 
 mod block;
-mod cached;
 mod held;
 mod io_uring;
 mod kernel;

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use livebag::storage::{Disk, SimulatedDisk};
-use livebag::{ChunkCompression, Compression, RecorderOptions, Retention};
+use livebag::{ChunkCompression, Compression, Disk, RecorderOptions, Retention, SimulatedDisk};
 
 use crate::common::{
     DIRECTORY, FRAME_BYTES, Making, Model, Random, Sequences, TOPICS, Wanted, committed, counts,

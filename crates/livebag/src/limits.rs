@@ -55,8 +55,6 @@ pub const SEGMENTS_AHEAD_MIN: u64 = 2;
 /// Bytes of such memory whose pages the recorder sees to when it is new: 50 ms of 1.3 MB/s. A writer of more
 /// meets the page faults of the rest once for each piece of memory.
 pub const SEGMENT_TOUCHED_BYTES: usize = 64 << 10;
-/// Chunks of several topics whose memory is kept for the next ones.
-pub const JOINED_CHUNKS_MAX: usize = 16;
 
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;

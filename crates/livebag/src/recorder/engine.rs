@@ -8,7 +8,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use livebag_format::Topic;
-use livebag_format::index::IndexEntry;
 
 use super::brick::Brick;
 use super::compress::Compressors;
@@ -76,10 +75,6 @@ pub(super) struct Engine {
     flush_looks: u32,
     done: Vec<Completion>,
     drained: VecDeque<Queued>,
-    /// Memory of chunks of several topics that has been written and takes the next ones.
-    pub joined: Vec<Vec<u8>>,
-    /// Memory of committed index entries, on its way back.
-    pub spent: Vec<Vec<IndexEntry>>,
 }
 
 impl Engine {
@@ -121,8 +116,6 @@ impl Engine {
             flush_looks: 0,
             done: Vec::new(),
             drained: VecDeque::new(),
-            joined: Vec::new(),
-            spent: Vec::new(),
         };
         this.write_manifest(0)?;
         Ok(this)

@@ -14,9 +14,9 @@ help: ## this list
 setup: ## install everything that building and testing need (the other targets do so themselves)
 	@scripts/setup.sh
 
-build: ## the livebag command, optimised: target/release/livebag; FEATURES=ros2-dds,ros2-zenoh,zenoh
+build: ## the livebag command, optimised: target/release/livebag; FEATURES=ros2-dds,… (docs/building.md)
 	@scripts/setup.sh rust $(if $(findstring dds,$(FEATURES)),cyclone)
-	cargo build --locked --release -p livebag-cli $(if $(FEATURES),--features $(FEATURES))
+	cargo build --locked --release -p livebag-cli --features "demo,$(FEATURES)"
 
 test: ## every check, as CI runs it
 	@scripts/test.sh

@@ -65,6 +65,9 @@ pub fn zenoh(error: &ZenohError) -> PyErr {
     let text = error.to_string();
     match error {
         ZenohError::Nobody(_) => python::NotFound::new_err(text),
+        ZenohError::NotBuilt => python::Unsupported::new_err(format!(
+            "{text}: in its sources, run `MATURIN_PEP517_ARGS=\"--features zenoh\" pip install ./python`"
+        )),
         _ => python::Error::new_err(text),
     }
 }

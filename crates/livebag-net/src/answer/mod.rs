@@ -27,6 +27,7 @@ mod decimation;
 mod error;
 mod json;
 mod message;
+mod patience;
 
 pub use auto::Auto;
 pub use decimation::Decimation;
@@ -34,6 +35,7 @@ pub use error::AnswerError;
 pub use json::{JsonOut, send_info};
 use message::Decoders;
 pub use message::send_message;
+use patience::wait_within;
 
 /// The receiving end of an answer.
 pub struct Pieces {
@@ -146,10 +148,9 @@ impl Outlet {
     /// [`AnswerError::Memory`] if others have all of it for so long.
     pub fn piece_within(&mut self, bytes: usize, patience: Duration) -> Result<Piece, AnswerError> {
         let began = self.clock.monotonic_nanos();
-        let taking = self.pool.take(bytes);
-        let taken = self.runtime.block_on(async { tokio::time::timeout(patience, taking).await });
+        let taken = wait_within(self.pool.take(bytes), patience);
         self.waited_nanos += self.clock.monotonic_nanos() - began;
-        taken.map_err(|_| AnswerError::Memory)
+        taken.ok_or(AnswerError::Memory)
     }
 
     /// Where its memory comes from.
@@ -207,13 +208,11 @@ impl Outlet {
 
     fn give(&mut self, piece: Result<Parcel, AnswerError>) -> Result<(), AnswerError> {
         let began = self.clock.monotonic_nanos();
-        let sending = self.sender.send(piece);
-        let patience = self.progress_timeout;
-        let sent = self.runtime.block_on(async { tokio::time::timeout(patience, sending).await });
+        let sent = wait_within(self.sender.send(piece), self.progress_timeout);
         self.waited_nanos += self.clock.monotonic_nanos() - began;
         match sent {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(AnswerError::Gone),
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) | None => Err(AnswerError::Gone),
         }
     }
 

@@ -2,7 +2,7 @@
 # Why are frames lost? Runs of livebag and of the floor (direct writes) in turn, one process each:
 #   scripts/bench-series.sh [RUNS [DIR [WORKLOAD [OPTION…]]]]       defaults: 30, the current folder, fullhd8
 # After each pair a line, at the end median and worst of each. Raw results go to $OUT (default: a new folder
-# below bench-runs). Build first: cargo build --locked --profile dist -p livebag-bench. PEERS=1 runs both mcap modes
+# below bench-runs, which git ignores). Build first: cargo build --locked --profile dist -p livebag-bench. PEERS=1 runs both mcap modes
 # in between, as `make bench` does. Options go to livebag-bench: --seconds 5, --any-commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -13,5 +13,6 @@ target=${CARGO_TARGET_DIR:-$ROOT/target}
 if [ -x "$target/debug/livebag" ]; then export LIVEBAG_PROGRAM=$target/debug/livebag; fi
 # CMake's cache names its source folder, so its output stays in the clone.
 unset CARGO_TARGET_DIR
+bash "$ROOT/scripts/snippets.sh"
 sh "$ROOT/cpp/run-tests.sh"
 sh "$ROOT/ros/run-tests.sh"

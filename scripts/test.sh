@@ -26,7 +26,7 @@ step_interop() { LIVEBAG_PACKAGES="--workspace --all-features" bash tests/intero
 step_python()  { LIVEBAG_PACKAGES="--workspace --all-features" bash python/test.sh; }
 
 declare -A title=(
-    [fmt]="cargo fmt --check, README's tables are those of their run" [clippy]="clippy, all targets, warnings denied"
+    [fmt]="cargo fmt --check, benchmark tables are those of their run" [clippy]="clippy, all targets, warnings denied"
     [test]="unit, integration and documentation tests" [loom]="loom: slots and queues under every interleaving"
     [features]="the features that users can pick, each alone, and none"
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"

@@ -74,6 +74,23 @@ def test_info_counts_each(suite):
         assert json.loads(out)["message_count"] == len(held_by(file)[0]), file.name
 
 
+def test_query_gives_each_message(suite, tmp_path):
+    def query(file):
+        container, out = tmp_path / file.stem, tmp_path / f"{file.stem}.out.mcap"
+        tools.livebag("convert", file, container)
+        messages = held_by(file)[0]
+        lines = tools.livebag("query", container, "history", "--json").splitlines()
+        told = [(line["topic"], line["log_time"], line["publish_time"], line["bytes"]) for line in map(json.loads, lines)]
+        assert told == [(topic, log, publish, len(data)) for topic, _, log, publish, data in messages], file.name
+        text = tools.livebag("query", container, "history")
+        assert re.search(rf"^{len(messages)} messages, ", text, re.MULTILINE), f"{file.name}: {text}"
+        if messages:
+            tools.livebag("query", container, "history", "-o", out)
+            assert said(out)[0] == messages, file.name
+
+    each(suite, query)
+
+
 @pytest.mark.parametrize("storage", STORAGES)
 def test_each_goes_to_every_storage_and_back(suite, storage, tmp_path):
     def there_and_back(file):

@@ -60,7 +60,7 @@ pub struct Args {
     /// low_pubs.
     #[arg(long, value_name = "NAME")]
     profile: Vec<String>,
-    /// Print the YAML of a load, or of `benchmark`, to begin one of your own with, and end.
+    /// Print the YAML of a load, or of `benchmark`, as a template, and exit.
     #[arg(long, value_name = "NAME")]
     print_profile: Option<String>,
     /// A first look in less than 50 s: once each, few seconds, first values of parameters.
@@ -72,7 +72,7 @@ pub struct Args {
     /// Runs of each combination, in place of the benchmark's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     repeat: Option<u64>,
-    /// Publish for so long in each run, in place of the producers' counts: 5, 500ms, 1m.
+    /// Publish for this long in each run, in place of the producers' counts: 5, 500ms, 1m.
     #[arg(long, value_name = "S", value_parser = parse::duration_above_zero)]
     duration: Option<Duration>,
     /// Publish through shared-memory streams from a process of its own (no_transport: false).

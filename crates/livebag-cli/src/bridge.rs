@@ -27,10 +27,10 @@ const DISCOVERY: Duration = Duration::from_secs(1);
 /// Streams that are published at once: each has a thread.
 const STREAMS_MAX: usize = 256;
 
-/// Pass frames on between streams of this machine and topics of a ROS 2 network.
+/// Pass frames between streams of this machine and topics of a ROS 2 network.
 ///
-/// A stream's images and point clouds become sensor_msgs/msg/Image and PointCloud2 messages, and topics
-/// of these types native frames; everything else stays the messages it is.
+/// Images and point clouds of streams become sensor_msgs/msg/Image and PointCloud2 messages, and the
+/// other way round. All other messages are passed as they are.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag bridge --ros2 dds --to-ros2 camera_front lidar --throttle /camera_front=5\n  \
@@ -43,16 +43,16 @@ pub struct Args {
     /// Publish these streams, by their names or the topics they carry; all, if none is named.
     #[arg(long, value_name = "NAME", num_args = 0..)]
     to_ros2: Option<Vec<String>>,
-    /// Publish streams of other users too. Any of them can end this bridge by cutting a stream's memory short.
+    /// Publish streams of other users, too. Any of them can end this bridge by truncating a stream.
     #[arg(long)]
     all_users: bool,
     /// Make streams of these topics; of all, if none is named.
     #[arg(long, value_name = "TOPIC", num_args = 0..)]
     from_ros2: Option<Vec<String>>,
-    /// Pass on at most so many messages a second of a topic.
+    /// Pass at most HZ messages a second of a topic.
     #[arg(long, value_name = "TOPIC=HZ")]
     throttle: Vec<String>,
-    /// What the names of made streams begin with.
+    /// Prefix for the names of new streams.
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
     /// QoS by topic (rosbag2's YAML), for subscriptions and for what is offered.

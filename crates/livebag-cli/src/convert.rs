@@ -29,7 +29,7 @@ mod options;
 ///
 /// Every message keeps its bytes, both times, its sequence, schema, QoS and type hash, as far as
 /// the target has a place for them. Attachments and metadata records are kept, whatever topics and
-/// times are chosen; sqlite3 bags cannot hold them, which is said.
+/// times are chosen; sqlite3 bags cannot hold them, and a warning says so.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag convert run1 run1_rosbag2\n  \
@@ -55,7 +55,7 @@ pub struct Args {
     /// The folder to make.
     #[arg(value_name = "OUT")]
     second: Option<PathBuf>,
-    /// A recording, and its storage as rosbag2 has it (mcap, sqlite3; it is found out in any case).
+    /// A recording, optionally with its storage as in rosbag2 (mcap, sqlite3), which is not needed.
     /// Several are merged by log time.
     #[arg(short, long, value_names = ["URI", "STORAGE"], num_args = 1..=2)]
     input: Vec<String>,

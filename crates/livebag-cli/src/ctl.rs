@@ -7,12 +7,12 @@ use crate::outcome::{CliError, Outcome};
 use crate::record::control::{self, Answer, Order};
 use crate::text;
 
-/// Tell a running recorder to pause, resume, split, take a snapshot, stop, or how it goes.
+/// Pause, resume, split, snapshot or stop a running recorder, or show its status.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag ctl run1 split\n  \
     livebag ctl run1 status --json\n\n\
-Only the user who records may do this: the socket control.sock in the container is theirs alone.")]
+Only the user who records may do this, through the socket control.sock in the container.")]
 pub struct Args {
     /// The container being recorded.
     #[arg(value_name = "BAG")]

@@ -13,7 +13,7 @@ use crate::outcome::{CliError, Outcome};
 mod disk;
 mod system;
 
-/// Tell what this machine offers for recording, and what to do about each lack.
+/// Check what this machine offers for recording, and say what to do about each lack.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag doctor --dir /data\n  \
@@ -25,7 +25,7 @@ pub struct Args {
     /// Where recordings will go.
     #[arg(long, value_name = "D", default_value = ".")]
     dir: PathBuf,
-    /// Leave the measuring of the disk's speed out; it writes 256 MiB and removes them.
+    /// Do not measure the disk's speed, which writes 256 MiB and removes them.
     #[arg(long)]
     no_disk_speed: bool,
     /// Print a JSON array.

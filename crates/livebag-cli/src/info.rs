@@ -19,7 +19,7 @@ use crate::{files, text};
 mod foreign;
 mod remote;
 
-/// Tell what a recording holds: topics, counts, rates, losses by cause, and how it ended.
+/// Show what a recording holds: topics, counts, rates, losses by cause, and how it ended.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag info run1\n  \
@@ -36,9 +36,8 @@ pub struct Args {
     server: Trust,
     #[command(flatten)]
     zenoh: ZenohArgs,
-    /// Print one JSON object, of an address with * an array of them; null is what a server does not tell. `lost` counts messages that were published and are not in the
-    /// recording, by cause (transport, queue, lapped, disk) and in total; null where the format does
-    /// not count them.
+    /// Print one JSON object; for an address with *, an array. `lost` counts messages that were published
+    /// and are not in the recording, by cause and in total. Null is what is not known.
     #[arg(long)]
     json: bool,
 }

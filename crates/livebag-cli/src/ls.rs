@@ -37,7 +37,7 @@ pub struct Args {
     server: Trust,
     #[command(flatten)]
     zenoh: ZenohArgs,
-    /// Print JSON: an array. What cannot be told at a glance, or is not told by a server, is null.
+    /// Print a JSON array. What is not known without reading the recording is null.
     #[arg(long)]
     json: bool,
 }

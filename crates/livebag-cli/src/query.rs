@@ -73,20 +73,20 @@ Example:\n  livebag query run1 history --from +10s --to +12s -t /camera_front -o
         #[command(flatten)]
         wanted: Wanted,
     },
-    /// As much of the newest as arrives within a time, newest first.
+    /// Newest messages first, as many as arrive within a time.
     #[command(
-        after_help = "The server watches how fast this connection takes what it is sent, and stops in \
-time; the newest message always comes.\n\n\
+        after_help = "The server measures how fast this connection takes data, and stops in \
+time; at least the newest message is sent.\n\n\
 Example:\n  livebag query http://robot:8767/run1 auto --within 1s --decimate /camera_front:5"
     )]
     Auto {
-        /// Time in which the answer is to be here.
+        /// Time within which the answer arrives.
         #[arg(long, value_name = "D", default_value = "1s", value_parser = parse::duration_above_zero)]
         within: Duration,
         /// Go back no further than this from the newest message.
         #[arg(long, value_name = "D", value_parser = parse::duration)]
         last: Option<Duration>,
-        /// At most so many messages a second of that topic.
+        /// At most HZ messages a second of that topic.
         #[arg(long, value_name = "TOPIC:HZ")]
         decimate: Vec<String>,
         #[command(flatten)]

@@ -67,7 +67,7 @@ pub struct Args {
     /// Print the settings as a profile, and record nothing.
     #[arg(long)]
     print_profile: bool,
-    /// Print counts by topic and cause as JSON lines on standard output while recording, so often.
+    /// While recording, print counts by topic and cause as JSON lines on standard output, at this interval.
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1", value_parser = parse::duration_above_zero)]
     stats: Option<Duration>,
     /// Print the final summary as one JSON object.

@@ -14,9 +14,10 @@ use crate::text;
 
 /// Make a recording whole that was not closed, or is damaged.
 ///
-/// A container is closed in its place: everything committed is kept. (Every verb that opens it does the
-/// same; this one also makes a damaged container.yaml anew.) A damaged MCAP file is left as it is, and
-/// everything that can be proven is written into a new one. A rosbag2 folder gets a new metadata.yaml
+/// A container is repaired in its place, also one that was closed: all of it is read, everything that
+/// can be proven is kept, damaged indexes and container.yaml are made anew, and the bytes that are
+/// written over are kept beside it. A damaged MCAP file is left as it is, and everything that can be
+/// proven is written into a new one. A rosbag2 folder gets a new metadata.yaml
 /// from what its files hold; a damaged one is kept beside it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -56,7 +57,7 @@ enum Compression {
 enum Action {
     /// Nothing was wrong.
     None,
-    /// A container was closed in its place.
+    /// A container was repaired in its place, and closed if it was not.
     Closed,
     /// A new file was written.
     Rewritten,
@@ -77,6 +78,9 @@ struct Report {
     /// Messages that the recording is known to have had and that cannot be read; null where that is not
     /// known.
     lost_messages: Option<u64>,
+    /// Since when nobody has counted what was published and lost, because the recorder died;
+    /// nanoseconds since the Unix epoch.
+    unknown_since_nanos: Option<u64>,
     damage: Vec<String>,
     duration_s: f64,
 }
@@ -114,7 +118,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         RecordingKind::Sqlite3 => {
             return Err(CliError::failed(format!(
                 "{} is one database: give the folder it lies in to have its metadata.yaml made \
-                 anew; for damage inside, `sqlite3 FILE .recover` of SQLite's own command",
+                 anew; `livebag convert` makes a recording of all that can be read of a damaged one",
                 args.bag.display()
             )));
         }
@@ -130,7 +134,6 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 }
 
 fn container(path: &Path) -> Result<Report, CliError> {
-    let before = Bag::peek(path).ok().map(|bag| bag.state());
     let bag = Bag::recover(path)?;
     match bag.state() {
         BagState::Live => {
@@ -152,16 +155,17 @@ fn container(path: &Path) -> Result<Report, CliError> {
         // Its recorder died before it could write what makes it a bag of rosbag2.
         make_rosbag2(&bag, MetadataVersion::Iron)?;
     }
-    let was_whole = matches!(before, Some(BagState::Closed | BagState::Recovered));
     let counts = bag.topics().iter().map(BagTopic::message_count);
+    let missing: u64 = bag.topics().iter().map(BagTopic::missing).sum();
     Ok(Report {
         path: path.display().to_string(),
         kind: RecordingKind::Container.to_string(),
-        action: if was_whole { Action::None } else { Action::Closed },
+        action: if bag.is_mended() { Action::Closed } else { Action::None },
         output: None,
         message_count: counts.sum::<Result<u64, _>>()?,
         bytes: bag.topics().iter().map(BagTopic::message_bytes).sum(),
-        lost_messages: None,
+        lost_messages: Some(bag.account()?.damaged + missing),
+        unknown_since_nanos: bag.unknown_since_nanos(),
         damage: bag.failure().map(str::to_owned).into_iter().collect(),
         duration_s: 0.0,
     })
@@ -176,6 +180,7 @@ fn mcap(args: &Args) -> Result<Report, CliError> {
         message_count: 0,
         bytes: 0,
         lost_messages: Some(0),
+        unknown_since_nanos: None,
         damage: Vec::new(),
         duration_s: 0.0,
     };
@@ -246,6 +251,7 @@ fn rosbag2(path: &Path) -> Result<Report, CliError> {
         message_count: outcome.metadata.message_count,
         bytes: 0,
         lost_messages: Some(outcome.lost_messages),
+        unknown_since_nanos: None,
         damage,
         duration_s: 0.0,
     })

@@ -15,8 +15,8 @@ pub use serving::{Options, beside, run};
 #[cfg_attr(not(feature = "http"), path = "serve/absent.rs")]
 mod serving;
 
-/// Serve recordings over HTTP, finished or still being written: queries, pictures, and whole MCAP files
-/// that Foxglove, PlotJuggler and others open by their address.
+/// Serve recordings over HTTP, finished or being written: queries, pictures, and whole MCAP files that
+/// Foxglove, PlotJuggler and others open by their address.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag serve run1\n  \
@@ -26,7 +26,7 @@ mod serving;
     livebag query http://127.0.0.1:8767/run1 latest --last 1s\n  \
     curl 'http://127.0.0.1:8767/v1/bags/run1/message?topic=/camera&format=jpeg' > now.jpg\n  \
     open in Foxglove or PlotJuggler: http://127.0.0.1:8767/bags/run1.mcap\n\n\
-What there is to ask: /openapi.json. Who may ask: docs/security.md.")]
+The API: /openapi.json. Access and TLS: docs/security.md.")]
 pub struct Args {
     /// Containers, or folders that have some; those that appear later are served too.
     #[arg(required = true, value_name = "DIR")]
@@ -73,10 +73,10 @@ impl ZenohArgs {
 /// Answering by Zenoh too.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ZenohServe {
-    /// Answer by Zenoh too, as livebag/ROBOT/NAME/TOPIC.
+    /// Answer over Zenoh, too, as livebag/ROBOT/NAME/TOPIC.
     #[arg(long)]
     pub zenoh: bool,
-    /// What this robot is called there [default: the machine's name]
+    /// This robot's name on Zenoh [default: the machine's name]
     #[arg(long, value_name = "NAME")]
     pub robot: Option<String>,
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub struct Access {
     /// The certificate's key, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// A file with the token that every request has to carry (openssl rand -base64 24 > token).
+    /// A file with the token that every request must carry (openssl rand -base64 24 > token).
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Let web pages of this origin ask too (https://viewer.example); Foxglove's may.

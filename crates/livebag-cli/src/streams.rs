@@ -22,9 +22,9 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// List the streams on this machine: rate, size, whether their writers are alive, and who reads them.
 ///
-/// Readers tell of themselves: how many frames they took, how many they are behind, and how many were
-/// overwritten before they came to them (laps). Who only wants the newest frame is behind by design,
-/// and has no laps. A stream for a group cannot tell its readers.
+/// Of each reader: frames taken, frames behind, and frames overwritten before it read them (laps). A
+/// reader that only wants the newest frame is behind by design, and has no laps. A stream for a group
+/// has no table of readers.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -38,7 +38,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Open streams of other users too. Any of them can end this command by cutting a stream's memory short.
+    /// Open streams of other users, too. Any of them can end this command by truncating a stream.
     #[arg(long)]
     all_users: bool,
     /// Look again every second, until Ctrl-C.
@@ -90,7 +90,7 @@ struct Row {
     publish_gap_max_nanos: u64,
     /// Since the newest frame was stamped; null without frames.
     newest_age_nanos: Option<u64>,
-    /// Who reads it; null where readers cannot tell of themselves.
+    /// Its readers; null where the stream has no table of them.
     readers: Option<Vec<ReaderRow>>,
 }
 

@@ -1,5 +1,13 @@
-//! The bytes livebag reads and writes, without I/O: CDR, MCAP, time index, container, rosbag2
-//! metadata; and the texts that all of its parts must understand alike.
+//! The bytes that livebag reads and writes, without I/O: CDR, MCAP, time index, container, rosbag2
+//! metadata; and texts that all of its parts must understand alike.
+//!
+//! ```
+//! use livebag_format::definitions;
+//!
+//! let definition = definitions::schema("sensor_msgs/msg/Imu").unwrap();
+//! let hash = definitions::rihs01("sensor_msgs/msg/Imu", &definition).unwrap();
+//! assert!(hash.starts_with("RIHS01_"));
+//! ```
 
 mod account;
 pub mod cdr;

@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use crate::Topic;
 
 mod compress;
+mod messages;
 mod parse;
 mod summary;
 
 pub use compress::{Compression, Compressor, DecompressError, decompress, decompress_start};
+pub use messages::{ChunkMessage, ChunkMessages, Damaged, chunk_messages};
 pub use parse::{ChunkHeader, MessageHeader, RecordHeader, lengths_fit};
 pub use summary::{ChunkExtent, SummaryBuilder};
 
@@ -51,8 +53,13 @@ pub mod opcode {
     pub const METADATA_INDEX: u8 = 0x0D;
     pub const SUMMARY_OFFSET: u8 = 0x0E;
     pub const DATA_END: u8 = 0x0F;
-    /// Ours, from the private range 0x80 to 0xFF that every reader skips: bytes without meaning.
+    // Ours, from the private range 0x80 to 0xFF that every reader skips.
+    /// Bytes without meaning.
     pub const PADDING: u8 = 0x80;
+    /// An extent that is being written from a stream's slot, or was and has not been committed.
+    pub const UNCOMMITTED: u8 = 0x81;
+    /// What recovery found and could not prove, kept as it was but for this record's header.
+    pub const GIVEN_UP: u8 = 0x82;
 }
 
 fn put_string(out: &mut Vec<u8>, text: &[u8]) {
@@ -232,9 +239,29 @@ pub fn lone_message_index(
 /// # Panics
 /// If `total_bytes` is smaller than a record header (9).
 pub fn padding_header(total_bytes: u64) -> [u8; RECORD_HEADER_BYTES] {
-    assert!(total_bytes >= RECORD_HEADER_BYTES as u64, "no padding record takes {total_bytes} B");
+    private_header(opcode::PADDING, total_bytes)
+}
+
+/// The start of an [`opcode::UNCOMMITTED`] record that takes `total_bytes` with its own header.
+///
+/// # Panics
+/// As [`padding_header`].
+pub fn uncommitted_header(total_bytes: u64) -> [u8; RECORD_HEADER_BYTES] {
+    private_header(opcode::UNCOMMITTED, total_bytes)
+}
+
+/// The start of an [`opcode::GIVEN_UP`] record that takes `total_bytes` with its own header.
+///
+/// # Panics
+/// As [`padding_header`].
+pub fn given_up_header(total_bytes: u64) -> [u8; RECORD_HEADER_BYTES] {
+    private_header(opcode::GIVEN_UP, total_bytes)
+}
+
+fn private_header(opcode: u8, total_bytes: u64) -> [u8; RECORD_HEADER_BYTES] {
+    assert!(total_bytes >= RECORD_HEADER_BYTES as u64, "no record takes {total_bytes} B");
     let mut head = [0; RECORD_HEADER_BYTES];
-    head[0] = opcode::PADDING;
+    head[0] = opcode;
     head[1..].copy_from_slice(&(total_bytes - RECORD_HEADER_BYTES as u64).to_le_bytes());
     head
 }

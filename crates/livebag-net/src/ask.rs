@@ -20,7 +20,7 @@ pub enum Form {
     Mcap,
     /// A line of JSON for each message: times and sizes.
     Lines,
-    /// The same with the values; of longer arrays the first so many items.
+    /// The same with the values; of longer arrays the first N items.
     Decoded {
         /// Items that are given.
         array_items_max: usize,
@@ -332,7 +332,7 @@ pub fn between(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BetweenError {
-    /// The asker's fault.
+    /// The client's fault.
     #[error(transparent)]
     Order(#[from] AskError),
     /// The recording's.

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use livebag::storage::KernelDisk;
-use livebag::{Bag, BagError, BagState, Buffer, Clock, Query, VirtualFile, VirtualFileError};
+use livebag::{
+    Bag, BagError, BagState, Buffer, Clock, KernelDisk, Query, VirtualFile, VirtualFileError,
+};
 use livebag_format::container::CONTAINER_FILE;
 
 use crate::answer::AnswerError;
@@ -19,9 +20,9 @@ use crate::limits::{
     VIRTUAL_FILES_FORGOTTEN_MAX, VIRTUAL_FILES_MAX,
 };
 
-/// Told that somebody reads a live container, so that its recorder commits sooner what it gathers.
+/// Is told when a live container is read, so that its recorder commits sooner.
 pub trait KeepFresh: Send + Sync {
-    /// Somebody reads `container` now.
+    /// `container` is being read.
     fn is_read(&self, container: &Path);
 }
 
@@ -102,18 +103,19 @@ pub enum Reading {
     },
 }
 
-/// A virtual file that somebody reads.
+/// A virtual file in use.
 pub struct ServedFile {
     query: Query,
     file: RwLock<VirtualFile>,
     in_use: Mutex<FileUse>,
-    /// When it was made: tells it from others of the same query.
+    /// When it was made: distinguishes it from others of the same query.
     made_nanos: u64,
-    /// When its recording began: tells it from another under the same name.
+    /// When its recording began: distinguishes it from another of the same name.
     started_nanos: u64,
-    /// Who has opened it, if there was another of this query before: who has not may mean that one.
+    /// Clients that opened this generation; `None` for the first. A client not listed may still hold offsets
+    /// of the previous one and gets 410.
     openers: Option<Mutex<BTreeSet<IpAddr>>>,
-    /// Whether it was live when it was laid out: a finished one is laid out the same again.
+    /// Whether it was live when it was built: a finished one is always built the same way.
     was_live: bool,
 }
 
@@ -348,7 +350,7 @@ impl ServedBag {
         std::iter::once(stamp(&self.path)).chain(last).collect()
     }
 
-    /// The virtual file of a query, which somebody begins to read if `anew`, or goes on reading.
+    /// The virtual file of a query; with `anew` a client opens it, else it reads on.
     ///
     /// # Errors
     /// As [`VirtualFile::new`]; or that a reader would be given another file than the one that it has read from.
@@ -445,14 +447,14 @@ impl Files {
         }
     }
 
-    /// Whether somebody may still mean another file of this query.
+    /// Whether a client may still hold offsets of an earlier file of this query.
     fn was_there(&self, query: &Query) -> bool {
         self.has_more || self.forgotten.contains(query)
     }
 }
 
 impl ServedFile {
-    /// Refuses who has not opened this file and asks for a place in one.
+    /// Refuses a range from a client that has not opened this generation.
     fn check_opener(&self, peer: IpAddr, goes_on: bool) -> Result<(), AnswerError> {
         let Some(openers) = &self.openers else { return Ok(()) };
         let mut openers = lock(openers);

@@ -1,4 +1,18 @@
-//! livebag over the network.
+//! livebag over the network: recordings served over HTTP and Zenoh, and clients for both.
+//!
+//! ```
+//! # #[cfg(feature = "server")] {
+//! # let folder = tempfile::tempdir()?;
+//! use livebag_net::{Catalog, Server, ServerOptions};
+//! use std::sync::Arc;
+//!
+//! let catalog = Catalog::new(&[folder.path().to_owned()], livebag::Clock::system(), None)?;
+//! let options = ServerOptions { listen: vec!["127.0.0.1:0".parse()?], ..ServerOptions::default() };
+//! let server = Server::start(Arc::new(catalog), options)?;
+//! println!("{}/v1/bags lists the recordings", server.urls()[0]);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! A request visits the modules in this order: `http` takes it and checks who asks,
 //! [`ask`] says what it means, the [`Catalog`] finds the container, an answer is laid out by
@@ -24,8 +38,6 @@ mod pool;
 pub mod remote;
 mod small_file;
 pub mod tell;
-#[cfg(feature = "server")]
-mod warm;
 #[cfg(feature = "server")]
 mod wireless;
 pub mod zenoh;

@@ -78,16 +78,6 @@ pub const OPEN_BAGS_MAX: usize = 64;
 /// A live recording is opened anew so often, to see whether its recorder has died.
 pub const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// While the last seconds of topics of a live recording are asked for, what is new of them is fetched from
-/// the device: for so long after a question …
-pub const WARM_INTEREST: Duration = Duration::from_secs(5);
-/// … so often …
-pub const WARM_INTERVAL: Duration = Duration::from_millis(40);
-/// … and so much at once, for each kind of question: 200 MB/s, one FullHD camera …
-pub const WARM_BYTES_MAX: u64 = 8 << 20;
-/// … of so many kinds.
-pub const WARM_TOPICS_MAX: usize = 4;
-
 /// Topics that one request may name.
 pub const TOPICS_MAX: usize = 1000;
 /// Longest name of a topic or a recording in a request.

@@ -1,4 +1,4 @@
-//! Memory of answers: bounded over all of them, kept between them, given back when nobody asks.
+//! Memory for answers: one bound for all of them; a free list between them; given back to the system when idle.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

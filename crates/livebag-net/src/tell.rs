@@ -20,7 +20,7 @@ pub struct Lost {
     pub lapped: u64,
     /// Refused by the disk.
     pub disk: u64,
-    /// Given up at the end because somebody asked for it.
+    /// Given up at the end on request.
     #[serde(default)]
     pub abandoned: u64,
     /// All of them.

@@ -1,6 +1,6 @@
 //! Messages in place, for NumPy.
 
-use livebag::storage::FilePart;
+use livebag::FilePart;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

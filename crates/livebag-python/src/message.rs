@@ -1,6 +1,6 @@
 //! One message, as Python sees it.
 
-use livebag::storage::FilePart;
+use livebag::FilePart;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString, PyTuple};

@@ -153,7 +153,7 @@ pub enum CreateError {
         bytes: u64,
     },
     /// Others kept changing the name.
-    #[error("the stream {name:?} was made and removed by others all the time; try again")]
+    #[error("the stream {name:?} kept being re-created by another process; try again")]
     Contended {
         /// The stream.
         name: String,

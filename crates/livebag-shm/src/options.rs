@@ -23,7 +23,7 @@ pub enum HugePages {
 }
 
 /// Where a stream and its writer live. Each wish that the system does not grant becomes a warning
-/// ([`crate::Writer::warnings`]) that names the cure; the stream works all the same.
+/// ([`crate::Writer::warnings`]) that names the cure; the stream works without it.
 ///
 /// `cpu` and `fifo_priority` apply to the thread that calls [`crate::Writer::create`], which is
 /// meant to be the one that publishes.
@@ -67,7 +67,7 @@ pub struct StreamOptions {
     pub schema_encoding: String,
     /// Schema. At most 1 MiB.
     pub schema: Vec<u8>,
-    /// Group, by name or number, whose members may read; nobody but the owner when not given.
+    /// Group, by name or number, whose members may read; without it only the owner.
     pub group: Option<String>,
     /// Whether every frame carries a CRC-32C of its payload, verified by readers that copy.
     pub checksum: bool,

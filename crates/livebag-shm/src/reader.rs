@@ -18,8 +18,8 @@ use crate::wait::{Wait, Word};
 /// A reader of a stream. Cheap to clone: clones share the mapping, and each has its own place in the
 /// order of frames.
 ///
-/// From its first look for a frame on it tells of itself in the stream's table of readers, for
-/// `livebag streams` and [`Reader::readers`]; see [`Reader::labelled`] and [`Reader::unlisted`].
+/// From its first read on it is listed in the stream's table of readers, for `livebag streams` and
+/// [`Reader::readers`]; see [`Reader::labelled`] and [`Reader::unlisted`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,7 +72,7 @@ impl Reader {
     /// The same, if the stream belongs to one of these `owners`.
     ///
     /// # Errors
-    /// As [`Reader::open`]; [`OpenError::Untrusted`] if it belongs to somebody else.
+    /// As [`Reader::open`]; [`OpenError::Untrusted`] if it belongs to another user.
     pub fn open_of(name: &str, owners: Owners) -> Result<Reader, OpenError> {
         let region = Arc::new(Region::open(name, owners)?);
         let cursor = Cursor::after(region.latest());
@@ -96,9 +96,9 @@ impl Reader {
     }
 
     /// The readers that the stream has now, this one among them once it has looked for a frame. `None` if
-    /// the stream is for a group, whose readers cannot tell of themselves, or belongs to somebody else.
+    /// the stream is for a group, which has no such table, or belongs to another user.
     ///
-    /// A stream shows 30 readers; more are served all the same.
+    /// The table has 30 entries; further readers read without being listed.
     pub fn readers(&self) -> Option<Vec<ReaderInfo>> {
         let name = Name::new(&self.region.info.name).ok()?;
         if self.region.header.always_wake {

@@ -88,7 +88,7 @@ impl Region {
         self.main.load(live::STATE, Relaxed) == state::REPLACED
     }
 
-    /// Wakes all who sleep on this region, in whatever process. Harmless: they look again.
+    /// Wakes all sleepers on this region, in any process. Harmless: they check again.
     pub(crate) fn rouse(&self, word: Word) {
         futex::wake_all(&self.main, word.offsets().0);
     }

@@ -41,7 +41,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes the stream, or goes on with it where its last writer, which is gone, had stopped.
+    /// Creates the stream, or continues it where its last writer stopped, if that is gone.
     ///
     /// A region of the same name with other options is replaced: its readers see
     /// [`crate::Liveness::Gone`], keep what they have, and can open the name again.

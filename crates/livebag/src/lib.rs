@@ -1,8 +1,31 @@
 //! Record every sensor of a robot at full rate, and read any moment back while it is being written.
 //!
-//! A message visits the modules in this order: a [`source`] or a [`TopicWriter`] gives it, its
-//! [`queue`] holds it, the [`scheduler`] says when it may go, the [`recorder`] lays it out and hands it to the [`storage`], and a
-//! [`query`] finds it again. A [`Player`] publishes it once more, to any [`Output`].
+//! ```
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("run1");
+//! use livebag::{Bag, Query, Recorder, RecorderOptions, Span, Topic};
+//!
+//! let recorder = Recorder::create(&path, RecorderOptions::default())?;
+//! let topic = Topic { name: "/note".into(), message_encoding: "json".into(), ..Topic::default() };
+//! let notes = recorder.topic(topic)?;
+//! notes.write(None, 1, br#"{"text": "started"}"#)?;
+//! recorder.finish()?; // bags can be opened before, too, by any process
+//!
+//! let bag = Bag::open(&path)?;
+//! let mut cursor = bag.query(&Query { topics: vec!["/note".into()], span: Span::All })?;
+//! while let Some((_, message)) = cursor.next()? {
+//!     println!("{} {} bytes", message.log_time_nanos, message.data.len());
+//! }
+//! # assert_eq!(bag.topics().len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Recorder::follow`] records shared-memory streams; [`Player`] publishes recordings to any [`Output`];
+//! [`convert`] reads and writes bags of ROS 1 and rosbag2; [`verify()`] checks a recording.
+//!
+//! A message visits the modules in this order: a `source` or a [`TopicWriter`] gives it, its `queue`
+//! holds it, the `scheduler` decides when it is written, the `recorder` writes it to the `storage`,
+//! and a `query` reads it.
 
 mod clock;
 mod container;
@@ -10,17 +33,20 @@ pub mod convert;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod limits;
+mod limits;
 mod play;
 mod query;
 mod queue;
 mod recorder;
-pub mod scheduler;
+mod scheduler;
 mod source;
-pub mod storage;
+mod storage;
 mod verify;
 
 pub use clock::Clock;
+pub use limits::{
+    CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX, COMPRESSION_THREADS_MAX, PLAY_AHEAD_MESSAGES, TOPICS_MAX,
+};
 pub use livebag_format::Account;
 pub use livebag_format::container::{MetadataEntry, Removed};
 pub use livebag_format::mcap::Compression;
@@ -42,6 +68,10 @@ pub use recorder::{
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, around_frame, pattern, stream_topic};
+pub use storage::{
+    Access, Block, Completion, Disk, DiskFile, Fault, FilePart, KernelDisk, Lock, Mapping, Method,
+    MethodChoice, Owner, Part, SimulatedDisk, Write, WriteQueue, lower_priority,
+};
 pub use verify::{
     Damage, Glance, GlanceState, RecordingKind, Verified, VerifyError, VerifyProgress, glance,
     verify, verify_container_on,

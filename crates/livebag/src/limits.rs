@@ -36,15 +36,9 @@ pub const QUEUE_CREDIT_BYTES: u64 = 4 << 10;
 
 /// Memory for one frame that is at least so large is the kernel's own, and goes back to it soon.
 pub const LENT_BYTES_MIN: usize = 1 << 20;
-/// Memory that lies ready for copies of frames that are about to be overwritten: two of a FullHD camera …
-pub const RESERVE_BYTES: usize = 16 << 20;
-/// … and no more blocks than this …
-pub const RESERVE_BLOCKS_MAX: usize = 4;
-/// … of a length that grows by as much at least.
-pub const RESERVE_STEP_BYTES: usize = 1 << 20;
-/// Rounds of the watching thread, an eighth of the shortest lap each, without a copy after which memory of
-/// copies goes back to the kernel: some two seconds of a camera of 30 Hz with eight slots.
-pub const RESERVE_CALM_ROUNDS: u32 = 64;
+/// Rounds of the watchdog, an eighth of the shortest lap each, without a copy after which memory of copies is
+/// freed: some two seconds of a camera of 30 Hz with eight slots.
+pub const COPY_BUFFERS_IDLE_ROUNDS: u32 = 64;
 /// Memory of written large messages that a topic keeps for its next ones: one of a FullHD camera,
 /// some dozen of 64 KiB.
 pub const SPARE_BLOCK_BYTES_MAX: usize = 8 << 20;
@@ -61,8 +55,6 @@ pub const SEGMENTS_AHEAD_MIN: u64 = 2;
 /// Bytes of such memory whose pages the recorder sees to when it is new: 50 ms of 1.3 MB/s. A writer of more
 /// meets the page faults of the rest once for each piece of memory.
 pub const SEGMENT_TOUCHED_BYTES: usize = 64 << 10;
-/// Chunks of several topics whose memory is kept for the next ones.
-pub const JOINED_CHUNKS_MAX: usize = 16;
 
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
@@ -147,6 +139,9 @@ pub const SPEED_BURST_BYTES_MAX: u64 = 64 << 20;
 
 /// Space reserved on the disk so that a recording can be closed when it is full.
 pub const CLOSE_RESERVE_BYTES: u64 = 1 << 20;
+/// Files that closing has open at a time beside those of the recording, with some to spare. As many are kept
+/// open until then.
+pub const CLOSE_RESERVE_FILES: usize = 4;
 /// Chunks of a brick kept in memory for its summary; of more, the time indexes are read again.
 pub const CHUNKS_KEPT_MAX: usize = 1 << 14;
 /// Bytes of a brick in the page cache at which their write-back is begun.
@@ -164,13 +159,6 @@ pub const READ_STRAIGHT_BYTES_MIN: usize = 64 << 10;
 /// A cursor that is asked for less of a topic than this gives nothing of it in place: through a mapping
 /// the kernel fetches so much at a time.
 pub const IN_PLACE_BYTES_MIN: u64 = 2 << 20;
-/// Of what is read in place and must come from the device, a second thread fetches every other piece of this
-/// size (two huge pages) …
-pub const AHEAD_PIECE_BYTES: u64 = 4 << 20;
-/// … so many pieces ahead …
-pub const AHEAD_PIECES: u64 = 3;
-/// … and there are so many such threads in a process at most.
-pub const AHEAD_THREADS_MAX: usize = 4;
 /// A chunk of an answer is closed at this size …
 pub const ANSWER_CHUNK_BYTES: u64 = 256 << 10;
 /// … which doubles after so many chunks, so that the summary of a long answer stays small …
@@ -211,6 +199,12 @@ pub const PLAY_CLOCK_HZ_MAX: f64 = 10_000.0;
 pub const PLAY_PERIOD_ALONE: Duration = Duration::from_nanos(33_333_333);
 
 const _: () = assert!(PLAY_LEAD_IN.as_nanos() > 2 * DISCOVERY_INTERVAL.as_nanos());
+/// Longest chunk that recovery proves.
+pub const PROVEN_CHUNK_BYTES_MAX: u64 = 1 << 30;
+/// So much at the end of each brick is proven after a crash of the recorder, although the kernel
+/// lives: the device may have failed, or been mounted again, before it had this.
+pub const UNSETTLED_BYTES: u64 = 256 << 20;
+
 const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(OWN_CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(POLL_MIN.as_nanos() <= POLL_MAX_READ.as_nanos());

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use livebag::storage::{Access, Disk, DiskFile, KernelDisk, Lock, WriteQueue};
 use livebag::{
-    Bag, BagState, ChunkCompression, Clock, Compression, Query, Recorder, RecorderOptions,
-    Schedule, Selector, Span, Topic,
+    Access, Bag, BagState, ChunkCompression, Clock, Compression, Disk, DiskFile, KernelDisk, Lock,
+    Query, Recorder, RecorderOptions, Schedule, Selector, Span, Topic, WriteQueue,
 };
 use livebag_format::cdr;
 use livebag_shm::{Cycle, FrameMeta, PointsLayout, StreamOptions, Writer, remove_cycle_board};

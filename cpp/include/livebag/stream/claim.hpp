@@ -80,7 +80,7 @@ class Claimer {
             }
         }
         throw Error(Errc::contended, "the stream \"" + name_.text() +
-                                         "\" was made and removed by others all the time; try again");
+                                         "\" kept being re-created by another process; try again");
     }
 
    private:

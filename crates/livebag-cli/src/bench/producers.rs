@@ -1,7 +1,6 @@
 //! The producer YAML of rosbag2's performance benchmark: which publishers there are.
 
-use livebag::Topic;
-use livebag::limits::TOPICS_MAX;
+use livebag::{TOPICS_MAX, Topic};
 use livebag_format::{decode, definitions};
 use serde::{Deserialize, Serialize};
 

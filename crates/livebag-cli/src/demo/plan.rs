@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::Clock;
-use livebag::storage::{Disk, KernelDisk};
+use livebag::{Clock, Disk, KernelDisk};
 
 use super::Args;
 use super::sensor::{CAMERA_HZ, CAMERA_SLOTS, FRAME_BYTES, IMU_HZ, LIDAR_HZ, SCAN_BYTES};

@@ -4,8 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::Clock;
-use livebag::storage::{Access, Block, Disk, KernelDisk, Method, Part, Write};
+use livebag::{Access, Block, Clock, Disk, KernelDisk, Method, Part, Write};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use super::Check;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
-use livebag::storage::{Disk, KernelDisk};
+use livebag::{Disk, KernelDisk};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::futex;
 

@@ -48,16 +48,16 @@ pub struct Args {
     /// How fast: 2 is twice as fast as recorded.
     #[arg(short, long, value_name = "RATE", default_value_t = 1.0)]
     pub rate: f64,
-    /// Begin again at the end, until Ctrl-C.
+    /// Restart at the end, until Ctrl-C.
     #[arg(short = 'l', long = "loop")]
     pub repeat: bool,
     /// Play these topics only.
     #[arg(short, long, value_name = "TOPIC", num_args = 1..)]
     topics: Vec<String>,
-    /// Play topics that match somewhere, besides those named.
+    /// Also play topics whose name matches this regular expression anywhere.
     #[arg(short = 'e', long, value_name = "PATTERN")]
     regex: Option<String>,
-    /// Leave out topics that match somewhere.
+    /// Leave out topics whose name matches this regular expression anywhere.
     #[arg(short = 'x', long, value_name = "PATTERN")]
     exclude_regex: Option<String>,
     /// Leave out these topics.
@@ -66,10 +66,10 @@ pub struct Args {
     /// Publish topics under other names.
     #[arg(short = 'm', long, value_name = "OLD:=NEW", num_args = 1.., value_parser = remap)]
     remap: Vec<(String, String)>,
-    /// Begin so much after the recording's first message.
+    /// Start this long after the recording's first message.
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "0")]
     start_offset: Duration,
-    /// Play so much of the recording. With --playback-until-… too, the later end counts.
+    /// Play this much of the recording. With --playback-until-…, the later end counts.
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     playback_duration: Option<Duration>,
     /// Play up to this time of the recording, in seconds since 1970.
@@ -78,13 +78,13 @@ pub struct Args {
     /// Play up to this time of the recording, in nanoseconds since 1970.
     #[arg(long, value_name = "NANOSECONDS", conflicts_with = "playback_until_sec")]
     playback_until_nsec: Option<u64>,
-    /// Wait so long before the first message; in a loop before every round.
+    /// Wait this long before the first message; with --loop before every round.
     #[arg(short, long, value_name = "TIME", value_parser = parse::duration, default_value = "0")]
     delay: Duration,
-    /// Begin paused: space or → goes on.
+    /// Start paused; space resumes, → plays one message.
     #[arg(short = 'p', long)]
     pub start_paused: bool,
-    /// Publish the recording's time on /clock, so many times a second; paused, the same time.
+    /// Publish the recording's time on /clock at this rate; while paused, the same time.
     #[arg(
         long,
         value_name = "HZ",
@@ -99,22 +99,22 @@ pub struct Args {
     /// Publish the recording's time on /clock before every message.
     #[arg(long)]
     clock_topics_all: bool,
-    /// Which time orders the messages: that of the recorder, or the stamp of the source.
+    /// Order messages by the recorder's time, or by the stamp of the source.
     #[arg(long, value_enum, value_name = "TIME", default_value_t = Order::Received)]
     message_order: Order,
-    /// QoS to offer in place of the recorded, as rosbag2's YAML has it, with --ros2: streams know none.
+    /// With --ros2: QoS to offer in place of the recorded one (rosbag2's YAML).
     #[arg(long, value_name = "FILE")]
     qos_profile_overrides_path: Option<PathBuf>,
-    /// Read at most so many messages ahead; 128 MiB of them are the end in any case.
-    #[arg(long, value_name = "MESSAGES", default_value_t = livebag::limits::PLAY_AHEAD_MESSAGES)]
+    /// Read at most this many messages ahead, and at most 128 MiB.
+    #[arg(long, value_name = "MESSAGES", default_value_t = livebag::PLAY_AHEAD_MESSAGES)]
     read_ahead_queue_size: usize,
-    /// Move the bar so many times a second; 0 for no bar.
+    /// Updates of the progress bar per second; 0 for no bar.
     #[arg(long, value_name = "HZ", default_value_t = 3.0, allow_negative_numbers = true)]
     pub progress_bar_update_rate: f64,
     /// Do not listen to the keyboard.
     #[arg(long)]
     pub disable_keyboard_controls: bool,
-    /// At the end, wait so long for reliable subscriptions to have everything, in milliseconds
+    /// At the end, wait up to this long for reliable subscriptions to have everything, in milliseconds
     /// [default: 10000]
     #[arg(long, value_name = "MS", requires = "ros2")]
     pub wait_for_all_acked: Option<u64>,
@@ -141,7 +141,7 @@ impl Args {
         self.bags.iter().chain(&self.input).cloned().collect()
     }
 
-    /// What the player is told.
+    /// The player's options.
     pub fn options(&self) -> Result<PlayOptions, CliError> {
         let order = match self.message_order {
             Order::Received => MessageOrder::Received,

@@ -2,8 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use livebag::storage::FilePart;
-use livebag::{Bag, BagError, BagState, Buffer, Cursor, NewestFirst, Topic};
+use livebag::{Bag, BagError, BagState, Buffer, Cursor, FilePart, NewestFirst, Topic};
 use livebag_net::remote::{McapMessages, RemoteAnswer, RemoteMessage};
 use livebag_net::tell::{DamagedLine, MessageLine};
 

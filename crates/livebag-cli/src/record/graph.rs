@@ -19,7 +19,7 @@ const DISCOVERY: Duration = Duration::from_secs(2);
 #[serde(rename_all = "kebab-case", default)]
 #[command(next_help_heading = "ROS 2 topics (with --ros2)")]
 pub struct GraphSettings {
-    /// Record streams of this machine beside the network, by the same names and patterns.
+    /// Also record streams of this machine, chosen by the same names and patterns.
     #[arg(long, requires = "ros2")]
     pub with_streams: bool,
     /// Record every topic, but no services and actions.
@@ -46,22 +46,22 @@ pub struct GraphSettings {
     /// Leave out topics of these types.
     #[arg(long, value_name = "TYPE", num_args = 1.., requires = "ros2")]
     pub exclude_topic_types: Vec<String>,
-    /// Record topics that have subscriptions and no publisher too.
+    /// Also record topics that have subscriptions and no publisher.
     #[arg(long, requires = "ros2")]
     pub include_unpublished_topics: bool,
-    /// Record hidden topics too (a part of their name begins with `_`).
+    /// Also record hidden topics (a part of their name begins with `_`).
     #[arg(long, requires = "ros2")]
     pub include_hidden_topics: bool,
-    /// Record only topics that somebody subscribes to.
+    /// Record only topics that have a subscription.
     #[arg(long, requires = "ros2")]
     pub ignore_leaf_topics: bool,
-    /// Record what is there in the first two seconds, and nothing that appears later.
+    /// Record only topics that appear in the first two seconds.
     #[arg(long, requires = "ros2")]
     pub no_discovery: bool,
-    /// Pause between two looks at the graph, in milliseconds [default: 100]
+    /// How often to look for new topics, in milliseconds [default: 100]
     #[arg(long, value_name = "MS", requires = "ros2")]
     pub polling_interval: Option<u64>,
-    /// Take log times from /clock; nothing is recorded before it tells one.
+    /// Take log times from /clock; nothing is recorded before its first message.
     #[arg(long, requires = "ros2")]
     pub use_sim_time: bool,
     /// QoS of subscriptions by topic (YAML), instead of what publishers offer.

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use livebag::storage::{Disk, KernelDisk};
-use livebag::{Clock, Status};
+use livebag::{Clock, Disk, KernelDisk, Status};
 use livebag_format::Visible;
 
 use crate::interrupt::Interrupt;

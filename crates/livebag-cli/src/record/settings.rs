@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use livebag::convert::{Sqlite3Options, Sqlite3Preset};
-use livebag::limits::COMPRESSION_THREADS_MAX;
 use livebag::{
-    ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow, Priority, RecorderOptions,
-    Retention, Schedule, Selector, SnapshotRing, SplitRules, TopicRule, TopicRules, TopicSettings,
+    COMPRESSION_THREADS_MAX, ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow,
+    Priority, RecorderOptions, Retention, Schedule, Selector, SnapshotRing, SplitRules, TopicRule,
+    TopicRules, TopicSettings,
 };
 use livebag_format::rosbag2::MetadataVersion;
 use livebag_shm::Owners;
@@ -32,8 +32,8 @@ pub struct Settings {
     /// Record every stream, also those that appear later.
     #[arg(short, long)]
     pub all: bool,
-    /// Take streams of other users too. Any of them can end this recording by cutting a stream's memory
-    /// short; without this, streams are recorded of this user, of root, and of groups that this user is in.
+    /// Take streams of other users, too. Any of them can end this recording by truncating a stream.
+    /// Without this, only streams of this user, of root, and of this user's groups are recorded.
     #[arg(long)]
     pub all_users: bool,
     /// Record streams whose name or topic matches this regular expression.
@@ -54,33 +54,33 @@ pub struct Settings {
     /// Stop after this time: 60, 1.5s, 2m30s.
     #[arg(long, value_name = "TIME")]
     pub duration: Option<String>,
-    /// Bound of everything waiting in memory: bytes, 100MiB, 1GB [default: a quarter of
+    /// Most memory for messages that wait for the disk: bytes, 100MiB, 1GB [default: a quarter of
     /// the memory available at the start, at least 200MiB]
     #[arg(long, value_name = "BYTES")]
     pub max_cache_size: Option<String>,
     /// What a full queue does with messages: drop-newest, drop-oldest [default: drop-newest]
     #[arg(long, value_name = "HOW")]
     pub overflow: Option<String>,
-    /// What is different for the topics that a regular expression matches whole:
+    /// Settings for the topics that a regular expression matches as a whole:
     /// '/lidar.*:priority=critical,queue=64MiB,overflow=drop-oldest,throttle=10,latched'.
     #[arg(long, value_name = "RE:KEY=VALUE,…")]
     pub rule: Vec<String>,
-    /// Record at most so many messages per second of a topic; the rest is left out on purpose.
+    /// Record at most HZ messages per second of a topic; the rest is counted as skipped.
     #[arg(long, value_name = "TOPIC=HZ")]
     pub throttle: Vec<String>,
     /// Repeat the newest message of this topic at the head of every split.
     #[arg(long, value_name = "TOPIC", num_args = 1..)]
     pub repeat_latched: Vec<String>,
-    /// Begin a new split at this size: 1GiB.
+    /// Start a new split at this size: 1GiB.
     #[arg(short = 'b', long, value_name = "BYTES")]
     pub max_bag_size: Option<String>,
-    /// Begin a new split after this time: 60, 10m.
+    /// Start a new split after this time: 60, 10m.
     #[arg(short = 'd', long, value_name = "TIME")]
     pub max_bag_duration: Option<String>,
-    /// Keep at most so many splits; the oldest go.
+    /// Keep at most N splits; the oldest are removed.
     #[arg(long, value_name = "N")]
     pub max_bag_files: Option<String>,
-    /// Keep at most so many bytes in all; the oldest splits go.
+    /// Keep at most this many bytes in all; the oldest splits are removed.
     #[arg(long, value_name = "BYTES")]
     pub max_total_size: Option<String>,
     /// Remove splits that ended longer ago than this.
@@ -89,20 +89,20 @@ pub struct Settings {
     /// Space that must stay free on the disk.
     #[arg(long, value_name = "BYTES")]
     pub min_free_space: Option<String>,
-    /// What is done when less is free: stop, delete-oldest [default: stop]
+    /// What to do when less is free: stop, delete-oldest [default: stop]
     #[arg(long, value_name = "WHAT")]
     pub low_free_space_action: Option<String>,
-    /// Record into a ring in memory, as large as the cache; it goes to the disk when asked for
-    /// (`livebag ctl DIR snapshot`, key t, signal USR2).
+    /// Record into a ring in memory, as large as the cache. `livebag ctl DIR snapshot`, key t or signal
+    /// USR2 write it to the disk.
     #[arg(long)]
     pub snapshot_mode: bool,
-    /// Let messages in the ring go when they are older than this.
+    /// Drop messages from the ring that are older than this.
     #[arg(long, value_name = "TIME")]
     pub snapshot_duration: Option<String>,
-    /// Begin paused (`livebag ctl DIR resume`, space bar).
+    /// Start paused; `livebag ctl DIR resume` or the space bar resumes.
     #[arg(short = 'p', long)]
     pub start_paused: bool,
-    /// Make what is written durable so often, not only at the end of each split.
+    /// Sync what is written to the disk at this interval, not only at the end of each split.
     #[arg(long, value_name = "TIME")]
     pub sync_interval: Option<String>,
     /// What to make: container, mcap (a container whose splits are one MCAP file each, with a
@@ -127,14 +127,14 @@ pub struct Settings {
     /// Threads that compress [default: half of the processors]
     #[arg(long, value_name = "N")]
     pub compression_threads: Option<String>,
-    /// Write checksums of large frames too; gathered small messages always have them.
+    /// Write checksums for large frames, too; small messages always have them.
     #[arg(long)]
     pub checksum: bool,
     /// Settings by rosbag2's names: none, fastwrite, resilient, zstd_fast, zstd_small. Settings
     /// given beside it win.
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Names and values that the recording carries along.
+    /// Names and values to store in the recording.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub custom_data: Vec<String>,
     /// Answer queries over HTTP while recording, at this address [default: 127.0.0.1:8767]
@@ -146,13 +146,13 @@ pub struct Settings {
     /// With --serve: the certificate's key, PEM.
     #[arg(long, value_name = "FILE", requires = "serve")]
     pub tls_key: Option<String>,
-    /// With --serve: a file with the token that every request has to carry.
+    /// With --serve: a file with the token that every request must carry.
     #[arg(long, value_name = "FILE", requires = "serve")]
     pub token_file: Option<String>,
-    /// With --serve: answer by Zenoh too, as livebag/ROBOT/NAME/TOPIC.
+    /// With --serve: answer over Zenoh, too, as livebag/ROBOT/NAME/TOPIC.
     #[arg(long, requires = "serve")]
     pub zenoh: bool,
-    /// What this robot is called there [default: the machine's name]
+    /// This robot's name on Zenoh [default: the machine's name]
     #[arg(long, value_name = "NAME", requires = "zenoh")]
     pub robot: Option<String>,
     /// Do not listen to the keyboard.

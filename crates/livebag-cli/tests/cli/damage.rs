@@ -404,6 +404,35 @@ fn a_rosbag2_folder_gets_its_metadata_again() {
     verify(&database, 1);
 }
 
+/// What is left of a database that has lost its end is read by every verb, and the rest is counted.
+#[test]
+fn a_cut_database_gives_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("bag");
+    record(&bag, Signal::INT);
+    let cut = folder.path().join("cut");
+    run(&["convert", text(&bag), text(&cut), "-s", "sqlite3"]).expect(0, &[]);
+    let database = files(&cut, "db3").pop().unwrap();
+    let bytes = std::fs::metadata(&database).unwrap().len();
+    let file = std::fs::OpenOptions::new().write(true).open(&database).unwrap();
+    file.set_len(bytes / 2 + 77).unwrap();
+    for (number, path) in [&cut, &database].into_iter().enumerate() {
+        verify(path, 1);
+        let info = run(&["info", text(path), "--json"]).expect(0, &[]).json();
+        let given = info["message_count"].as_u64().unwrap();
+        assert!((1..120).contains(&given), "{given}");
+        let back = folder.path().join(format!("back{number}"));
+        let report =
+            run(&["convert", text(path), text(&back), "--json"]).expect(3, &["lost its end"]);
+        assert_eq!(report.json()["message_count"], given);
+        assert!(report.json()["lost_messages"].as_u64().unwrap() > 0);
+        verify(&back, 0);
+    }
+    let report = run(&["recover", text(&cut), "--json"]).expect(3, &["cannot be read"]).json();
+    assert!(report["lost_messages"].as_u64().unwrap() > 0, "{report}");
+    run(&["recover", text(&database)]).expect(1, &["livebag convert"]);
+}
+
 #[test]
 fn what_cannot_be_checked_is_said() {
     let folder = tempfile::tempdir().unwrap();

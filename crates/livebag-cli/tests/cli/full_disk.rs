@@ -156,6 +156,44 @@ fn a_disk_that_fills_up_with_large_messages_in_one_file() {
     }
 }
 
+/// A filesystem has room for so many files, however small they are: the topic that is too much leaves none.
+#[test]
+fn a_disk_that_has_no_room_for_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small");
+    std::fs::create_dir(&small).unwrap();
+    if !is_possible(&small) {
+        return;
+    }
+    const TOPICS: usize = 20;
+    for files in [24, 25] {
+        let mut streams: Vec<_> =
+            (0..TOPICS).map(|_| stream(StreamOptions::bytes(100).slots(4))).collect();
+        let names: Vec<_> = streams.iter().map(|(name, _)| name.as_str()).collect();
+        let script = format!(
+            r#""$2" record {names} -o "$1/bag"; code=$?
+            "$2" verify "$1/bag" --json > {verified} || exit 90
+            exit $code"#,
+            names = names.join(" "),
+            verified = text(&folder.path().join("verified.json")),
+        );
+        let disk = format!("8m,nr_inodes={files}");
+        let mut recording = Recording::begin_command(on_disk_of(&disk, &small, &script), TOPICS);
+        wait_until("there is no room for a file", || {
+            for (_, writer) in &mut streams {
+                writer.publish(&FrameMeta::bytes(), &[1; 100]).unwrap();
+            }
+            recording.has_ended()
+        });
+        recording
+            .end()
+            .expect(1, &["ended early", "the disk is full", "df -i", "kept and readable"]);
+        let verified = report(folder.path(), "verified.json");
+        assert!(verified["message_count"].as_u64().unwrap() > 0, "{verified}");
+        assert_eq!(verified["state"], "closed");
+    }
+}
+
 /// SQLite takes its failed transaction back: what was committed before is there.
 #[test]
 fn a_disk_that_fills_up_with_a_database() {

@@ -23,3 +23,4 @@ mod retention;
 #[cfg(feature = "zenoh")]
 mod robots;
 mod rosbag2;
+mod rosbag2_versions;

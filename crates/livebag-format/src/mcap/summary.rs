@@ -34,6 +34,20 @@ impl ChunkExtent {
         (Compression::None, self.records_bytes)
     }
 
+    /// Adds the messages of another part of the same chunk.
+    pub fn join(&mut self, part: &Self) {
+        self.records_bytes = self.records_bytes.max(part.records_bytes);
+        self.start_nanos = self.start_nanos.min(part.start_nanos);
+        self.end_nanos = self.end_nanos.max(part.end_nanos);
+        self.stored = self.stored.or(part.stored);
+        for (id, count) in &part.counts {
+            match self.counts.iter_mut().find(|(known, _)| known == id) {
+                Some((_, counted)) => *counted += count,
+                None => self.counts.push((*id, *count)),
+            }
+        }
+    }
+
     /// Adds `count` messages of a channel, from `first` to `last` as they lie in the chunk.
     pub fn add(&mut self, channel_id: u16, first: &IndexEntry, last: &IndexEntry, count: u64) {
         self.records_bytes = self.records_bytes.max(last.inner_end());

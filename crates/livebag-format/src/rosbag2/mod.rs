@@ -1,4 +1,4 @@
-//! rosbag2's `metadata.yaml`: versions 2 to 9 are read; 5 (Humble), 7 (Iron) and 9 (Jazzy and
+//! rosbag2's `metadata.yaml`: versions 1 to 9 are read; 5 (Humble), 7 (Iron) and 9 (Jazzy and
 //! later) are written.
 //!
 //! YAML goes through `serde-saphyr`, both ways: it reads what yaml-cpp and ruamel write, and both
@@ -128,8 +128,8 @@ pub enum MetadataError {
         /// What the YAML reader found, with line and column.
         reason: String,
     },
-    /// A version from before Foxy, or 0.
-    #[error("metadata.yaml has version {found}; versions 2 and later are read")]
+    /// Version 0, which no rosbag2 has written.
+    #[error("metadata.yaml has version {found}; versions 1 and later are read")]
     Version {
         /// The version found.
         found: u32,

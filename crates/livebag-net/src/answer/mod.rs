@@ -1,8 +1,8 @@
 //! Answers on their way from the query engine to the network, piece by piece.
 //!
-//! An answer is laid out by a thread of its own, which blocks on the disk and on the asker; what it
-//! has laid out waits in a channel of [`PIECES_WAITING_MAX`] pieces. Nobody else waits for it, and the
-//! memory of all answers has one bound ([`Pool`]).
+//! A thread of its own builds each answer; it blocks on the disk and on the client. What it has built waits in
+//! a channel of [`PIECES_WAITING_MAX`] pieces. No other answer waits for it, and the memory of all answers has one
+//! bound ([`Pool`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use livebag::storage::FilePart;
-use livebag::{Bag, BagError, Buffer, Clock, Cursor, Laid, McapAnswer, Query, damaged_topics};
+use livebag::{
+    Bag, BagError, Buffer, Clock, Cursor, FilePart, Laid, McapAnswer, Query, damaged_topics,
+};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 

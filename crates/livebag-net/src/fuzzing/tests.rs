@@ -110,7 +110,6 @@ fn containers() {
 }
 
 #[test]
-#[ignore = "finds panics in the recovery that branch h/recovery replaces: to be run with that one"]
 fn recoveries() {
     let mut seeds = changes(100, 3);
     seeds.extend((0..8).map(|which| vec![which]));

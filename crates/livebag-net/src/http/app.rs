@@ -19,9 +19,8 @@ use crate::limits::{
 use crate::link::KnownLinks;
 use crate::pool::{Pool, trim};
 use crate::tell::ServerStatus;
-use crate::warm::Warm;
 
-/// Timings kept for who measures.
+/// Timings kept for benchmarks.
 const TIMINGS_MAX: usize = 4096;
 
 /// What all requests share.
@@ -32,9 +31,8 @@ pub struct App {
     pub limits: ServerLimits,
     pub pool: Pool,
     pub links: KnownLinks,
-    pub warm: Arc<Warm>,
     turns: Arc<Semaphore>,
-    /// Answers being laid out, by who asked.
+    /// Answers being built, by client.
     by_address: Mutex<HashMap<IpAddr, usize>>,
     pub connections: AtomicUsize,
     answers: AtomicUsize,
@@ -58,7 +56,6 @@ impl App {
             limits,
             pool: Pool::new(limits.answer_bytes_max),
             links: KnownLinks::default(),
-            warm: Arc::default(),
             turns: Arc::new(Semaphore::new(limits.answers_max)),
             by_address: Mutex::default(),
             connections: AtomicUsize::new(0),

@@ -18,7 +18,7 @@ pub enum HttpError {
     Answer(AnswerError),
     /// Too many at once.
     Busy(&'static str),
-    /// Not a range of the file, which has so many bytes.
+    /// Not a range of the file; its length.
     Range(u64),
     /// The thread that laid the answer out died.
     Broken,
@@ -73,7 +73,7 @@ impl HttpError {
     }
 }
 
-/// Where the recording lies is nobody's business but the server's.
+/// Errors never say where the recording is.
 fn bag_text(error: &BagError) -> String {
     match error {
         BagError::NotFound(_) | BagError::NotAContainer(_) => "the recording has gone".into(),

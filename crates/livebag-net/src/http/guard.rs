@@ -21,7 +21,7 @@ const TOKEN_BYTES_MAX: usize = 1024;
 /// Web pages whose origin may ask with a browser, next to those on this machine.
 const ORIGINS: [&str; 2] = ["https://app.foxglove.dev", "https://studio.foxglove.dev"];
 
-/// What an asker has to know, and from which web pages it may come.
+/// The token that clients must send, and the web pages that may ask.
 #[derive(Clone, Default)]
 pub struct Secrets {
     token: Option<Vec<u8>>,
@@ -129,7 +129,7 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     response
 }
 
-/// Who asks comes first: without the token nothing tells what there is, or what may be asked.
+/// The token is checked first: without it no answer says what exists, or what may be asked.
 fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
     if secrets.has_token() {
         let given = given_token(request.headers(), request.uri());

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use livebag::{BagState, Query, Span};
+use livebag::{Query, Span};
 use tokio::sync::oneshot;
 
 use super::app::{Answer, App, lay_out};
@@ -221,16 +221,12 @@ async fn answer(
     let served = app.bag(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
     let by_reference = link.takes_references();
-    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+    let answer = lay_out(turn, asked_nanos, move |_, outlet| {
         outlet.take_references(by_reference);
         let bag = served.bag()?;
         let query = match which {
             Which::Latest(last) => {
-                let topics = full_names(&bag, &topics);
-                if bag.state() == BagState::Live && !topics.is_empty() {
-                    app.warm.asked(&served, &topics, asked_nanos);
-                }
-                Query { topics, span: Span::Latest(last) }
+                Query { topics: full_names(&bag, &topics), span: Span::Latest(last) }
             }
             Which::Between(from, to) => between(&bag, &topics, from, to)?,
         };
@@ -302,7 +298,7 @@ async fn auto(
         let bag = served.bag()?;
         let topics = full_names(&bag, &topics);
         let span = last.map_or(Span::All, Span::Latest);
-        let quality = wireless::quality_to(link.peer(), &wireless::Proc);
+        let quality = wireless::quality_to(link.peer(), wireless::proc_net);
         let known = app.links.speed(link.peer(), quality, app.clock.monotonic_nanos());
         let auto = Auto::new(&app.clock, &*link, known, asked_nanos, within);
         let decimation = Decimation::new(&bag, &rates);

@@ -27,7 +27,6 @@ use crate::limits::{CONNECTIONS_PER_ADDRESS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, Se
 use crate::link::{Link, MeteredStream};
 use crate::small_file::{PEM_BYTES_MAX, small_file};
 use crate::tell::ServerStatus;
-use crate::warm::keep_warm;
 
 /// Certificate chain and private key, in PEM files.
 #[derive(Clone, Debug)]
@@ -45,7 +44,7 @@ pub struct ServerOptions {
     pub listen: Vec<SocketAddr>,
     /// TLS; without it connections are not encrypted.
     pub tls: Option<TlsFiles>,
-    /// Who may ask.
+    /// Token and origins.
     pub secrets: Secrets,
     /// Where time comes from.
     pub clock: Clock,
@@ -107,7 +106,7 @@ fn address_hint(error: &io::Error) -> &'static str {
 /// How long one answer took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnswerTiming {
-    /// Laying it out, without waiting for the asker.
+    /// Building it, without waiting for the client.
     pub busy_nanos: u64,
     /// From the request to the last piece handed to the network.
     pub total_nanos: u64,
@@ -135,14 +134,12 @@ impl Server {
             .worker_threads(2)
             .max_blocking_threads(options.limits.answers_max + 4)
             .thread_name("livebag-serve")
-            .on_thread_start(livebag::storage::lower_priority)
+            .on_thread_start(livebag::lower_priority)
             .enable_all()
             .build()
             .map_err(ServeError::Threads)?;
         let app = Arc::new(App::new(catalog, options.secrets, options.clock, options.limits));
         let service = router(app.clone());
-        let clock = app.clock.clone();
-        runtime.spawn(keep_warm(app.warm.clone(), move || clock.monotonic_nanos()));
         runtime.spawn(give_back(app.pool.clone()));
         let copies = options.copies;
         let gate = ConnectionGate { app: app.clone(), by_address: Mutex::default(), copies };

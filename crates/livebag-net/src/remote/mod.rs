@@ -161,7 +161,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// The newest messages, back to so long before the newest of all: `1s`.
+    /// The newest messages, back to `last` before the newest of all: `1s`.
     pub fn latest(last: &str) -> Self {
         Self { verb: "latest", parameters: vec![("last", last.to_owned())] }
     }
@@ -173,8 +173,8 @@ impl Question {
         Self { verb: "history", parameters: given.collect() }
     }
 
-    /// As much of the newest as arrives within a time, not older than `last`, of some topics so many
-    /// messages a second at most (`/topic:HZ`).
+    /// Newest messages first, as many as arrive within a time, not older than `last`; of the topics in
+    /// `decimate` (`/topic:HZ`) at most HZ messages a second.
     pub fn auto(within: &str, last: Option<&str>, decimate: &[String]) -> Self {
         let mut parameters = vec![("within", within.to_owned())];
         parameters.extend(last.map(|last| ("last", last.to_owned())));

@@ -68,7 +68,7 @@ impl ZenohAsker {
         Ok(found.into_iter().collect())
     }
 
-    /// What a recording holds; `None` if nobody answers any more.
+    /// What a recording holds; `None` if its robot no longer answers.
     ///
     /// # Errors
     /// If Zenoh refuses.
@@ -76,7 +76,7 @@ impl ZenohAsker {
         Ok(self.describe(std::slice::from_ref(found), "")?.pop().flatten())
     }
 
-    /// What each recording holds; `None` where nobody answers any more. All are asked at once.
+    /// What each recording holds; `None` if its robot no longer answers. All are asked at once.
     ///
     /// # Errors
     /// If Zenoh refuses.
@@ -137,8 +137,8 @@ impl ZenohAsker {
     }
 
     /// The messages of recordings, merged in order of log time, or newest first for [`Plan::Auto`]. Of
-    /// several, topics are named with their [`prefixes`]. A topic that is asked for by such a name is
-    /// asked of that recording alone, by its own name of all.
+    /// several, topics are named with their [`prefixes`]. A topic with such a name is asked of that recording
+    /// alone; by its own name, of all.
     ///
     /// # Errors
     /// If the plan makes no sense, or Zenoh refuses.

@@ -1,8 +1,8 @@
 //! Answers of many robots, merged.
 //!
-//! Each recording is asked for a page at a time, so that what waits in memory is bounded by pages, and one
-//! that is slow or gone holds nobody else's answer up for longer than a page's timeout. A recording that
-//! does not end its page with an end is lost from there on, and that is said.
+//! Each recording is asked for one page at a time, so memory is bounded by pages. A slow or dead robot delays
+//! the others by at most a page's timeout. A recording whose page has no end record is lost from there on, and
+//! the answer names it.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

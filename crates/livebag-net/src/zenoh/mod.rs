@@ -54,17 +54,17 @@ pub struct ZenohOptions {
 /// Which messages, of each recording.
 #[derive(Clone, Debug)]
 pub enum Plan {
-    /// The last so much before its newest message.
+    /// This long before its newest message, until then.
     Latest(Duration),
     /// From one time to another, as a robot understands times.
     History(Option<String>, Option<String>),
-    /// The newest that arrives in time.
+    /// Newest messages first, as many as arrive in time.
     Auto {
         /// The time.
         within: Duration,
         /// How far back from the newest at most.
         last: Option<Duration>,
-        /// `/topic:HZ`: of that topic at most so many messages a second.
+        /// `/topic:HZ`: of that topic at most HZ messages a second.
         decimate: Vec<String>,
     },
 }

@@ -161,7 +161,7 @@ impl Shared {
     }
 
     fn work(&self, receiver: &Mutex<Receiver<Asked>>) {
-        livebag::storage::lower_priority();
+        livebag::lower_priority();
         loop {
             let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok((served, query)) = next else { return };
@@ -210,7 +210,7 @@ impl Shared {
     }
 }
 
-/// Paths on this machine are nobody's business but its own.
+/// Answers never contain paths of this machine.
 fn text_of(error: &AnswerError) -> String {
     match error {
         AnswerError::Ask(_) | AnswerError::NoMessage => error.to_string(),

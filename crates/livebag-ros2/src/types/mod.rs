@@ -1,14 +1,14 @@
 //! Definitions of the types that nodes publish.
 //!
-//! A node tells the name of a type and, since Iron, its hash (RIHS01: REP-2016). The definition comes
+//! A node announces the name of a type and, since Iron, its hash (RIHS01: REP-2016). The definition comes
 //! from the first of these that has one of that hash:
 //!
 //! 1. an installed ROS ([`Installed`], `AMENT_PREFIX_PATH`),
 //! 2. the bundled common interfaces,
 //! 3. the node itself, by its service `~/get_type_description`.
 //!
-//! A hash says that two definitions are the same, so what has the right one need not be asked of the node.
-//! Where no hash is told (Humble), the name has to do.
+//! An equal hash proves an equal definition, so the node is asked last. Humble sends no type hashes: there the
+//! type is looked up by name.
 
 use livebag_format::definitions;
 

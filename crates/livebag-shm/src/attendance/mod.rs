@@ -1,9 +1,9 @@
-//! Readers tell of themselves: who they are, how far they have come, how many frames they missed
+//! The table of readers: who reads a stream, how far each has come, how many frames it missed
 //! (`docs/stream-layout.md`, section 4.1).
 //!
-//! The table lies in the wake object, the one place that readers may write. Nothing but displays
-//! believes it: the writer never looks at it, and no address is computed from it. An entry belongs to
-//! who holds the kernel's lock on its bytes, which dies with its process, in whatever PID namespace.
+//! The table is in the wake object, the one place that readers may write. Only displays believe it: the writer
+//! never reads it, and no address is computed from it. An entry belongs to the process that holds the kernel's
+//! lock on its bytes. The lock ends with the process, in any PID namespace.
 
 mod entry;
 

@@ -24,7 +24,7 @@ pub enum CycleError {
         /// Places of the board.
         slots: usize,
     },
-    /// The region belongs to somebody else.
+    /// The region belongs to another user.
     #[error("{path} belongs to user {owner}, not to user {user}; remove it as its owner")]
     ForeignOwner {
         /// Path of the object.

@@ -79,7 +79,7 @@ impl CycleMonitor {
         Ok(CycleMonitor { board, members: Vec::new(), applications: Vec::new() })
     }
 
-    /// Whether new applications can be seen here: false once somebody has removed the board by hand.
+    /// Whether new applications can be seen here: false once the board has been removed by hand.
     /// Open it again then. Two system calls; once a second is enough.
     pub fn is_current(&self) -> bool {
         self.board.is_named()

@@ -12,7 +12,7 @@ use crate::storage::Disk;
 
 mod recovery;
 
-use recovery::{after_crash, manifest};
+use recovery::manifest;
 pub(crate) use recovery::{read_owner, says_the_same};
 
 pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
@@ -28,40 +28,49 @@ pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, Ba
     Manifest::parse(&text).map_err(|source| BagError::Manifest { path: path.to_owned(), source })
 }
 
-/// The state and the manifest of one split; recovers it if its recorder died.
-pub(crate) fn settled(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
-    // Only a power cut leaves a damaged manifest.
-    settle_if(disk, path, &|disk, path| !after_crash::kernel_survived(disk, path))
+/// One split, opened.
+pub(crate) struct Opened {
+    pub state: BagState,
+    pub manifest: Manifest,
+    /// Whether its files have been repaired for this.
+    pub is_mended: bool,
 }
 
-/// The same for one whose manifest is damaged, whatever damaged it.
-pub(crate) fn settled_by_force(
-    disk: &dyn Disk,
-    path: &Path,
-) -> Result<(BagState, Manifest), BagError> {
-    settle_if(disk, path, &|_, _| true)
+impl Opened {
+    fn unchanged(state: BagState, manifest: Manifest) -> Self {
+        Self { state, manifest, is_mended: false }
+    }
 }
 
-fn settle_if(
-    disk: &dyn Disk,
-    path: &Path,
-    may_rebuild: &dyn Fn(&dyn Disk, &Path) -> bool,
-) -> Result<(BagState, Manifest), BagError> {
+/// One split; recovers it if its recorder died.
+pub(crate) fn settled(disk: &dyn Disk, path: &Path) -> Result<Opened, BagError> {
     match read_manifest(disk, path) {
         Ok(manifest) => match manifest.state {
-            State::Closed => Ok((BagState::Closed, manifest)),
-            State::Recovered => Ok((BagState::Recovered, manifest)),
-            State::Recording => after_crash::settle(disk, path),
+            State::Closed => Ok(Opened::unchanged(BagState::Closed, manifest)),
+            State::Recovered => Ok(Opened::unchanged(BagState::Recovered, manifest)),
+            State::Recording => recovery::settle(disk, path, false),
         },
-        Err(error) if may_rebuild(disk, path) && manifest::can_help(disk, path, &error) => {
-            after_crash::settle(disk, path)
+        // Only a power cut leaves a damaged manifest.
+        Err(error)
+            if !recovery::kernel_survived(disk, path) && manifest::can_help(disk, path, &error) =>
+        {
+            recovery::settle(disk, path, false)
         }
         Err(error) => Err(error),
     }
 }
 
+/// One split, of which every brick is read from front to back, closed or not, and repaired where
+/// anything has damaged it. A sound one is left as it is.
+pub(crate) fn settled_thoroughly(disk: &dyn Disk, path: &Path) -> Result<Opened, BagError> {
+    match read_manifest(disk, path) {
+        Err(error) if !manifest::can_help(disk, path, &error) => Err(error),
+        _ => recovery::settle(disk, path, true),
+    }
+}
+
 /// What a split is at the moment, without recovering it.
-pub(crate) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manifest), BagError> {
+pub(crate) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<Opened, BagError> {
     let manifest = read_manifest(disk, path)?;
     let live = is_being_written(disk, path);
     let live = live.map_err(|source| BagError::Io { path: path.to_owned(), source })?;
@@ -71,7 +80,7 @@ pub(crate) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<(BagState, Manife
         State::Recording if live => BagState::Live,
         State::Recording => BagState::Unrecovered,
     };
-    Ok((state, manifest))
+    Ok(Opened::unchanged(state, manifest))
 }
 
 /// Whether a recorder holds the container's lock.

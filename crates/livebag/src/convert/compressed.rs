@@ -1,22 +1,18 @@
 //! rosbag2's own compression: whole files (`bag_0.mcap.zstd`, mode FILE) or each message by itself
 //! (mode MESSAGE), with Zstandard.
 //!
-//! A compressed file is unpacked into a folder of its own below `$TMPDIR` (`/tmp`), which is removed
-//! with the last reader. At most [`FREE_BYTES_MIN`] are left free there; a file that wants more is
-//! refused with a word.
+//! A compressed file is unpacked into a temporary folder of its own, which is removed with the last reader.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use livebag_format::Topic;
 use livebag_format::rosbag2::BagMetadata;
 
 use super::file::ForeignFile;
+use super::temporary::TemporaryFolder;
 use super::{
     Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SourceMessage,
     SourceTotals, Warnings, open_file,
@@ -28,10 +24,6 @@ pub(super) const SUFFIX: &str = "zstd";
 const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// rosbag2's own level.
 const LEVEL: i32 = 1;
-/// What unpacking leaves free on the filesystem of `$TMPDIR`, in bytes.
-const FREE_BYTES_MIN: u64 = 256 << 20;
-/// What is unpacked between two looks at the free space, in bytes.
-const PIECE_BYTES: usize = 16 << 20;
 /// Unpacked files of this size together are kept while a bag is open, in bytes: a file is opened for
 /// its topics first, and for its messages later.
 const KEPT_BYTES_MAX: u64 = 4 << 30;
@@ -82,13 +74,14 @@ pub(super) fn compress_message(data: &[u8]) -> io::Result<Vec<u8>> {
     zstd::bulk::compress(data, LEVEL)
 }
 
-/// An unpacked file, removed when it is dropped, together with its folder.
+/// An unpacked file, removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Unpacked {
     path: PathBuf,
     bytes: u64,
     /// Why it is not the whole.
     damage: Option<String>,
+    _folder: TemporaryFolder,
 }
 
 impl Unpacked {
@@ -107,70 +100,22 @@ impl Unpacked {
     /// # Errors
     /// If it cannot be read, or there is no room for it.
     pub(crate) fn new(path: &Path) -> Result<Self, ConvertError> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let from = ForeignFile::open(path)?;
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = format!("livebag-unpacked-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&folder)
-            .map_err(|source| ConvertError::io("create", &folder, source))?;
-        let name = plain_name(path);
-        // From here on, dropping it removes what there is.
-        let target = folder.join(name.file_name().unwrap_or_default());
-        let mut unpacked = Unpacked { path: target, bytes: 0, damage: None };
-        let to = ForeignFile::create(&unpacked.path)?;
-        unpacked.fill(&from, to)?;
-        Ok(unpacked)
-    }
-
-    fn fill(&mut self, from: &ForeignFile, mut to: File) -> Result<(), ConvertError> {
-        let written = |source| ConvertError::io("write", &self.path, source);
-        let read = |source| ConvertError::io("read", from.path(), source);
-        let mut decoder = zstd::stream::read::Decoder::new(from.reader()).map_err(read)?;
-        let mut piece = vec![0; PIECE_BYTES];
-        loop {
-            self.check_room(from)?;
-            let mut filled = 0;
-            while filled < piece.len() && self.damage.is_none() {
-                match decoder.read(&mut piece[filled..]) {
-                    Ok(0) => break,
-                    Ok(count) => filled += count,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => self.damage = Some(format!("it does not decompress: {error}")),
-                }
-            }
-            to.write_all(&piece[..filled]).map_err(written)?;
-            self.bytes += filled as u64;
-            if filled < piece.len() {
-                return Ok(());
-            }
-        }
-    }
-
-    fn check_room(&self, from: &ForeignFile) -> Result<(), ConvertError> {
-        let Ok(room) = rustix::fs::statvfs(&self.path) else { return Ok(()) };
-        let free = room.f_bavail.saturating_mul(room.f_frsize);
-        if free >= FREE_BYTES_MIN + PIECE_BYTES as u64 {
-            return Ok(());
-        }
-        let reason = format!(
-            "it is compressed, and there is no room to unpack it in {}: set TMPDIR to a folder with \
-             more, or decompress it first (zstd -d)",
-            std::env::temp_dir().display()
-        );
-        Err(ConvertError::unsupported(from.path(), reason))
-    }
-}
-
-impl Drop for Unpacked {
-    fn drop(&mut self) {
-        // Nothing can be done about a temporary file that somebody else has removed.
-        let _ = rustix::fs::unlink(&self.path);
-        if let Some(folder) = self.path.parent() {
-            let _ = rustix::fs::rmdir(folder);
-        }
+        let folder = TemporaryFolder::new()?;
+        let target = folder.join(plain_name(path).file_name().unwrap_or_default());
+        let decoder = zstd::stream::read::Decoder::new(from.reader())
+            .map_err(|source| ConvertError::io("read", path, source))?;
+        let refused = || {
+            let reason = format!(
+                "it is compressed, and there is no room to unpack it in {}: set TMPDIR to a folder \
+                 with more, or decompress it first (zstd -d)",
+                std::env::temp_dir().display()
+            );
+            ConvertError::unsupported(path, reason)
+        };
+        let (bytes, ended_by) = folder.fill(&target, decoder, refused)?;
+        let damage = ended_by.map(|error| format!("it does not decompress: {error}"));
+        Ok(Unpacked { path: target, bytes, damage, _folder: folder })
     }
 }
 

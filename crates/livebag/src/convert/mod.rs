@@ -33,9 +33,14 @@ mod selected;
 mod sqlite;
 #[cfg(not(feature = "sqlite3"))]
 mod sqlite_absent;
+#[cfg(feature = "sqlite3")]
+mod sqlite_connection;
 mod sqlite_options;
 #[cfg(feature = "sqlite3")]
+mod sqlite_pages;
+#[cfg(feature = "sqlite3")]
 mod sqlite_writer;
+mod temporary;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -66,12 +71,12 @@ pub use rosbag2_writer::{
 };
 pub use salvage::{Salvaged, salvage};
 pub use selected::{TopicFilter, selected};
-#[cfg(feature = "sqlite3")]
-pub(crate) use sqlite::check_integrity;
 #[cfg(not(feature = "sqlite3"))]
 pub use sqlite_absent::Sqlite3Writer;
 #[cfg(not(feature = "sqlite3"))]
 pub(crate) use sqlite_absent::check_integrity;
+#[cfg(feature = "sqlite3")]
+pub(crate) use sqlite_connection::check_integrity;
 pub use sqlite_options::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary};
 #[cfg(feature = "sqlite3")]
 pub use sqlite_writer::Sqlite3Writer;

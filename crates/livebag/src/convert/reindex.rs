@@ -1,4 +1,4 @@
-//! A rosbag2 directory whose `metadata.yaml` is gone or damaged: made anew from its files.
+//! Makes the `metadata.yaml` of a rosbag2 directory again, from its files.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -29,7 +29,7 @@ pub enum Rosbag2Storage {
 /// rosbag2's own compression, with Zstandard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rosbag2Compression {
-    /// None. Chunks of an MCAP may be compressed all the same.
+    /// None. Chunks of an MCAP may still be compressed.
     #[default]
     None,
     /// Each file as a whole, once it is closed.
@@ -43,10 +43,10 @@ pub enum Rosbag2Compression {
 pub struct Rosbag2Options {
     /// rosbag2's own compression.
     pub compression: Rosbag2Compression,
-    /// A new file is begun before a message if the open one has so many bytes. MCAP files with compressed
+    /// A new file starts before a message if the open one has reached this size. MCAP files with compressed
     /// chunks may become some 2 MiB longer.
     pub file_bytes_max: Option<u64>,
-    /// A new file is begun with a message that is so much later than the open one's first.
+    /// A new file starts with a message that is this much later than the open one's first.
     pub file_duration_max: Option<Duration>,
 }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Topic, definitions};
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension};
 
-use super::{
-    ConvertError, ForeignFile, MessageSource, SchemaBytes, SourceMessage, SourceTotals, Warnings,
-};
+use super::sqlite_connection::{Database, damaged};
+use super::sqlite_pages::{Pages, Row, is_cut};
+use super::{ConvertError, MessageSource, SchemaBytes, SourceMessage, SourceTotals, Warnings};
 
 /// Keys fetched at once; the messages themselves are fetched one by one.
 const KEYS_AT_ONCE: i64 = 1024;
@@ -17,18 +17,18 @@ const KEYS_AT_ONCE: i64 = 1024;
 /// A rosbag2 database.
 pub(super) struct SqliteBag {
     path: PathBuf,
-    database: Connection,
+    database: Database,
+    /// Where SQLite finds damage: what its pages hold.
+    pages: Option<Pages>,
     topics: Vec<Topic>,
     /// Topic by its id in the database.
     ids: HashMap<i64, usize>,
     /// Time and id of messages to come.
     keys: VecDeque<(i64, i64)>,
-    /// The last key fetched.
-    fetched: (i64, i64),
+    /// The last key fetched; `None` once there are no more.
+    fetched: Option<(i64, i64)>,
     message_count: u64,
     lost_count: u64,
-    /// Keys fetched.
-    key_count: u64,
     bag_metadata: Option<BagMetadata>,
     warnings: Warnings,
     notes: Warnings,
@@ -36,19 +36,16 @@ pub(super) struct SqliteBag {
 
 impl SqliteBag {
     pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
-        // SQLite would wait for ever at a pipe.
-        ForeignFile::open(path)?;
-        let database = open_database(path).map_err(|error| damaged(path, &error))?;
         let mut bag = SqliteBag {
             path: path.to_owned(),
-            database,
+            database: Database::open(path)?,
+            pages: None,
             topics: Vec::new(),
             ids: HashMap::new(),
             keys: VecDeque::new(),
-            fetched: (i64::MIN, i64::MIN),
+            fetched: Some((i64::MIN, i64::MIN)),
             message_count: 0,
             lost_count: 0,
-            key_count: 0,
             bag_metadata: None,
             warnings: Warnings::default(),
             notes: Warnings::default(),
@@ -56,13 +53,57 @@ impl SqliteBag {
         bag.check_tables()?;
         bag.read_topics()?;
         bag.bag_metadata = bag.read_bag_metadata();
-        let count = bag
-            .database
-            .query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0))
-            .map_err(|error| damaged(path, &error))?;
-        bag.message_count = count.unsigned_abs();
-        bag.fetch_keys()?;
+        if is_cut(path)? && is_cut(bag.database.merged()?)? {
+            bag.read_pages("it has lost its end")?;
+            return Ok(bag);
+        }
+        let count = "SELECT count(*) FROM messages";
+        match bag.database.query_row(count, [], |row| row.get::<_, i64>(0)) {
+            Ok(count) => {
+                bag.message_count = count.unsigned_abs();
+                bag.fetch_keys()?;
+            }
+            Err(error) => bag.read_pages(&error.to_string())?,
+        }
         Ok(bag)
+    }
+
+    /// Takes the messages to come from the database's pages, since its tables cannot be walked.
+    fn read_pages(&mut self, reason: &str) -> Result<(), ConvertError> {
+        let columns = columns(&self.database, "messages");
+        if columns.map_err(|error| damaged(&self.path, &error))?.is_empty() {
+            let reason = format!("expected a database of rosbag2: {reason}");
+            return Err(ConvertError::damaged(&self.path, reason));
+        }
+        let pages = Pages::open(self.database.merged()?)?;
+        let root = "SELECT rootpage FROM sqlite_master WHERE name = 'messages'";
+        let root = self.database.query_row(root, [], |row| row.get(0)).unwrap_or(0);
+        self.lost_count = self.lost_count.max(pages.lost_count(root));
+        self.message_count = pages.rows().len() as u64;
+        self.warnings.say(format!(
+            "the database is damaged ({reason}): messages are read from the pages that are there"
+        ));
+        let given = self.fetched.take();
+        let keys = pages.rows().iter().map(Row::key);
+        self.keys = keys.filter(|key| given.is_none_or(|given| *key > given)).collect();
+        self.pages = Some(pages);
+        Ok(())
+    }
+
+    /// A message and the id of its topic: from the database's pages once they are known, or where SQLite
+    /// does not find it.
+    fn message(&mut self, key: (i64, i64)) -> Result<(i64, Vec<u8>), String> {
+        let mut reason = "it is gone".to_owned();
+        if self.pages.is_none() {
+            match self.row(key.1) {
+                Ok(Some(row)) => return Ok(row),
+                Ok(None) => {}
+                Err(error) => reason = error.to_string(),
+            }
+            let pages = self.database.merged().and_then(Pages::open);
+            self.pages = Some(pages.map_err(|error| error.to_string())?);
+        }
+        self.pages.as_ref().and_then(|pages| pages.message(key)).ok_or(reason)
     }
 
     /// Refuses views, virtual tables and computed columns: rosbag2 writes none, and a query that stands
@@ -84,9 +125,15 @@ impl SqliteBag {
     }
 
     fn read_topics(&mut self) -> Result<(), ConvertError> {
-        let definitions = self.definitions()?;
+        let definitions = self.definitions().unwrap_or_else(|error| {
+            self.warnings.say(format!("its definitions of types cannot be read: {error}"));
+            BTreeMap::new()
+        });
         let mut schema_bytes = SchemaBytes::default();
-        let rows = self.topic_rows().map_err(|error| damaged(&self.path, &error))?;
+        let (rows, error) = self.topic_rows().map_err(|error| damaged(&self.path, &error))?;
+        if let Some(error) = error {
+            self.warnings.say(format!("not all of its topics can be read: {error}"));
+        }
         for row in rows {
             let (schema_encoding, schema) = match definition_of(&definitions, &row.type_name) {
                 Some((encoding, text)) => (encoding.clone(), text.clone()),
@@ -126,7 +173,8 @@ impl SqliteBag {
         }
     }
 
-    fn topic_rows(&self) -> rusqlite::Result<Vec<TopicRow>> {
+    /// The topics, and what kept the rest from being read.
+    fn topic_rows(&self) -> rusqlite::Result<(Vec<TopicRow>, Option<rusqlite::Error>)> {
         // Foxy has neither QoS nor hashes, Humble no hashes.
         let column = |name| {
             let known = columns(&self.database, "topics")?.iter().any(|column| column == name);
@@ -138,7 +186,7 @@ impl SqliteBag {
             column("type_description_hash")?,
         );
         let mut statement = self.database.prepare(&sql)?;
-        let rows = statement.query_map([], |row| {
+        let mut read = statement.query_map([], |row| {
             Ok(TopicRow {
                 id: row.get(0)?,
                 name: row.get(1)?,
@@ -148,30 +196,35 @@ impl SqliteBag {
                 type_hash: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
             })
         })?;
-        rows.collect()
+        let mut rows = Vec::new();
+        let error = loop {
+            match read.next() {
+                Some(Ok(row)) => rows.push(row),
+                Some(Err(error)) if rows.is_empty() => return Err(error),
+                ended => break ended.and_then(Result::err),
+            }
+        };
+        Ok((rows, error))
     }
 
     /// Encoding and text by type; empty before Iron, which has no such table.
-    fn definitions(&self) -> Result<BTreeMap<String, (String, Vec<u8>)>, ConvertError> {
-        let read = || {
-            if columns(&self.database, "message_definitions")?.is_empty() {
-                return Ok(BTreeMap::new());
-            }
-            let mut statement = self.database.prepare(
-                "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions",
-            )?;
-            let rows = statement.query_map([], |row| {
-                let text: String = row.get(2)?;
-                Ok((row.get(0)?, (row.get(1)?, text.into_bytes())))
-            })?;
-            let mut found: BTreeMap<String, (String, Vec<u8>)> =
-                rows.collect::<rusqlite::Result<_>>()?;
-            // rosbag2 writes `unknown` and no text where it found no definition; a type without fields has no
-            // text either.
-            found.retain(|_, (encoding, _)| encoding != "unknown");
-            Ok(found)
-        };
-        read().map_err(|error: rusqlite::Error| damaged(&self.path, &error))
+    fn definitions(&self) -> rusqlite::Result<BTreeMap<String, (String, Vec<u8>)>> {
+        if columns(&self.database, "message_definitions")?.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut statement = self.database.prepare(
+            "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions",
+        )?;
+        let rows = statement.query_map([], |row| {
+            let text: String = row.get(2)?;
+            Ok((row.get(0)?, (row.get(1)?, text.into_bytes())))
+        })?;
+        let mut found: BTreeMap<String, (String, Vec<u8>)> =
+            rows.collect::<rusqlite::Result<_>>()?;
+        // rosbag2 writes `unknown` and no text where it found no definition; a type without fields has no
+        // text either.
+        found.retain(|_, (encoding, _)| encoding != "unknown");
+        Ok(found)
     }
 
     /// What the last row of the table `metadata` says; older databases have none.
@@ -182,36 +235,26 @@ impl SqliteBag {
     }
 
     fn fetch_keys(&mut self) -> Result<(), ConvertError> {
+        let Some(after) = self.fetched else { return Ok(()) };
         let fetch = || {
             let mut statement = self.database.prepare_cached(
                 "SELECT timestamp, id FROM messages WHERE (timestamp, id) > (?1, ?2) \
                  ORDER BY timestamp, id LIMIT ?3",
             )?;
-            let keys = statement
-                .query_map((self.fetched.0, self.fetched.1, KEYS_AT_ONCE), |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })?;
+            let keys = statement.query_map((after.0, after.1, KEYS_AT_ONCE), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
             keys.collect::<rusqlite::Result<VecDeque<_>>>()
         };
-        self.keys = match fetch() {
-            Ok(keys) => keys,
-            // What was read before is as good as ever.
-            Err(error) if self.key_count > 0 => {
-                self.lost_count += self.message_count.saturating_sub(self.key_count).max(1);
-                self.warnings
-                    .say(format!("the database is damaged, and messages are gone: {error}"));
-                VecDeque::new()
-            }
-            Err(error) => return Err(damaged(&self.path, &error)),
-        };
-        self.key_count += self.keys.len() as u64;
-        if let Some(last) = self.keys.back() {
-            self.fetched = *last;
+        match fetch() {
+            Ok(keys) => self.keys = keys,
+            Err(error) => return self.read_pages(&error.to_string()),
         }
+        self.fetched = self.keys.back().copied();
         Ok(())
     }
 
-    fn message(&self, id: i64) -> rusqlite::Result<Option<(i64, Vec<u8>)>> {
+    fn row(&self, id: i64) -> rusqlite::Result<Option<(i64, Vec<u8>)>> {
         let mut statement =
             self.database.prepare_cached("SELECT topic_id, data FROM messages WHERE id = ?1")?;
         statement.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()
@@ -248,14 +291,13 @@ impl MessageSource for SqliteBag {
     fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
         loop {
             let Some((timestamp, id)) = self.keys.pop_front() else { return Ok(None) };
-            let row = self.message(id);
+            let row = self.message((timestamp, id));
             if self.keys.is_empty() {
                 self.fetch_keys()?;
             }
             let (topic_id, data) = match row {
-                Ok(Some(row)) => row,
-                missing => {
-                    let reason = missing.err().map_or("it is gone".to_owned(), |e| e.to_string());
+                Ok(row) => row,
+                Err(reason) => {
                     self.warnings.say(format!("messages cannot be read: {reason}"));
                     self.lost_count += 1;
                     continue;
@@ -320,50 +362,9 @@ impl MessageSource for SqliteBag {
     }
 }
 
-/// Opens for reading only. A database with a write-ahead log in a directory that cannot be written
-/// opens only as one that nobody else changes.
-fn open_database(path: &Path) -> rusqlite::Result<Connection> {
-    let probe = |database: Connection| {
-        database.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
-        Ok(database)
-    };
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let plain = Connection::open_with_flags(path, flags).and_then(probe);
-    plain.or_else(|error| {
-        let mut uri = "file:".to_owned();
-        for byte in path.as_os_str().as_encoded_bytes() {
-            match byte {
-                b'/' | b'.' | b'-' | b'_' => uri.push(*byte as char),
-                byte if byte.is_ascii_alphanumeric() => uri.push(*byte as char),
-                byte => uri += &format!("%{byte:02x}"),
-            }
-        }
-        uri += "?immutable=1";
-        let flags = flags | OpenFlags::SQLITE_OPEN_URI;
-        Connection::open_with_flags(uri, flags).and_then(probe).map_err(|_| error)
-    })
-}
-
 /// Names of a table's columns; none if there is no such table.
 fn columns(database: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement = database.prepare("SELECT name FROM pragma_table_info(?1)")?;
     let names = statement.query_map([table], |row| row.get(0))?;
     names.collect()
-}
-
-fn damaged(path: &Path, error: &rusqlite::Error) -> ConvertError {
-    ConvertError::damaged(path, format!("expected a database of rosbag2: {error}"))
-}
-
-/// What SQLite finds wrong with a database; nothing for a whole one.
-pub(crate) fn check_integrity(path: &Path) -> Result<Vec<String>, ConvertError> {
-    let read = || {
-        let database = open_database(path)?;
-        let mut statement = database.prepare("PRAGMA integrity_check")?;
-        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>()
-    };
-    let mut found = read().map_err(|error| damaged(path, &error))?;
-    found.retain(|line| line != "ok");
-    Ok(found)
 }

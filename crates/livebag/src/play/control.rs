@@ -1,4 +1,4 @@
-//! What a running player is told, and what it tells.
+//! Commands to a running player, and its status.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::PlayError;
 use crate::limits::PLAY_ORDERS_MAX;
 
-/// How it goes.
+/// The state of a player.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlayStatus {
     /// Messages published, those of `/clock` not counted.
@@ -22,7 +22,7 @@ pub struct PlayStatus {
     pub left_out: u64,
     /// How often the end was reached.
     pub rounds: u64,
-    /// Where it stands, from the beginning of what is played.
+    /// Position, from the start of what is played.
     pub position: Duration,
     /// From the beginning to the last message.
     pub length: Duration,
@@ -30,20 +30,20 @@ pub struct PlayStatus {
     pub late_max: Duration,
     /// Speed: 2.0 is twice as fast as was recorded.
     pub rate: f64,
-    /// Whether it stands still.
+    /// Whether it is paused.
     pub paused: bool,
 }
 
 /// A place to go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaySeek {
-    /// A time of the recording, nanoseconds since the Unix epoch: what comes from then on is next.
+    /// A time of the recording, nanoseconds since the Unix epoch.
     Time(u64),
     /// From the beginning of what is played.
     Offset(Duration),
-    /// So much further on.
+    /// This far ahead.
     Ahead(Duration),
-    /// So much back.
+    /// This far back.
     Back(Duration),
 }
 
@@ -57,8 +57,8 @@ pub(super) enum PlayOrder {
     Seek(PlaySeek),
 }
 
-/// Controls a player, from any thread; clones control the same one. A player follows within some
-/// milliseconds, in the order in which it was told, also what it was told before it ran.
+/// Controls a player, from any thread; clones control the same one. A player follows commands in order,
+/// within some milliseconds; commands from before it ran, too.
 ///
 /// ```no_run
 /// # use livebag::{PlayOptions, PlaySeek, Player, StreamOutput};
@@ -97,8 +97,8 @@ impl PlayControl {
         self.order(PlayOrder::Toggle);
     }
 
-    /// Publishes the next message of a player that is paused, and stands at its time. Nothing
-    /// otherwise.
+    /// Publishes the next message of a paused player, whose position is then that message's time. Does
+    /// nothing while it plays.
     pub fn step(&self) {
         self.burst(1);
     }
@@ -118,8 +118,8 @@ impl PlayControl {
         Ok(())
     }
 
-    /// Goes to another place, also backward; outside of what is played, to its nearest end. A player
-    /// that is paused stays so.
+    /// Seeks, forward or backward; a position outside of what is played is moved to the nearest end. A
+    /// paused player stays paused.
     pub fn seek(&self, to: PlaySeek) {
         self.order(PlayOrder::Seek(to));
     }
@@ -129,17 +129,17 @@ impl PlayControl {
         self.0.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody has ended it.
+    /// Whether it has been stopped.
     pub fn is_stopped(&self) -> bool {
         self.0.stop.load(Ordering::Relaxed)
     }
 
-    /// How it goes at the moment.
+    /// The state at the moment.
     pub fn status(&self) -> PlayStatus {
         *lock(&self.0.status)
     }
 
-    /// More orders than [`PLAY_ORDERS_MAX`] at once are left out: nobody means them.
+    /// More than [`PLAY_ORDERS_MAX`] waiting commands are ignored.
     fn order(&self, order: PlayOrder) {
         let mut orders = lock(&self.0.orders);
         if orders.len() < PLAY_ORDERS_MAX {

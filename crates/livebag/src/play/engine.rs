@@ -1,4 +1,4 @@
-//! The player's one loop: what is due, what is told, and waiting for either.
+//! The player's loop: publishes what is due, follows commands, and waits for either.
 
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
 //! Plays recordings to an [`Output`], at the pace at which they were recorded.
 //!
-//! One thread reads ahead ([`read_ahead`]) from the recordings ([`recording`], [`merge`]); the caller's
-//! publishes what is due ([`engine`], [`pace`]) and follows what it is told ([`control`]). A message is
-//! due at a time that follows from the last change of pace and its own time alone, so that lateness
-//! never adds up.
+//! One thread reads ahead ([`read_ahead`]) from the recordings ([`recording`], [`merge`]). The caller's thread
+//! publishes what is due ([`engine`], [`pace`]) and follows commands ([`control`]). A message's due time depends
+//! only on the last change of pace and on its own time, so lateness never adds up.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -42,11 +41,11 @@ use recording::{Plan, Recordings, Survey, Window};
 /// Where ROS 2 nodes with `use_sim_time` look for the time.
 const CLOCK_TOPIC: &str = "/clock";
 
-/// A topic that is played, and its way out.
+/// A topic that is played, and its output.
 pub struct PlayedTopic {
     topic: Topic,
     output: Box<dyn TopicOutput>,
-    /// The largest message that the output has been told of.
+    /// The largest message that the output was opened for.
     bytes_max: usize,
 }
 
@@ -93,8 +92,8 @@ pub struct Player {
 }
 
 impl Player {
-    /// Opens containers, or anything that `livebag convert` reads, to be played as one, and a way out
-    /// for every topic that has messages. A recording without an index is read through once, to know the
+    /// Opens containers, or anything that `livebag convert` reads, to be played as one, and an output for
+    /// every topic that has messages. A recording without an index is read through once, to know the
     /// size of its largest messages.
     ///
     /// # Errors
@@ -143,8 +142,8 @@ impl Player {
         Ok(this)
     }
 
-    /// Topics that differ in nothing an output tells (ROS 1 connections of one topic, the same topic of
-    /// several recordings) share one.
+    /// Topics that look the same to an output (ROS 1 connections of one topic, the same topic of several
+    /// recordings) share one.
     fn open_outputs(&mut self, output: &mut dyn Output) -> Result<(), PlayError> {
         let topics = self.recordings.topics();
         let renamed: Vec<_> = topics.iter().map(|topic| self.options.played(topic)).collect();
@@ -182,7 +181,7 @@ impl Player {
         &self.played
     }
 
-    /// The way out of `/clock`, if the time is published there.
+    /// The output of `/clock`, if the time is published there.
     pub fn clock_topic(&self) -> Option<&PlayedTopic> {
         self.clock_topic.as_ref().map(|clock_topic| &clock_topic.played)
     }
@@ -229,8 +228,8 @@ impl Player {
         })
     }
 
-    /// Publishes until the end, or until told to stop. `progress` is called after every message, after
-    /// every order that was followed, and now and then while waiting for a message's time.
+    /// Publishes until the end, or until stopped. `progress` is called after every message, after every
+    /// command, and from time to time while waiting.
     ///
     /// # Errors
     /// If the recording cannot be read, or an output does not take a message.
@@ -282,7 +281,7 @@ impl Player {
     }
 }
 
-/// What tells one way out from another.
+/// What distinguishes outputs.
 type Key<'a> = (&'a str, &'a str, &'a str, &'a [u8]);
 
 fn key(topic: &Topic) -> Key<'_> {

@@ -57,13 +57,13 @@ pub struct PlayOptions {
     pub topics: Vec<String>,
     /// Topics that match somewhere are played too.
     pub regex: Option<String>,
-    /// Topics that match somewhere are not played.
+    /// Topics whose name matches anywhere are not played.
     pub exclude_regex: Option<String>,
     /// Topics that are not played.
     pub exclude_topics: Vec<String>,
-    /// Topics that go out under another name: (recorded, played).
+    /// Topics that are published under another name: (recorded, played).
     pub remap: Vec<(String, String)>,
-    /// QoS that outputs are told to offer for a topic, in place of the recorded.
+    /// QoS that outputs offer for a topic, in place of the recorded one.
     pub qos_overrides: BTreeMap<String, QosProfile>,
     /// Which time orders the messages.
     pub order: MessageOrder,
@@ -76,14 +76,13 @@ pub struct PlayOptions {
     pub until_nanos: Option<u64>,
     /// Time before the first message of each round.
     pub delay: Duration,
-    /// Whether to stand still at the beginning.
+    /// Whether to start paused.
     pub start_paused: bool,
     /// Whether to publish the time of the recording on `/clock`.
     pub clock_ticks: Option<ClockTicks>,
     /// Messages read ahead at most.
     pub ahead_messages: usize,
-    /// Time between the making of the outputs and the first message, for listeners that wait for them
-    /// to appear.
+    /// Time between opening the outputs and the first message, so that listeners can find them.
     pub lead_in: Duration,
     /// Where time comes from.
     pub clock: Clock,
@@ -154,7 +153,7 @@ impl PlayOptions {
         Ok(chosen)
     }
 
-    /// Under which name a topic goes out.
+    /// The name under which a topic is published.
     fn name_of<'a>(&'a self, topic: &'a str) -> &'a str {
         let rule = self.remap.iter().find(|(recorded, _)| recorded == topic);
         rule.map_or(topic, |(_, played)| played)

@@ -45,8 +45,8 @@ use super::PlayError;
 /// }
 /// ```
 pub trait Output: Send {
-    /// Makes the way out for a topic. Its name is the one to publish under, remapped already; its
-    /// metadata has what the recording knows of it or the user has asked for: `offered_qos_profiles`
+    /// Opens the output for a topic. Its name is the one to publish under, already remapped; its metadata
+    /// has what the recording knows or the user asked for: `offered_qos_profiles`
     /// (rosbag2's YAML) and `topic_type_hash`. `bytes_max`: its largest message;
     /// `usize::MAX` where that is not known ([`Output::needs_sizes`]).
     ///
@@ -54,14 +54,14 @@ pub trait Output: Send {
     /// [`PlayError::Output`], or [`PlayError::Stream`] for a stream.
     fn open(&mut self, topic: &Topic, bytes_max: usize) -> Result<Box<dyn TopicOutput>, PlayError>;
 
-    /// Whether the size of each topic's largest message has to be known, for which a recording without an
-    /// index of messages is read through once.
+    /// Whether each topic's largest message must be known. Recordings without an index of messages are then
+    /// read through once.
     fn needs_sizes(&self) -> bool {
         true
     }
 }
 
-/// One topic's way out.
+/// The output of one topic.
 pub trait TopicOutput: Send {
     /// Publishes an encoded message. Its times and sequence are those of the recording.
     ///

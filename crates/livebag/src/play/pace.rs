@@ -46,7 +46,7 @@ impl Pace {
         self.clock_nanos.saturating_add(nanos)
     }
 
-    /// Stops time. Who is late stands where he has come to, at most at `next_nanos`.
+    /// Stops time. A player that is late stops at the position that it has reached, at most `next_nanos`.
     pub fn hold(&mut self, now_nanos: u64, next_nanos: Option<u64>) {
         if !self.held {
             self.turn(now_nanos, next_nanos);

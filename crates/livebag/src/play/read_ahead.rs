@@ -1,7 +1,7 @@
-//! Reads ahead of the player, so that the disk never makes it wait as long as it keeps up on average.
+//! Reads ahead of the player, so that a disk that keeps up on average never delays it.
 //!
-//! One thread reads; what it has read waits in a queue that is bounded in bytes and messages. Memory of
-//! large messages goes round.
+//! One thread reads. What it has read waits in a queue that is bounded in bytes and messages. Memory of large
+//! messages is reused.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -9,7 +9,6 @@ use livebag_format::Message;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::CHUNK_HEADER_BYTES;
 
-use super::ahead::Ahead;
 use super::brick::{NO_CHUNK, PlainChunk, Use, WRONG_CHECKSUM, brick_ends, end_of, part};
 use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
@@ -43,8 +42,6 @@ struct TopicCursor<'bag> {
     at: usize,
     window: Window,
     checked: Checked,
-    /// Who fetches what is read in place, by brick; none where nobody needs to.
-    ahead: Option<(u16, Option<Ahead>)>,
     unpacked: Unpacked,
     /// Whether so much is wanted that the kernel may fetch it 2 MiB at a time; known once there are
     /// entries.
@@ -91,6 +88,7 @@ impl<'bag> Cursor<'bag> {
             last: None,
         };
         for &number in chosen {
+            this.damaged[number] += bag.topics[number].missing;
             for segment in &bag.topics[number].segments {
                 this.plan_segment(segment, (number, bag.in_place), from, to)?;
             }
@@ -199,15 +197,15 @@ impl<'bag> Cursor<'bag> {
         }
     }
 
-    /// Reads the message whose entry [`Cursor::next_entry`] gave last into memory of the caller's. A
-    /// large one comes straight from the file, without a stop in memory of the cursor's.
+    /// Reads the message whose entry [`Cursor::next_entry`] gave last into the caller's memory. A large one
+    /// is read straight from the file.
     ///
     /// # Errors
-    /// [`BagError::Damaged`] if this message is not what its entry promises; it counts as damaged, and
-    /// the next one is none the worse for it. Otherwise if the brick cannot be read.
+    /// [`BagError::Damaged`] if this message does not match its entry; it counts as damaged, and the next one
+    /// can still be read. Other errors mean that the brick cannot be read.
     ///
     /// # Panics
-    /// If `room` has not the entry's `data_bytes`, or no entry was given.
+    /// If `room` is not `data_bytes` long, or no entry was given.
     pub fn read_into(&mut self, room: &mut [u8]) -> Result<(), BagError> {
         let (at, entry) = self.last.expect("an entry was given");
         assert_eq!(room.len(), entry.data_bytes as usize, "room for just this message");
@@ -222,7 +220,8 @@ impl<'bag> Cursor<'bag> {
     /// `None` if it must be read ([`Cursor::read_into`]): it is small or compressed, too little is asked
     /// for, or its brick cannot be mapped.
     ///
-    /// To look at it takes a promise ([`FilePart::look`]); to hand it to the kernel does not.
+    /// Dereferencing it may raise SIGBUS and is `unsafe` ([`FilePart::look`]); passing it to a system call is
+    /// not.
     ///
     /// # Errors
     /// [`BagError::Damaged`] if the brick ends before it, which counts as damaged.
@@ -230,8 +229,8 @@ impl<'bag> Cursor<'bag> {
         self.part_for(Use::Look)
     }
 
-    /// The same for who hands it to the kernel and never looks at it: what is in the page cache already is
-    /// found to be there, and no more.
+    /// Like [`Cursor::part`], for callers that only pass the bytes to a system call: pages already cached are
+    /// not touched.
     ///
     /// # Errors
     /// As [`Cursor::part`].
@@ -301,7 +300,6 @@ impl<'bag> TopicCursor<'bag> {
             at: 0,
             window,
             checked: Checked::default(),
-            ahead: None,
             unpacked: Unpacked::default(),
         })
     }
@@ -326,7 +324,7 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// A message in place, where that is worth it and possible.
-    fn part(&mut self, entry: &IndexEntry, purpose: Use) -> Result<Option<FilePart>, BagError> {
+    fn part(&self, entry: &IndexEntry, purpose: Use) -> Result<Option<FilePart>, BagError> {
         let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
         let mapping = if is_large { self.mapping(entry)? } else { None };
         let Some(mapping) = mapping else { return Ok(None) };
@@ -338,29 +336,12 @@ impl<'bag> TopicCursor<'bag> {
         Ok(part)
     }
 
-    /// A mapping of what is wanted of a message's brick, where one is worth it and possible.
-    fn mapping(&mut self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, BagError> {
+    /// A mapping of a message's brick, where one is worth it and possible.
+    fn mapping(&self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, BagError> {
         if entry.compressed || self.is_long != Some(true) {
             return Ok(None);
         }
-        let brick = self.segment.brick(entry)?;
-        let Some(mapping) = brick.mapping(entry)? else { return Ok(None) };
-        match &self.ahead {
-            Some((number, ahead)) if *number == entry.brick => {
-                if let Some(ahead) = ahead.as_ref().filter(|ahead| ahead.covers(entry.offset)) {
-                    ahead.reach(entry.offset);
-                }
-            }
-            _ => {
-                let (last, end) = self.window.end;
-                let end =
-                    if last == entry.brick { end.min(mapping.bytes()) } else { mapping.bytes() };
-                let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
-                let ahead = is_large.then(|| Ahead::begin(&mapping, entry.offset..end)).flatten();
-                self.ahead = is_large.then_some((entry.brick, ahead));
-            }
-        }
-        Ok(Some(mapping))
+        self.segment.brick(entry)?.mapping(entry)
     }
 
     fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
@@ -433,7 +414,7 @@ impl<'bag> TopicCursor<'bag> {
             let wanted = self.stretch_bytes(entry, &range, mapping.bytes().min(end));
             let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
             // What cannot be fetched is read: that tells what is the matter.
-            let stretch = match is_large || mapping.is_there(range.start, wanted) == Some(true) {
+            let stretch = match is_large || mapping.is_cached(range.start, wanted) == Some(true) {
                 true => mapping.stretch(range.start, wanted).unwrap_or_default(),
                 // Small ones come from the device sooner where the kernel reads far ahead.
                 false => None,

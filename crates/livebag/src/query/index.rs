@@ -16,7 +16,7 @@ const NEAR_ENTRIES: u64 = 64;
 
 /// A topic's time index. Read with `pread` and not mapped: a file that is cut while it is mapped
 /// kills its reader, and a binary search costs some thirty calls at most.
-pub(crate) struct IndexReader {
+pub(super) struct IndexReader {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     /// Entries behind this are not whole: the recorder died, and nobody may recover the file.

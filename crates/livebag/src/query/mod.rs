@@ -13,11 +13,10 @@ use livebag_format::container::{
     CONTAINER_FILE, ClockJumps, ContainerError, Losses, Manifest, MetadataEntry, Removed,
 };
 
-use crate::container::{as_it_is, read_owner, settled, settled_by_force};
+use crate::container::{Opened, as_it_is, read_owner, settled, settled_thoroughly};
 use crate::storage::{Disk, KernelDisk};
 
 mod account;
-mod ahead;
 mod answer;
 mod brick;
 mod buffer;
@@ -32,7 +31,6 @@ mod virtual_file;
 pub use answer::{DAMAGED_RECORD, Laid, McapAnswer, Messages, Verdict, damaged_topics};
 pub use buffer::Buffer;
 pub use cursor::Cursor;
-pub(crate) use index::IndexReader;
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
 pub use topic::BagTopic;
@@ -130,7 +128,7 @@ pub enum Span {
     /// Everything.
     #[default]
     All,
-    /// The last so much before the newest message of the topics asked for.
+    /// This long before the newest message of the chosen topics, until then.
     Latest(Duration),
     /// From the first to the second log time, both included; nanoseconds since the Unix epoch.
     History(u64, u64),
@@ -157,10 +155,11 @@ pub struct Bag {
     topics: Vec<BagTopic>,
     recorder_pid: Option<u32>,
     in_place: bool,
+    is_mended: bool,
 }
 
 /// How a directory's state and manifest are found: with or without recovering it.
-type Look = dyn Fn(&dyn Disk, &Path) -> Result<(BagState, Manifest), BagError>;
+type Look = dyn Fn(&dyn Disk, &Path) -> Result<Opened, BagError>;
 
 impl Bag {
     /// Opens a container, whether a recorder is writing it or not. One whose recorder died is
@@ -180,8 +179,10 @@ impl Bag {
         Self::assemble(disk, path, &settled)
     }
 
-    /// The same, also if `container.yaml` was damaged by something else than a power cut: it is made
-    /// anew of bricks and indexes, and the damaged one kept beside it.
+    /// Opens a container after reading every brick of it from front to back, and repairing whatever
+    /// is damaged: `container.yaml` and indexes are made anew from what the bricks prove, and damaged
+    /// stretches of a brick are left out. The original bytes are kept beside it. A sound container is
+    /// left as it is.
     ///
     /// # Errors
     /// See [`BagError`].
@@ -194,7 +195,7 @@ impl Bag {
     /// # Errors
     /// See [`BagError`].
     pub fn recover_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
-        Self::assemble(disk, path, &settled_by_force)
+        Self::assemble(disk, path, &settled_thoroughly)
     }
 
     /// Opens a container and changes nothing: one whose recorder died is read as it is.
@@ -214,14 +215,15 @@ impl Bag {
     }
 
     fn assemble(disk: &dyn Disk, path: &Path, look: &Look) -> Result<Self, BagError> {
-        let (state, manifest) = look(disk, path)?;
+        let Opened { state, manifest, mut is_mended } = look(disk, path)?;
         let mut topics = Vec::new();
         add_topics(disk, path, "", &manifest, state, &mut topics)?;
         for name in &manifest.splits {
             let directory = path.join(name);
             match look(disk, &directory) {
-                Ok((state, split)) => {
-                    add_topics(disk, &directory, name, &split, state, &mut topics)?;
+                Ok(split) => {
+                    is_mended |= split.is_mended;
+                    add_topics(disk, &directory, name, &split.manifest, split.state, &mut topics)?;
                 }
                 // Retention may have removed it meanwhile, or it was just being made.
                 Err(BagError::NotFound(_) | BagError::NotAContainer(_))
@@ -231,14 +233,14 @@ impl Bag {
         }
         let recorder_pid = read_owner(disk, path).map(|owner| owner.pid);
         let path = path.to_owned();
-        Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false })
+        Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false, is_mended })
     }
 
     /// The same, whose cursors give messages where they lie in the page cache ([`Cursor::next`]) instead of
     /// copying them, where that is worth it and possible: much of their topic is asked for (2 MiB), they are
     /// not compressed, and their brick can be mapped.
     ///
-    /// A brick that is too short from the start, or whose medium fails, is an error as ever.
+    /// A brick that is too short when it is opened, or whose medium fails, is an error.
     ///
     /// # Safety
     /// Nobody writes or cuts the bricks while the bag and its messages are used: bytes that change behind a
@@ -301,6 +303,11 @@ impl Bag {
         self.state
     }
 
+    /// Whether opening it repaired files of it.
+    pub fn is_mended(&self) -> bool {
+        self.is_mended
+    }
+
     /// MCAP's profile of the messages.
     pub fn profile(&self) -> &str {
         &self.manifest.profile
@@ -326,7 +333,7 @@ impl Bag {
         Some(self.manifest.failure.as_str()).filter(|failure| !failure.is_empty())
     }
 
-    /// Names and values that the recording carries along.
+    /// Names and values stored in the recording.
     pub fn metadata(&self) -> &[MetadataEntry] {
         &self.manifest.metadata
     }
@@ -338,7 +345,7 @@ impl Bag {
         name.map(|name| self.path.join(name))
     }
 
-    /// Directories of the splits behind the first, which lies in the container's own.
+    /// Directories of the later splits; the first split is in the container's own directory.
     pub fn splits(&self) -> &[String] {
         &self.manifest.splits
     }
@@ -373,7 +380,7 @@ impl Bag {
         &self.topics
     }
 
-    /// Losses of all topics, those that removed splits told of included.
+    /// Losses of all topics, removed splits included.
     pub fn lost(&self) -> Losses {
         let mut lost = self.manifest.removed.lost;
         self.topics.iter().for_each(|topic| lost.add(&topic.lost));
@@ -434,26 +441,6 @@ impl Bag {
     pub fn newest_first(&self, query: &Query) -> Result<NewestFirst<'_>, BagError> {
         let (chosen, from, to) = self.resolve(query)?;
         NewestFirst::plan(self, &chosen, from, to)
-    }
-
-    /// Has the kernel begin to fetch the large messages of a query from the device, the newest
-    /// `bytes_max` bytes of them, and does not wait for it. Gives the newest log time of the query's
-    /// messages; `None` if there are none.
-    ///
-    /// # Errors
-    /// If a topic is not there, or an index cannot be read.
-    pub fn will_need(&self, query: &Query, bytes_max: u64) -> Result<Option<u64>, BagError> {
-        let mut messages = self.newest_first(query)?;
-        let (mut newest, mut left) = (None, bytes_max);
-        while let Some((_, entry)) = messages.next_entry()? {
-            newest.get_or_insert(entry.log_time_nanos);
-            match left.checked_sub(entry.data_bytes.into()) {
-                Some(less) => left = less,
-                None => break,
-            }
-            messages.will_need(&entry);
-        }
-        Ok(newest)
     }
 
     /// Topics, first and last log time.

@@ -1,4 +1,4 @@
-//! The messages of a query from the newest to the oldest: for an asker whose time runs out.
+//! The messages of a query from the newest to the oldest, for clients with little time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use livebag_format::index::IndexEntry;
 
 use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
-use crate::limits::{OWN_CHUNK_BYTES_MIN, READ_STRAIGHT_BYTES_MIN};
+use crate::limits::READ_STRAIGHT_BYTES_MIN;
 
 /// Index entries read at once: an asker whose time runs out wants few.
 const ENTRIES_AT_ONCE: u64 = 64;
@@ -105,19 +105,6 @@ impl<'bag> NewestFirst<'bag> {
     pub fn next_data_bytes(&self) -> Option<u32> {
         let (_, Reverse(at)) = self.heap.peek()?;
         self.topics[*at].entries.last().map(|entry| entry.data_bytes)
-    }
-
-    /// Has the kernel begin to fetch the message whose entry [`NewestFirst::next_entry`] gave last, if it
-    /// is one that recorders write past the page cache.
-    pub(super) fn will_need(&self, entry: &IndexEntry) {
-        let segment = self.last.and_then(|(at, _)| self.topics[at].last_segment);
-        // A damaged entry has nothing to be fetched.
-        if let Some(brick) = segment.and_then(|segment| segment.brick(entry).ok())
-            && !entry.compressed
-            && entry.data_bytes as usize >= OWN_CHUNK_BYTES_MIN
-        {
-            brick.file.will_need(entry.offset, entry.data_bytes.into());
-        }
     }
 
     /// Appends the message whose entry [`NewestFirst::next_entry`] gave last; whether it could be. One

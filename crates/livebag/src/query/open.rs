@@ -1,6 +1,7 @@
 //! Opens what a container has of each topic.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,9 +38,11 @@ pub(super) fn add_topics(
     // Heads of indexes that the page cache does not have come from the device together.
     let mut indexes = Vec::new();
     for described in manifest.topics.iter().filter(|topic| has_files(topic)) {
-        let (path, file) = open(&described.index)?;
-        IndexReader::head_will_be_read(&*file);
-        indexes.push((path, file));
+        let opened = open(&described.index);
+        if let Ok((_, file)) = &opened {
+            IndexReader::head_will_be_read(&**file);
+        }
+        indexes.push(opened);
     }
     let mut indexes = indexes.into_iter();
     // Two topics may have one name: their order among those tells which is which.
@@ -62,6 +65,7 @@ pub(super) fn add_topics(
                 repeated: 0,
                 damaged: 0,
                 writer_returns: 0,
+                missing: 0,
             });
             topics.len() - 1
         });
@@ -74,18 +78,46 @@ pub(super) fn add_topics(
         if !has_files(described) {
             continue;
         }
-        let Some((path, file)) = indexes.next() else { continue };
-        known.segments.push(Arc::new(Segment {
-            index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
-            bricks: described
-                .bricks
-                .iter()
-                .map(|name| open(name).map(|(path, file)| Brick::new(path, file)))
-                .collect::<Result<_, _>>()?,
-            message_bytes: described.message_bytes,
-        }));
+        let Some(opened) = indexes.next() else { continue };
+        let segment = opened.and_then(|(path, file)| {
+            Ok(Segment {
+                index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
+                bricks: described
+                    .bricks
+                    .iter()
+                    .map(|name| open(name).map(|(path, file)| Brick::new(path, file)))
+                    .collect::<Result<_, _>>()?,
+                message_bytes: described.message_bytes,
+            })
+        });
+        let is_ended = matches!(state, BagState::Closed | BagState::Recovered);
+        let readable = match segment {
+            Ok(segment) => {
+                let count = segment.index.count()?;
+                known.segments.push(Arc::new(segment));
+                count
+            }
+            // Files of one topic that are gone or damaged cost no other topic anything.
+            Err(error) if is_of_one_file(&error) => 0,
+            Err(error) => return Err(error),
+        };
+        if is_ended {
+            known.missing += described.message_count.saturating_sub(readable);
+        }
         let named = described.bricks.iter().map(|name| Path::new(split).join(name));
         known.brick_names.extend(named.map(|path| path.display().to_string()));
     }
     Ok(())
+}
+
+/// Whether an error tells of the state of one file, and not of this process or the whole disk.
+fn is_of_one_file(error: &BagError) -> bool {
+    match error {
+        BagError::Damaged { .. } => true,
+        BagError::Io { source, .. } => {
+            matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+                || source.raw_os_error() == Some(libc::EIO)
+        }
+        _ => false,
+    }
 }

@@ -104,6 +104,7 @@ pub struct BagTopic {
     pub(super) repeated: u64,
     pub(super) damaged: u64,
     pub(super) writer_returns: u64,
+    pub(super) missing: u64,
 }
 
 impl BagTopic {
@@ -153,6 +154,12 @@ impl BagTopic {
     /// How often its writer died and came back.
     pub fn writer_returns(&self) -> u64 {
         self.writer_returns
+    }
+
+    /// Messages that were recorded and cannot be reached, because the topic's files are gone or cut:
+    /// `livebag recover` makes a time index anew from its brick.
+    pub fn missing(&self) -> u64 {
+        self.missing
     }
 
     /// File names of its bricks, relative to the container's directory.

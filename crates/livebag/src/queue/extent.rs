@@ -7,14 +7,14 @@
 //! ```
 //!
 //! The payload begins on a block boundary of the file, so the device fetches whole blocks of it
-//! from the slot. Until the frame has been found intact after its write, the padding record in
-//! front covers the whole extent; then its length alone changes, in the first sector.
+//! from the slot. Until the frame has been found intact after its write, the record in front says
+//! "uncommitted" and covers the whole extent; then it becomes padding up to the chunk, in one sector.
 
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
     CHUNK_CRC_OFFSET, CHUNK_HEADER_BYTES, LONE_MESSAGE_INDEX_BYTES, MESSAGE_HEADER_BYTES,
     RECORD_HEADER_BYTES, chunk_header, lone_message_index, message_header, padding_header,
-    put_padding_to,
+    put_padding_to, uncommitted_header,
 };
 
 use crate::limits::BLOCK_BYTES;
@@ -94,7 +94,7 @@ impl Extent {
         put_headers(&mut headers, channel_id, &entry);
         headers.extend_from_slice(prefix);
         let mut head = Block::zeroed(head_bytes);
-        head[..RECORD_HEADER_BYTES].copy_from_slice(&padding_header(total_bytes));
+        head[..RECORD_HEADER_BYTES].copy_from_slice(&uncommitted_header(total_bytes));
         head[head_bytes - fixed..].copy_from_slice(&headers);
 
         entry.inner = 0;

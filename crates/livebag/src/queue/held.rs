@@ -1,4 +1,4 @@
-//! What has come out of the inlet and waits for the recorder: whole chunks and large messages, in order.
+//! Messages taken out of the inlet that wait for the recorder: whole chunks and large messages, in order.
 
 use std::collections::VecDeque;
 
@@ -171,7 +171,6 @@ pub struct Order {
     pub last_log_time_nanos: u64,
     /// Memory for what has been taken and is being told.
     pub items: VecDeque<Item>,
-    spare_entries: Vec<Vec<IndexEntry>>,
 }
 
 impl Order {
@@ -192,8 +191,7 @@ impl Order {
                 return extent.describe(channel_id, IndexEntry { log_time_nanos, ..extent.entry });
             }
         };
-        let mut entries = self.spare_entries.pop().unwrap_or_default();
-        entries.reserve(item.published as usize);
+        let mut entries = Vec::with_capacity(item.published as usize);
         let mut at = CHUNK_HEADER_BYTES;
         while let Some((_, mut entry)) = (Headers { records: &batch.records, at }).next() {
             entry.log_time_nanos = self.raise(entry.log_time_nanos);
@@ -210,13 +208,5 @@ impl Order {
             at += MESSAGE_HEADER_BYTES + entry.data_bytes as usize;
         }
         batch.entries = entries;
-    }
-
-    /// Keeps memory for further index entries.
-    pub fn keep_entries(&mut self, mut entries: Vec<IndexEntry>) {
-        if entries.capacity() > 0 && self.spare_entries.len() < SPARE_BATCHES_MAX {
-            entries.clear();
-            self.spare_entries.push(entries);
-        }
     }
 }

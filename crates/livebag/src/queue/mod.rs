@@ -1,9 +1,8 @@
 //! One queue per topic, bounded in bytes, under one budget for all.
 //!
-//! A message is put where it will leave from: small ones straight into the chunk that will
-//! hold them, large ones into an aligned block that is their chunk. Writers come in without waiting for
-//! anybody (`inlet`); the recorder's thread takes whole batches, and writes around the messages what
-//! the file says of them (`held`).
+//! A message is put where it will be written from: small ones into the chunk that will hold them, large ones into
+//! an aligned block that is their chunk. Writers never wait for each other (`inlet`). The recorder's thread takes
+//! whole batches and writes the headers around the messages (`held`).
 
 use std::sync::Arc;
 

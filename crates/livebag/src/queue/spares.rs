@@ -1,100 +1,73 @@
-//! Memory of large messages that has been to the disk and is filled again: the way in asks for none of the
-//! system, and meets no page fault, once a topic's sizes repeat.
+//! Free list of a topic's memory for large messages: a writer asks the system for none, and meets no page
+//! fault, once the topic's sizes repeat.
 //!
-//! Nobody waits here: a cell in which somebody else is at work is passed over, in both directions. What
-//! cannot be put back is given to the system, what cannot be found is asked of it.
+//! No thread waits here for one that has lost the processor: after some tries it does without the list.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{OnceLock, PoisonError, TryLockError};
+use std::collections::VecDeque;
+use std::sync::{PoisonError, TryLockError};
 
-use super::sync::{AtomicU64, Mutex, MutexGuard};
+use super::sync::{Mutex, MutexGuard};
 use crate::limits::{BLOCK_BYTES, SPARE_BLOCK_BYTES_MAX, SPARE_BLOCKS_MAX, SPARE_BLOCKS_MIN};
 use crate::storage::Block;
 
-/// A topic's spare memory for large messages, in a ring: the block that came back first is filled first. What a
-/// device has just fetched lies in no cache of ours, and copying into it takes up to five times as long as
-/// into memory whose last use is some dozen messages ago.
+/// How often the lock is tried; it is held for some hundred instructions.
+const TRIES: usize = 1024;
+
+/// The block that came back first is filled first. What a device has just fetched lies in no cache of ours, and
+/// copying into it takes up to five times as long as into memory whose last use is some dozen messages ago.
+#[derive(Default)]
 pub(super) struct Spares {
-    /// Made when the first block comes back: thousands of topics never have one.
-    cells: OnceLock<Box<[Mutex<Option<Block>>]>>,
-    /// Where the next block is looked for, and put; hints.
-    take_at: AtomicU64,
-    give_at: AtomicU64,
-    /// What is here. All these numbers guard nothing: blocks are handed on under the cells' locks.
-    count: AtomicU64,
-    bytes: AtomicU64,
+    free: Mutex<Free>,
 }
 
-impl Default for Spares {
-    fn default() -> Self {
-        Self {
-            cells: OnceLock::new(),
-            take_at: AtomicU64::new(0),
-            give_at: AtomicU64::new(0),
-            count: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-        }
+#[derive(Default)]
+struct Free {
+    blocks: VecDeque<Block>,
+    bytes: usize,
+}
+
+impl Free {
+    fn remove(&mut self, fits: impl Fn(&Block) -> bool) -> Option<Block> {
+        let block = self.blocks.remove(self.blocks.iter().position(fits)?)?;
+        self.bytes -= block.memory_bytes();
+        Some(block)
     }
 }
 
 impl Spares {
-    /// The cells from one on, without those that are in use just now; and the number after each.
-    fn cells(&self, from: u64) -> impl Iterator<Item = (u64, MutexGuard<'_, Option<Block>>)> {
-        let make = || (0..SPARE_BLOCKS_MAX).map(|_| Mutex::new(None)).collect();
-        let cells = self.cells.get_or_init(make);
-        let count = cells.len() as u64;
-        (from..from + count).filter_map(move |at| {
-            let cell = match cells[(at % count) as usize].try_lock() {
-                Ok(cell) => cell,
-                Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
-                Err(TryLockError::WouldBlock) => return None,
-            };
-            Some(((at + 1) % count, cell))
+    fn free(&self) -> Option<MutexGuard<'_, Free>> {
+        (0..TRIES).find_map(|_| match self.free.try_lock() {
+            Ok(free) => Some(free),
+            Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
+            Err(TryLockError::WouldBlock) => {
+                std::hint::spin_loop();
+                None
+            }
         })
     }
 
     /// Memory for a large message whose extent takes `bytes`, if there is some.
     pub fn block(&self, bytes: usize) -> Option<Block> {
-        if self.count.load(Relaxed) == 0 {
-            return None;
-        }
-        let fits = |block: &Block| block.memory_bytes() >= bytes + BLOCK_BYTES;
-        let (next, block) = self
-            .cells(self.take_at.load(Relaxed))
-            .find_map(|(next, mut cell)| Some((next, cell.take_if(|block| fits(block))?)))?;
-        self.take_at.store(next, Relaxed);
-        self.went(&block);
-        Some(block)
-    }
-
-    fn went(&self, block: &Block) {
-        self.count.fetch_sub(1, Relaxed);
-        self.bytes.fetch_sub(block.memory_bytes() as u64, Relaxed);
+        self.free()?.remove(|block| block.memory_bytes() >= bytes + BLOCK_BYTES)
     }
 
     /// Takes a block back. If there is too much already, one that is smaller makes way.
     pub fn give_block(&self, block: Block) {
-        let bytes = block.memory_bytes() as u64;
-        if self.bytes.load(Relaxed) + bytes > SPARE_BLOCK_BYTES_MAX as u64
-            && !self.drop_smaller_than(block.memory_bytes())
-        {
-            return;
+        let bytes = block.memory_bytes();
+        let Some(mut free) = self.free() else { return };
+        let is_full = |free: &Free| {
+            free.bytes + bytes > SPARE_BLOCK_BYTES_MAX || free.blocks.len() == SPARE_BLOCKS_MAX
+        };
+        let smaller =
+            if is_full(&free) { free.remove(|block| block.memory_bytes() < bytes) } else { None };
+        let is_kept = smaller.is_some() || !is_full(&free);
+        if is_kept {
+            free.bytes += bytes;
+            free.blocks.push_back(block);
         }
-        let free = self.cells(self.give_at.load(Relaxed)).find(|(_, cell)| cell.is_none());
-        let Some((next, mut cell)) = free else { return };
-        // Before it can be taken, so that neither number ever falls below zero.
-        self.count.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(bytes, Relaxed);
-        *cell = Some(block);
-        drop(cell);
-        self.give_at.store(next, Relaxed);
-    }
-
-    fn drop_smaller_than(&self, bytes: usize) -> bool {
-        let smaller = |block: &mut Block| block.memory_bytes() < bytes;
-        let found =
-            self.cells(self.take_at.load(Relaxed)).find_map(|(_, mut cell)| cell.take_if(smaller));
-        found.inspect(|block| self.went(block)).is_some()
+        // What goes, goes outside of the lock.
+        drop(free);
+        drop(smaller);
     }
 
     /// Sees to it that there are enough blocks of `bytes`: the recorder's thread, so that no writer has
@@ -103,7 +76,7 @@ impl Spares {
         if (bytes + BLOCK_BYTES) * SPARE_BLOCKS_MIN > SPARE_BLOCK_BYTES_MAX {
             return;
         }
-        let count = self.count.load(Relaxed);
-        (count..SPARE_BLOCKS_MIN as u64).for_each(|_| self.give_block(Block::touched(bytes)));
+        let count = self.free().map_or(SPARE_BLOCKS_MIN, |free| free.blocks.len());
+        (count..SPARE_BLOCKS_MIN).for_each(|_| self.give_block(Block::touched(bytes)));
     }
 }

@@ -1,4 +1,4 @@
-//! The queue of one topic: the way in of `TopicWriter::write`, and of streams' small frames.
+//! The queue of one topic: behind `TopicWriter::write`, and for small frames of streams.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 use super::held::{Held, Order};
 use super::inlet::{Inlet, Outlet, Refused, Reserved, SEGMENTS};
 use super::spares::Spares;
-use super::{Batch, Budget, NewMessage, Overflow, OwnedExtent, QueueOptions, Queued, WriteError};
+use super::{Budget, NewMessage, Overflow, OwnedExtent, QueueOptions, Queued, WriteError};
 use crate::clock::Clock;
 use crate::limits::{
     CHUNK_BYTES_MIN, MESSAGE_BYTES_MAX, OWN_CHUNK_BYTES_MIN, POLL_MIN, SEGMENT_TOUCHED_BYTES,
@@ -597,10 +597,7 @@ impl TopicQueue {
     /// Gives back the memory of what has been taken.
     pub fn recycle(&self, queued: Queued) {
         match queued {
-            Queued::Batch(Batch { records, entries, .. }) => {
-                self.recycle_records(records);
-                self.recycle_entries(entries);
-            }
+            Queued::Batch(batch) => self.recycle_records(batch.records),
             Queued::Own(extent) => self.recycle_block(extent.block),
         }
     }
@@ -613,11 +610,6 @@ impl TopicQueue {
         let mut outlet = self.inlet.outlet();
         outlet.keep_records(records);
         self.prepare(&mut outlet, 0);
-    }
-
-    /// Gives back the memory of a chunk's index entries.
-    pub fn recycle_entries(&self, entries: Vec<IndexEntry>) {
-        self.order().keep_entries(entries);
     }
 
     /// Gives back the memory of a large message.

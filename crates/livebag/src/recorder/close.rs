@@ -1,7 +1,5 @@
 //! The end of a recording: summaries, exact lengths, everything on the device.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +40,7 @@ impl EntryReader {
     fn next_of_chunk(&mut self, offset: u64, brick: u16) -> Option<IndexEntry> {
         let bytes = self.buffer.get(self.at..self.at + ENTRY_BYTES)?;
         let entry = IndexEntry::decode(bytes.try_into().expect("one entry"))?;
-        let fits = entry.brick == brick && entry.chunk_offset() == offset;
+        let fits = entry.brick == brick && entry.checked_chunk_offset() == Some(offset);
         self.at += if fits { ENTRY_BYTES } else { 0 };
         fits.then_some(entry)
     }
@@ -70,102 +68,55 @@ impl EntryReader {
 }
 
 /// The chunks of a brick in file order, told from the indexes of its topics alone: whatever has no
-/// entry is not in the summary.
-pub(crate) struct ChunkWalk {
-    brick: Arc<dyn DiskFile>,
-    readers: Vec<(u16, u16, EntryReader)>,
-    /// (chunk's offset, offset within it, reader, entry), earliest in the file first.
-    heap: BinaryHeap<Reverse<(u64, u32, usize, HeapEntry)>>,
-}
-
-/// Compared only after a place in the file, which no two entries share.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct HeapEntry(IndexEntry);
-
-impl PartialOrd for HeapEntry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for HeapEntry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.offset.cmp(&other.0.offset)
-    }
-}
-
-impl ChunkWalk {
-    /// `brick` is asked for the sizes of compressed chunks. `indexes`: MCAP's channel, the brick's
-    /// number in that topic's entries, the index.
-    pub(crate) fn new(
-        brick: Arc<dyn DiskFile>,
-        indexes: Vec<(u16, u16, Arc<dyn DiskFile>)>,
-    ) -> io::Result<Self> {
-        let mut this = Self { brick, readers: Vec::new(), heap: BinaryHeap::new() };
-        for (channel_id, brick, file) in indexes {
-            this.readers.push((channel_id, brick, EntryReader::new(file)?));
-            this.feed(this.readers.len() - 1)?;
-        }
-        Ok(this)
-    }
-
-    fn feed(&mut self, at: usize) -> io::Result<()> {
-        let (_, brick, reader) = &mut self.readers[at];
-        while let Some(entry) = reader.next()? {
-            if entry.brick == *brick {
-                let place = (entry.chunk_offset(), entry.inner, at, HeapEntry(entry));
-                self.heap.push(Reverse(place));
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// How a compressed chunk is stored, and to what length.
-    fn stored(&self, offset: u64) -> io::Result<(Compression, u64)> {
-        let mut head = [0; CHUNK_HEADER_BYTES_MAX];
-        let count = self.brick.read_at(&mut head, offset)?;
-        let header = ChunkHeader::parse(&head[..count]).ok_or_else(|| {
-            let what = format!("the index names a chunk at offset {offset}, and there is none");
-            io::Error::new(io::ErrorKind::InvalidData, what)
-        })?;
-        Ok((header.compression, header.stored_bytes))
-    }
-
-    fn next_chunk(&mut self) -> io::Result<Option<ChunkExtent>> {
-        let Some(Reverse((offset, ..))) = self.heap.peek() else { return Ok(None) };
-        let mut chunk =
-            ChunkExtent { offset: *offset, start_nanos: u64::MAX, ..ChunkExtent::default() };
-        let mut is_compressed = false;
-        while let Some(Reverse((offset, ..))) = self.heap.peek()
-            && *offset == chunk.offset
-        {
-            let Some(Reverse((_, _, at, HeapEntry(entry)))) = self.heap.pop() else { break };
-            let (channel_id, brick, reader) = &mut self.readers[at];
-            let mut last = entry;
+/// entry is not in the summary. Entries are in the order of commitment, and chunks are not: all of
+/// them are collected (some 100 bytes each), and then sorted.
+///
+/// `brick` is asked for the sizes of compressed chunks. `indexes`: MCAP's channel, and the index.
+fn chunks_of(
+    brick: &dyn DiskFile,
+    indexes: Vec<(u16, Arc<dyn DiskFile>)>,
+) -> io::Result<Vec<ChunkExtent>> {
+    // With the place of a topic's first message in the chunk, in whose order message indexes follow.
+    let mut parts: Vec<(u64, u32, ChunkExtent)> = Vec::new();
+    for (channel_id, file) in indexes {
+        let mut reader = EntryReader::new(file)?;
+        while let Some(first) = reader.next()? {
+            let Some(offset) = first.checked_chunk_offset() else { continue };
+            let mut last = first;
             let mut messages = 1;
-            // A chunk's messages of one topic follow each other: no need of the heap for them.
-            while let Some(entry) = reader.next_of_chunk(chunk.offset, *brick) {
+            while let Some(entry) = reader.next_of_chunk(offset, first.brick) {
                 last = entry;
                 messages += 1;
             }
-            chunk.add(*channel_id, &entry, &last, messages);
-            is_compressed |= entry.compressed;
-            self.feed(at)?;
+            let mut part = ChunkExtent { offset, start_nanos: u64::MAX, ..ChunkExtent::default() };
+            part.add(channel_id, &first, &last, messages);
+            part.stored = first.compressed.then_some((Compression::None, 0));
+            parts.push((offset, first.inner, part));
         }
-        if is_compressed {
-            chunk.stored = Some(self.stored(chunk.offset)?);
-        }
-        Ok(Some(chunk))
     }
+    parts.sort_by_key(|(offset, inner, _)| (*offset, *inner));
+    let mut chunks: Vec<ChunkExtent> = Vec::new();
+    for (_, _, part) in parts {
+        match chunks.last_mut() {
+            Some(chunk) if chunk.offset == part.offset => chunk.join(&part),
+            _ => chunks.push(part),
+        }
+    }
+    for chunk in chunks.iter_mut().filter(|chunk| chunk.stored.is_some()) {
+        chunk.stored = Some(stored(brick, chunk.offset)?);
+    }
+    Ok(chunks)
 }
 
-impl Iterator for ChunkWalk {
-    type Item = io::Result<ChunkExtent>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_chunk().transpose()
-    }
+/// How a compressed chunk is stored, and to what length.
+fn stored(brick: &dyn DiskFile, offset: u64) -> io::Result<(Compression, u64)> {
+    let mut head = [0; CHUNK_HEADER_BYTES_MAX];
+    let count = brick.read_at(&mut head, offset)?;
+    let header = ChunkHeader::parse(&head[..count]).ok_or_else(|| {
+        let what = format!("the index names a chunk at offset {offset}, and there is none");
+        io::Error::new(io::ErrorKind::InvalidData, what)
+    })?;
+    Ok((header.compression, header.stored_bytes))
 }
 
 /// Ends a brick at `tail` with its summary, and gives the file's length.
@@ -177,19 +128,46 @@ pub(crate) fn write_summary(
 ) -> io::Result<u64> {
     // Cut first: what was half written behind the tail must not follow the footer.
     cut(file, tail)?;
+    let end = make_summary(tail, topics, chunks, |bytes, at| file.write_at(bytes, at))?;
+    cut(file, end)?;
+    Ok(end)
+}
+
+/// Whether a brick ends at `tail` with just the summary that [`write_summary`] would give it.
+pub(crate) fn ends_with_summary(
+    file: &dyn DiskFile,
+    tail: u64,
+    topics: &[(u16, Topic)],
+    chunks: impl Iterator<Item = io::Result<ChunkExtent>>,
+) -> io::Result<bool> {
+    let mut is_same = true;
+    let mut there = Vec::new();
+    let end = make_summary(tail, topics, chunks, |bytes, at| {
+        there.resize(bytes.len(), 0);
+        is_same = is_same && file.read_at(&mut there, at)? == bytes.len() && there == bytes;
+        Ok(())
+    })?;
+    Ok(is_same && file.length()? == end)
+}
+
+/// Hands a summary on piece by piece, each with its offset, and gives its end.
+fn make_summary(
+    tail: u64,
+    topics: &[(u16, Topic)],
+    chunks: impl Iterator<Item = io::Result<ChunkExtent>>,
+    mut put: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<u64> {
     let mut summary = SummaryBuilder::new(tail, topics.iter().map(|(id, topic)| (*id, topic)));
     for chunk in chunks {
         summary.chunk(&chunk?);
         if summary.pending_bytes() >= SUMMARY_PIECE_BYTES {
             let (at, bytes) = summary.take();
-            file.write_at(&bytes, at)?;
+            put(&bytes, at)?;
         }
     }
     let (at, bytes) = summary.finish(&[]);
-    file.write_at(&bytes, at)?;
-    let end = at + bytes.len() as u64;
-    cut(file, end)?;
-    Ok(end)
+    put(&bytes, at)?;
+    Ok(at + bytes.len() as u64)
 }
 
 /// Cutting a file that has the right length already costs a journal entry.
@@ -279,18 +257,15 @@ impl Split {
         let topics = brick.topics.iter().map(|topic| &self.topics[*topic]);
         let described: Vec<_> =
             topics.clone().map(|t| (t.channel_id, (*t.topic).clone())).collect();
-        if let Some(chunks) = known {
-            write_summary(&*repair, brick.tail, &described, chunks.into_iter().map(Ok))?;
-        } else {
-            let index = |t: &SplitTopic| Some((t.channel_id, 0, t.files.as_ref()?.index().clone()));
-            let indexes = topics.filter_map(index).collect();
-            write_summary(
-                &*repair,
-                brick.tail,
-                &described,
-                ChunkWalk::new(repair.clone(), indexes)?,
-            )?;
-        }
+        let chunks = match known {
+            Some(chunks) => chunks,
+            None => {
+                let index =
+                    |t: &SplitTopic| Some((t.channel_id, t.files.as_ref()?.index().clone()));
+                chunks_of(&*repair, topics.filter_map(index).collect())?
+            }
+        };
+        write_summary(&*repair, brick.tail, &described, chunks.into_iter().map(Ok))?;
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Threads that compress chunks on their way from the queues to the disk.
 //!
-//! A chunk has its place in its topic's order before it is compressed (its ticket), and its place in
-//! the file after. What waits here is memory of the cache like what waits in the queues: when it is
-//! much, the queues keep what they have, and what then finds no room is counted as lost there.
+//! A chunk gets its place in its topic's order before it is compressed (its ticket), and its place in the file
+//! after. Chunks that wait here count against the cache, like those in the queues. When there is much of it, the
+//! queues keep their messages, and messages without room there are lost and counted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};

@@ -1,4 +1,4 @@
-//! The recorder's thread: takes from streams and queues, hands to the disk, commits.
+//! The recorder's thread: takes from streams and queues, submits writes, commits.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -8,7 +8,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use livebag_format::Topic;
-use livebag_format::index::IndexEntry;
 
 use super::brick::Brick;
 use super::compress::Compressors;
@@ -76,10 +75,6 @@ pub(super) struct Engine {
     flush_looks: u32,
     done: Vec<Completion>,
     drained: VecDeque<Queued>,
-    /// Memory of chunks of several topics that has been written and takes the next ones.
-    pub joined: Vec<Vec<u8>>,
-    /// Memory of committed index entries, on its way back.
-    pub spent: Vec<Vec<IndexEntry>>,
 }
 
 impl Engine {
@@ -121,8 +116,6 @@ impl Engine {
             flush_looks: 0,
             done: Vec::new(),
             drained: VecDeque::new(),
-            joined: Vec::new(),
-            spent: Vec::new(),
         };
         this.write_manifest(0)?;
         Ok(this)
@@ -253,8 +246,7 @@ impl Engine {
 
     /// Looks at the streams. Tells when to look again, if there are streams.
     fn look(&mut self) -> Option<Duration> {
-        let now = self.shared.options.clock.monotonic_nanos();
-        let look_in = self.lookout.look(self.gate.spares(now));
+        let look_in = self.lookout.look();
         for (topic, unseen) in self.lookout.take_unseen() {
             let topic = &mut self.current().topics[topic];
             topic.lose(Cause::Transport, unseen.damaged);

@@ -12,7 +12,7 @@ use super::compress::Job;
 use super::engine::Engine;
 use super::lookout::{FrameNumber, Going, Landed, Origin};
 use super::topic::{Cause, Outcome, Ticket, TopicState};
-use crate::limits::{BLOCK_BYTES, JOINED_CHUNKS_MAX, OWN_CHUNK_BYTES_MIN};
+use crate::limits::{BLOCK_BYTES, OWN_CHUNK_BYTES_MIN};
 use crate::queue::{Batch, Extent, OwnedExtent, Queued, published};
 use crate::source::Encoder;
 use crate::storage::{Access, Block, Completion, Part, Write};
@@ -287,7 +287,7 @@ impl Engine {
         batches: Vec<(usize, Batch)>,
     ) -> (Vec<u8>, Vec<Piece>, usize) {
         let alone = batches.len() == 1;
-        let mut bytes = if alone { Vec::new() } else { self.joined.pop().unwrap_or_default() };
+        let mut bytes = Vec::new();
         let mut pieces = Vec::with_capacity(batches.len());
         if !alone {
             let records = batches.iter().map(|(_, batch)| batch.records_bytes()).sum::<usize>();
@@ -354,14 +354,13 @@ impl Engine {
     }
 
     /// Writes the copy of a frame that was overwritten before the device had all of it: over the torn one, so
-    /// that the file grows no longer, and a padding record over what is left of that.
+    /// that the file grows no longer, and a padding record over what is left of that. With a checksum: after a
+    /// power cut a sector may be that of the torn frame, and no hole tells of it.
     fn write_copy(&mut self, torn: (Place, u64, u64), mut extent: OwnedExtent, piece: Piece) {
         if self.compresses() || extent.block.len() as u64 > torn.2 {
             return self.write_owned_piece(torn.0, extent, piece);
         }
-        if self.shared.options.checksum {
-            extent.seal();
-        }
+        extent.seal();
         self.write_owned_at(torn, extent, piece);
     }
 
@@ -479,15 +478,7 @@ impl Engine {
     /// Gives the memory of a chunk back to where it came from.
     pub fn recycle(&mut self, pieces: &[Piece], parts: Vec<Part>) {
         let Some(Part::Block(block)) = parts.into_iter().next() else { return };
-        let [piece] = pieces else {
-            if self.joined.len() < JOINED_CHUNKS_MAX
-                && let Some(mut bytes) = block.into_vec()
-            {
-                bytes.clear();
-                self.joined.push(bytes);
-            }
-            return;
-        };
+        let [piece] = pieces else { return };
         let TopicState { queue, is_stream, .. } = &self.topics[piece.topic];
         let is_large = block.len() >= OWN_CHUNK_BYTES_MIN;
         match (is_stream, piece.entries.len()) {
@@ -537,18 +528,14 @@ impl Engine {
         if piece.held_bytes > 0 {
             self.topics[piece.topic].queue.release(piece.held_bytes);
         }
-        let mut spent = std::mem::take(&mut self.spent);
         let split = self.split(place.split);
-        let settled = split.topics[piece.topic].settle(piece.ticket, outcome, &mut spent);
+        let settled = split.topics[piece.topic].settle(piece.ticket, outcome);
         if let Err(error) = settled {
             let files = split.topics[piece.topic].files.as_ref();
             let name = files.map_or("", |files| files.index_name.as_str());
             let path = split.directory.join(name);
             self.fail("writing", &path, error);
         }
-        let queue = &self.topics[piece.topic].queue;
-        spent.drain(..).for_each(|entries| queue.recycle_entries(entries));
-        self.spent = spent;
     }
 
     fn fail_brick(&mut self, topic: usize, error: std::io::Error) {

@@ -1,10 +1,9 @@
-//! What waits: frames stay in their slots, messages in their queues, until the [`Policy`] lets them
-//! go and the device has room.
+//! What waits: frames stay in their slots, and messages in their queues, until the [`Policy`] lets them go and
+//! the device has capacity.
 //!
-//! A device that has more to do than it can finish within a stream's lap would be given frames that
-//! are overwritten before they are fetched: written for nothing, and once more from a copy. So only as
-//! much is handed over as keeps it busy, and a frame that is about to be overwritten here is copied first
-//! and written once.
+//! A device with more work than it can finish within a stream's lap would read frames that are overwritten
+//! before it gets to them: written for nothing, and once more from a copy. So only as much is submitted as keeps
+//! it busy. A frame that is about to be overwritten is copied first and written once.
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use livebag_shm::CycleMonitor;
 use super::engine::{Engine, Take};
 use super::lookout::Waiting;
 use super::{RecordError, RecorderOptions};
-use crate::limits::{BOARD_LOOK_INTERVAL, CYCLE_BUSY_MAX, DEVICE_BYTES_MAX, POLL_MIN};
+use crate::limits::{BOARD_LOOK_INTERVAL, DEVICE_BYTES_MAX, POLL_MIN};
 use crate::scheduler::{Application, Decision, Observation, Policy, Schedule, WriteSpeed};
 
 /// Asks the schedule, and holds what has to wait.
@@ -78,14 +77,6 @@ impl Gate {
         });
         self.ask_again_nanos = decision.ask_again_nanos;
         decision
-    }
-
-    /// Whether applications compute that the schedule would not have disturbed.
-    pub fn spares(&mut self, now_nanos: u64) -> bool {
-        self.look(now_nanos);
-        let since = |a: &Application| now_nanos.saturating_sub(a.begin_nanos.unwrap_or(now_nanos));
-        let busy_max = CYCLE_BUSY_MAX.as_nanos() as u64;
-        self.applications.iter().any(|a| a.busy && a.weight > 0 && since(a) <= busy_max)
     }
 
     fn look(&mut self, now_nanos: u64) {

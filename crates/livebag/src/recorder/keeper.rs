@@ -1,5 +1,5 @@
-//! Threads for what takes long and hurries nobody: one that closes splits and makes data durable while
-//! recording, one that removes old splits.
+//! Threads for slow work without a deadline: one closes splits and syncs data while recording, one removes old
+//! splits.
 
 use std::io;
 use std::path::{Path, PathBuf};

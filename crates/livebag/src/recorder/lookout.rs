@@ -1,10 +1,9 @@
-//! The recorder's eyes: takes frames out of their streams, and into memory before they are
-//! overwritten, whatever the disk is doing.
+//! Takes frames out of their streams, and copies them before they are overwritten, whatever the disk does.
 //!
-//! The recorder's thread looks in every round. But in a round it also makes files, replaces manifests
-//! and makes names durable, and on a disk that others keep busy each of these may take seconds, in
-//! which the streams go on. So a second thread, the [`Watchman`], counts the rounds, and looks in the
-//! recorder's place while one takes too long. Nothing in here touches the disk.
+//! The recorder's thread polls streams in every round. But it also makes files, replaces manifests and syncs
+//! names, and on a busy disk each of these may take seconds, in which the streams go on. So a second thread, the
+//! watchdog ([`Watchman`]), counts the rounds, and polls in the recorder's place while one takes too long.
+//! Nothing in here touches the disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +14,14 @@ use std::time::Duration;
 use livebag_format::index::IndexEntry;
 use livebag_shm::FrameRef;
 
-use super::reserve::Reserve;
+use super::copy_buffers::CopyBuffers;
 use super::rounds::Rounds;
 use super::{PanicLatch, RecordError, Shared};
 use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
 use crate::queue::{NewMessage, OwnedExtent, TopicQueue};
 use crate::scheduler::Schedule;
 use crate::source::{Encoder, StreamSource};
-use crate::storage::{Block, raise_priority};
+use crate::storage::Block;
 
 /// What of a stream's frames will not be in the recording.
 #[derive(Clone, Copy, Default)]
@@ -149,8 +148,7 @@ struct Watch {
     flying: HashMap<FrameNumber, Flying>,
     next_number: FrameNumber,
     scratch: Vec<u8>,
-    /// For copies.
-    reserve: Reserve,
+    copy_buffers: CopyBuffers,
     /// The shortest lap at the latest look; `None` while there are no streams.
     lap_nanos: Option<u64>,
     /// No more frames are wanted.
@@ -219,11 +217,10 @@ impl Lookout {
         }
     }
 
-    /// A look by the recorder's thread, which `bides` its time with copies while applications compute that it
-    /// should not disturb. Tells when to look again, if there are streams.
-    pub fn look(&self, bides: bool) -> Option<Duration> {
+    /// Looks at every stream, for the recorder's thread. Tells when to look again, if there are streams.
+    pub fn look(&self) -> Option<Duration> {
         self.rounds.fetch_add(1, Ordering::Relaxed);
-        self.lock().look(&self.shared, bides)
+        self.lock().look(&self.shared)
     }
 
     /// Takes no more frames; those that were taken are watched on.
@@ -266,7 +263,7 @@ impl Lookout {
         if watch.held.front()?.number != number {
             return None;
         }
-        if as_copy && !watch.copy_held(&self.shared, 0, Haste::None) {
+        if as_copy && !watch.copy_held(&self.shared, 0) {
             return None;
         }
         if as_copy && matches!(watch.held.front()?.kept, Kept::InSlot(_)) {
@@ -306,7 +303,7 @@ impl Lookout {
 
     /// Memory of a large frame's copy that has been written.
     pub fn give_back(&self, block: Block) {
-        let unwanted = self.lock().reserve.give_back(block);
+        let unwanted = self.lock().copy_buffers.give_back(block);
         // Not under the lock: the kernel may take its time.
         drop(unwanted);
     }
@@ -333,18 +330,13 @@ impl Lookout {
             let before = std::mem::replace(&mut rounds, self.rounds.load(Ordering::Relaxed));
             stands_in = before == rounds;
             if stands_in {
-                watch.look(&self.shared, false);
+                watch.look(&self.shared);
                 continue;
             }
-            // The kernel may take its time, and while it does nobody stands in.
-            if let Some(bytes) = watch.reserve.missing() {
+            // Not under the lock: the kernel may take its time.
+            if let Some(idle) = watch.copy_buffers.take_idle() {
                 drop(watch);
-                let block = Block::ready(bytes);
-                watch = self.lock();
-                block.into_iter().for_each(|block| watch.reserve.put(block));
-            } else if let Some(surplus) = watch.reserve.surplus() {
-                drop(watch);
-                drop(surplus);
+                drop(idle);
                 watch = self.lock();
             }
         }
@@ -358,7 +350,7 @@ impl Lookout {
 
 impl Watch {
     /// Takes every frame that is new now of every stream, and copies what is about to be overwritten.
-    fn look(&mut self, shared: &Shared, bides: bool) -> Option<Duration> {
+    fn look(&mut self, shared: &Shared) -> Option<Duration> {
         let (mut lap, mut again) = (None, None);
         // An application that computes is to be disturbed seldom, not at each frame.
         let together = shared.options.schedule != Schedule::Immediate;
@@ -371,7 +363,7 @@ impl Watch {
             again = again.into_iter().chain([stream.look_in(together)]).min();
             self.sources[at].stream = Some(stream);
         }
-        self.copy_endangered(shared, bides);
+        self.copy_endangered(shared);
         self.lap_nanos = lap;
         again
     }
@@ -432,7 +424,6 @@ impl Watch {
             ..IndexEntry::default()
         };
         shared.slot_bytes.fetch_add(frame.payload_bytes() as u64, Ordering::Relaxed);
-        self.reserve.expect(OwnedExtent::bytes_for(stream.encoder().encoded_bytes(&frame)));
         let number = self.next_number;
         self.next_number += 1;
         self.held.push_back(Held {
@@ -468,25 +459,25 @@ impl Watch {
 
     /// Copies frames that are about to be overwritten into memory: one copy when the disk does not keep
     /// up, loss only when the cache is full until the slot is refilled.
-    fn copy_endangered(&mut self, shared: &Shared, bides: bool) {
+    fn copy_endangered(&mut self, shared: &Shared) {
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
             let stream = self.sources[held.source].stream.as_ref();
             let endangered = match &held.kept {
-                Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame, bides)),
+                Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame)),
                 Kept::Copied(_) => false,
             };
-            at += usize::from(!endangered || self.copy_held(shared, at, Haste::Great));
+            at += usize::from(!endangered || self.copy_held(shared, at));
         }
         for flying in self.flying.values_mut() {
             let source = &self.sources[flying.source];
             let stream = source.stream.as_ref();
-            let endangered = stream.is_some_and(|stream| stream.endangers(&flying.frame, bides));
+            let endangered = stream.is_some_and(|stream| stream.endangers(&flying.frame));
             if flying.copy.is_none() && endangered {
                 // Without room, or torn already: the device may still have been fast enough.
                 let Flying { frame, entry, encoder, .. } = &*flying;
-                let reserve = Some(&mut self.reserve);
-                let copied = copy(&source.queue, reserve, frame, (*entry, *encoder));
+                let buffers = &mut self.copy_buffers;
+                let copied = copy(&source.queue, buffers, frame, (*entry, *encoder));
                 flying.copy = copied.ok();
             }
         }
@@ -494,13 +485,12 @@ impl Watch {
 
     /// Copies a frame that waits; whether it is still there. Without room for a copy it stays in its slot: until
     /// that is refilled, the disk may fetch it or give room back.
-    fn copy_held(&mut self, shared: &Shared, at: usize, haste: Haste) -> bool {
+    fn copy_held(&mut self, shared: &Shared, at: usize) -> bool {
         let Some(held) = self.held.get_mut(at) else { return false };
         let Kept::InSlot(frame) = &held.kept else { return true };
         let source = &mut self.sources[held.source];
         let described = (held.entry, held.encoder);
-        let reserve = matches!(haste, Haste::Great).then_some(&mut self.reserve);
-        match copy(&source.queue, reserve, frame, described) {
+        match copy(&source.queue, &mut self.copy_buffers, frame, described) {
             Ok(extent) => {
                 // Release: who sees it leave its slot sees a whole copy.
                 shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
@@ -535,12 +525,6 @@ fn look_interval(lap_nanos: u64) -> Duration {
     Duration::from_nanos(lap_nanos / 16).clamp(POLL_MIN, POLL_MAX)
 }
 
-/// Whether a frame is about to be overwritten.
-enum Haste {
-    None,
-    Great,
-}
-
 enum NoCopy {
     NoRoom,
     Overwritten,
@@ -549,7 +533,7 @@ enum NoCopy {
 /// Copies a frame into memory that its topic's queue gives room for.
 fn copy(
     queue: &TopicQueue,
-    reserve: Option<&mut Reserve>,
+    buffers: &mut CopyBuffers,
     frame: &FrameRef,
     (entry, encoder): (IndexEntry, Encoder),
 ) -> Result<OwnedExtent, NoCopy> {
@@ -562,7 +546,7 @@ fn copy(
         return Err(NoCopy::NoRoom);
     }
     let described = (queue.channel_id(), entry);
-    let block = reserve.map_or_else(|| Block::lent(bytes), |reserve| reserve.take(bytes));
+    let block = buffers.take(bytes);
     let copied =
         OwnedExtent::with(described, data_bytes, block, |room| encoder.encode_into(frame, room));
     copied.ok_or_else(|| {
@@ -584,7 +568,6 @@ impl Watchman {
         let thread = std::thread::Builder::new()
             .name("livebag-watch".into())
             .spawn(move || {
-                raise_priority();
                 let _latch = PanicLatch(&watched.shared, "the thread that watches the streams");
                 watched.stand_in();
             })

@@ -20,6 +20,7 @@ use crate::storage::{Disk, KernelDisk, MethodChoice};
 mod brick;
 mod close;
 mod compress;
+mod copy_buffers;
 mod database;
 mod discovery;
 mod engine;
@@ -29,14 +30,13 @@ mod keeper;
 mod lookout;
 mod memory;
 mod options;
-mod reserve;
 mod rounds;
 mod split;
 mod splits;
 mod topic;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
-pub(crate) use close::{ChunkWalk, write_summary};
+pub(crate) use close::{ends_with_summary, write_summary};
 pub use memory::cache_bytes_available;
 pub use options::{
     ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
@@ -97,7 +97,7 @@ pub enum RecordError {
     },
     /// A schedule that heeds the applications' cycles cannot see them.
     #[error(
-        "the cycle board cannot be watched: {0}; record with --schedule immediate, or mend that"
+        "the cycle board cannot be watched: {0}; use --schedule immediate, or fix the cause above"
     )]
     CycleBoard(#[source] livebag_shm::CycleError),
     /// The recorder's thread is gone.
@@ -115,14 +115,18 @@ fn hint_of(error: &ConvertError) -> &'static str {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " (the disk is full: free some space, or record elsewhere)"
+            " (the disk is full, or has all the files that it can have (`df -i`): free some, or record \
+             elsewhere)"
         }
         io::ErrorKind::PermissionDenied => {
             " (no right to write there: choose another folder, or change its owner)"
         }
         io::ErrorKind::ReadOnlyFilesystem => " (mounted read-only: record elsewhere)",
         _ => match error.raw_os_error() {
-            Some(libc::EMFILE) => " (too many open files: raise `ulimit -n`)",
+            Some(libc::EMFILE) => {
+                " (too many open files, of which every topic has some: raise the hard limit, `ulimit -Hn` \
+                 or LimitNOFILE= in systemd)"
+            }
             _ => "",
         },
     }
@@ -356,13 +360,13 @@ pub(crate) enum Command {
     Finish,
 }
 
-/// Says that somebody reads the recording now: what is gathered in memory is committed after 5 ms
-/// instead of 50 for a while, so that the newest message that can be read is young.
+/// Tells the recorder that the recording is being read. For a while it then commits small messages after
+/// 5 ms instead of 50.
 #[derive(Clone)]
 pub struct ReaderNotice(Arc<Shared>);
 
 impl ReaderNotice {
-    /// Somebody has asked for something.
+    /// The recording has just been read.
     pub fn is_read(&self) {
         let until = self.0.options.clock.monotonic_nanos() + READ_INTEREST.as_nanos() as u64;
         // Read by the recorder's thread alone, for nothing else than its value.
@@ -370,8 +374,8 @@ impl ReaderNotice {
     }
 }
 
-/// A recording in progress. Dropping it closes the container too, but only
-/// [`Recorder::finish`] says how that went.
+/// A recording in progress. Dropping it closes the container, too, but only [`Recorder::finish`] reports
+/// errors of that.
 pub struct Recorder {
     shared: Arc<Shared>,
     commands: SyncSender<Command>,
@@ -461,8 +465,8 @@ impl Recorder {
         self.add_topic(topic, self.shared.options.count_gaps)
     }
 
-    /// The same for a topic with several publishers, whose sequences say nothing of each other: what
-    /// was lost on the way here is told by [`TopicWriter::lost_in_transport`].
+    /// The same for a topic with several publishers, whose sequences are independent. Losses on the way here
+    /// are reported by [`TopicWriter::lost_in_transport`].
     ///
     /// # Errors
     /// As [`Recorder::topic`].
@@ -477,7 +481,7 @@ impl Recorder {
         Ok(TopicWriter { queue })
     }
 
-    /// Follows every stream that `selector` takes, those of now and those to come.
+    /// Records every stream that `selector` takes, present or later.
     ///
     /// # Errors
     /// If the recorder has stopped.
@@ -485,7 +489,7 @@ impl Recorder {
         self.commands.send(Command::Follow(selector)).map_err(|_| RecordError::Stopped)
     }
 
-    /// Tells the recorder of readers, from any thread.
+    /// A handle that tells the recorder of readers, from any thread.
     pub fn reader_notice(&self) -> ReaderNotice {
         ReaderNotice(self.shared.clone())
     }
@@ -521,7 +525,7 @@ impl Recorder {
         self.commands.send(Command::Snapshot).map_err(|_| RecordError::Stopped)
     }
 
-    /// How it goes.
+    /// Counts and state at the moment.
     pub fn status(&self) -> Status {
         let topics = self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner);
         let topics = topics.iter().map(|(topic, counters)| TopicStatus {
@@ -548,18 +552,17 @@ impl Recorder {
         }
     }
 
-    /// Takes what has been published until now, closes the container, and tells how it went.
+    /// Records what has been published until now, closes the container, and returns the final status.
     ///
     /// # Errors
-    /// [`RecordError::Failed`] if the recording had ended early; the container is closed and
-    /// readable all the same, unless the text says that closing failed too: then it is recovered when it
-    /// is next opened.
+    /// [`RecordError::Failed`] if the recording had ended early. The container is then closed and readable,
+    /// unless the text says that closing failed, too: then it is recovered when it is next opened.
     pub fn finish(self) -> Result<Status, RecordError> {
         let (status, ended) = self.finish_with_status();
         ended.map(|()| status)
     }
 
-    /// The same, with the last look also where the recording had ended early.
+    /// The same, with the final status also if the recording had ended early.
     pub fn finish_with_status(mut self) -> (Status, Result<(), RecordError>) {
         let stopped = self.stop();
         let status = self.status();
@@ -575,20 +578,20 @@ impl Recorder {
         (status, ended)
     }
 
-    /// Begins to close the container, which [`Recorder::finish`] waits for. [`Recorder::status`] tells how it
-    /// goes: what waits to be written becomes less.
+    /// Starts to close the container, and returns. [`Recorder::status`] shows what is left to write;
+    /// [`Recorder::finish`] waits for the end.
     pub fn close(&self) {
         // An error here means that the thread has ended; joining tells why.
         let _ = self.commands.send(Command::Finish);
     }
 
-    /// Whether nothing is left to do, so that [`Recorder::finish`] returns at once.
+    /// Whether the container is closed, so that [`Recorder::finish`] returns at once.
     pub fn has_closed(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Gives up what still waits in memory when the container is closed, and counts it as abandoned. What the
-    /// disk has been given already is still written: some 128 MiB at most.
+    /// Drops what still waits in memory when the container is closed, and counts it as abandoned. What has
+    /// been submitted to the disk (at most some 128 MiB) is still written.
     pub fn abandon(&self) {
         self.shared.abandoned.store(true, Ordering::Relaxed);
     }
@@ -630,20 +633,19 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-/// The way in for messages of this process; from any thread, and cheap to clone.
+/// Records messages of this process into one topic; from any thread, and cheap to clone.
 #[derive(Clone)]
 pub struct TopicWriter {
     queue: Arc<TopicQueue>,
 }
 
 impl TopicWriter {
-    /// Records a message, log time now; without a publish time, that is the log time. Copies `data` once, into the memory it is written from.
+    /// Records a message with the present time as its log time. Without a publish time, that is the publish
+    /// time, too. Copies `data` once, into the memory it is written from.
     ///
-    /// Wait-free, and without asking for memory once the topic's sizes repeat: whatever other threads do, the
-    /// call ends after a bounded number of steps. Two calls sleep: that of a topic whose [`Overflow`] is
-    /// `Block` waits for room; and one in a burst that has used up the memory made ready for it, when the
-    /// recorder has lost the processor just where it would make more, leaves it the processor for some
-    /// 5 ms before the message counts as lost.
+    /// Wait-free, and without allocating once the topic's sizes repeat. Blocks in two cases:
+    /// `Overflow::Block` waits for room; and if a burst exhausts the prepared segments while the recorder
+    /// thread is preempted, the call waits up to 5 ms before the message is counted as lost.
     ///
     /// # Errors
     /// If the topic's queue is full (counted as loss), or the recorder has stopped.

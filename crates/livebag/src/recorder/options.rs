@@ -17,33 +17,32 @@ use crate::scheduler::Schedule;
 /// How to record. `..RecorderOptions::default()` gives the rest.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
-    /// Bound of everything waiting in memory, in bytes.
+    /// Most memory for messages that wait for the disk, in bytes.
     pub cache_bytes_max: u64,
     /// What a full queue does with the next message written in this process.
     pub overflow: Overflow,
-    /// What is different for some topics.
+    /// Settings of single topics.
     pub topics: TopicRules,
-    /// How old a small message may become before it can be read; `None` closes chunks by size only,
-    /// as conversions want it.
+    /// Longest time until a small message can be read. `None` closes chunks by size only, which suits
+    /// conversions.
     pub chunk_age_max: Option<Duration>,
     /// MCAP's profile: `ros2`, `ros1` or empty.
     pub profile: String,
     /// Whether gaps in the sequence of messages written in this process are transport losses.
     pub count_gaps: bool,
-    /// Names and values that the recording carries along.
+    /// Names and values to store in the recording.
     pub metadata: Vec<MetadataEntry>,
-    /// Whether the container names an `attachments.mcap`: the files that the recording carries along,
-    /// written beside the recorder by who asks for this.
+    /// Whether the container has an `attachments.mcap`, which the caller writes beside the recorder.
     pub has_attachments: bool,
-    /// When a new split begins.
+    /// When a new split starts.
     pub split: SplitRules,
-    /// Which old splits go.
+    /// Which old splits are removed.
     pub retention: Retention,
-    /// Record into a ring in memory, which goes to the disk only when asked for.
+    /// Record into a ring in memory, which [`Recorder::snapshot`](crate::Recorder::snapshot) writes to the disk.
     pub snapshot: Option<SnapshotRing>,
-    /// Begin without taking messages, until [`Recorder::resume`](crate::Recorder::resume).
+    /// Start paused, until [`Recorder::resume`](crate::Recorder::resume).
     pub start_paused: bool,
-    /// How often data is made durable while recording; `None`: at the end of each split.
+    /// How often data is synced to the disk while recording; `None`: at the end of each split.
     pub sync_interval: Option<Duration>,
     /// Name of the one MCAP file that takes all topics of a split, as rosbag2 has it; the split's
     /// number is put behind it. `None`: a brick for every topic, which is read faster.
@@ -59,9 +58,9 @@ pub struct RecorderOptions {
     pub checksum: bool,
     /// When waiting bytes go to the disk.
     pub schedule: Schedule,
-    /// The cycle board whose applications are heeded; `None`: the user's.
+    /// The cycle board to watch; `None`: the user's.
     pub cycle_board: Option<String>,
-    /// Where time comes from.
+    /// Source of all times.
     pub clock: Clock,
 }
 
@@ -138,12 +137,12 @@ pub enum LowSpace {
     /// The recording ends, closed in order.
     #[default]
     Stop,
-    /// The oldest splits go; when there is none left, the recording ends.
+    /// The oldest splits are removed; when none is left, the recording ends.
     DeleteOldest,
 }
 
-/// How chunks are compressed. Compressing takes the zero-copy path away: frames are copied into the
-/// cache, and what finds no room there is lost and counted.
+/// How chunks are compressed. With compression, frames are copied into the cache; without room there
+/// they are lost and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkCompression {
     /// Into which of MCAP's formats.
@@ -172,18 +171,18 @@ impl ChunkCompression {
 /// A ring in memory, as large as the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotRing {
-    /// Older messages are let go.
+    /// Older messages are dropped.
     pub duration_max: Option<Duration>,
 }
 
-/// What is different for some topics: rules in order, a later one overrides an earlier one.
+/// Settings of single topics, in order: a later rule overrides an earlier one.
 #[derive(Clone, Debug, Default)]
 pub struct TopicRules(pub Vec<TopicRule>);
 
-/// What is different for the topics that a rule matches. `None` leaves it as it is.
+/// Settings for the topics that a pattern matches. `None` leaves a setting as it is.
 #[derive(Clone, Debug)]
 pub struct TopicRule {
-    /// Which topics: names that this matches.
+    /// Names of the topics.
     pub pattern: Regex,
     /// What the rule sets.
     pub settings: TopicSettings,
@@ -194,11 +193,11 @@ pub struct TopicRule {
 pub struct TopicSettings {
     /// What a full queue does.
     pub overflow: Option<Overflow>,
-    /// Who loses first.
+    /// Which topics lose messages first.
     pub priority: Option<Priority>,
     /// Bytes that the topic's queue holds at most.
     pub bytes_max: Option<u64>,
-    /// Messages per second at most; more are left out on purpose, and counted as that.
+    /// Most messages per second; more are left out and counted as skipped.
     pub rate_max_hz: Option<f64>,
     /// Whether the newest message is repeated at the head of every split.
     pub latched: bool,

@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! Round-robin over topics, by priority.
 
 use crate::queue::Priority;
 

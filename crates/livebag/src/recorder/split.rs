@@ -13,7 +13,7 @@ use livebag_format::container::{
 use super::brick::{Brick, LIBRARY};
 use super::topic::{SplitTopic, TopicFiles};
 use super::{FileNames, RecordError};
-use crate::limits::{CLOSE_RESERVE_BYTES, OWN_GATHERED_BRICKS_MAX};
+use crate::limits::{CLOSE_RESERVE_BYTES, CLOSE_RESERVE_FILES, OWN_GATHERED_BRICKS_MAX};
 use crate::storage::{Access, Disk, DiskFile, Lock};
 
 /// File that keeps some space, so that a full disk does not prevent an orderly end.
@@ -46,7 +46,8 @@ pub(super) struct Split {
     file_names: FileNames,
     shared_brick: Option<usize>,
     gathered_bricks: usize,
-    reserve: Option<Arc<dyn DiskFile>>,
+    /// The file that keeps space, opened as often as closing opens files at a time.
+    reserve: Vec<Arc<dyn DiskFile>>,
     lock: Option<Box<dyn Lock>>,
 }
 
@@ -95,7 +96,7 @@ impl Split {
             file_names: FileNames::of_container(),
             shared_brick: None,
             gathered_bricks: 0,
-            reserve: Some(reserve),
+            reserve,
             lock,
         })
     }
@@ -129,7 +130,15 @@ impl Split {
             self.make_brick(format!("{given}.mcap"), access, topic)?
         };
         let index_name = format!("{given}.idx");
-        let files = TopicFiles::create(&*self.disk, &self.directory, index_name, brick)?;
+        let created = TopicFiles::create(&*self.disk, &self.directory, index_name.clone(), brick);
+        let files = match created {
+            Ok(files) => files,
+            Err(error) => {
+                self.remove_made(&index_name, &error);
+                self.forget_unused(brick, &error);
+                return Err(error);
+            }
+        };
         self.topics[topic].files = Some(files);
         self.bricks[brick].topics.push(topic);
         self.new_bricks = true;
@@ -152,9 +161,28 @@ impl Split {
         let state = &self.topics[topic];
         let topics: [(u16, &Topic); 1] = [(state.channel_id, &state.topic)];
         let (directory, profile) = (&self.directory, &self.profile);
-        let brick = Brick::create(&*self.disk, directory, file_name, access, profile, &topics)?;
+        let created =
+            Brick::create(&*self.disk, directory, file_name.clone(), access, profile, &topics);
+        let brick = created.inspect_err(|error| self.remove_made(&file_name, error))?;
         self.bricks.push(brick);
         Ok(self.bricks.len() - 1)
+    }
+
+    /// Takes back a brick that no topic has come to use, if it was made last.
+    fn forget_unused(&mut self, brick: usize, why: &io::Error) {
+        let is_last = brick + 1 == self.bricks.len() && self.shared_brick != Some(brick);
+        if is_last && self.bricks[brick].topics.is_empty() {
+            let file_name = self.bricks.remove(brick).file_name;
+            self.remove_made(&file_name, why);
+        }
+    }
+
+    /// Removes what there may be of a file that could not be made; not one that was there before.
+    fn remove_made(&self, file_name: &str, why: &io::Error) {
+        if why.kind() != io::ErrorKind::AlreadyExists {
+            // What cannot be removed is a file of no topic, which `verify` names.
+            let _ = self.disk.remove(&self.directory.join(file_name));
+        }
     }
 
     fn join_shared_brick(&mut self, topic: usize) -> io::Result<usize> {
@@ -169,9 +197,10 @@ impl Split {
         Ok(brick)
     }
 
-    /// Gives the reserved space free, so that the split can be closed on a full disk.
+    /// Gives the reserved space and files free, so that the split can be closed on a full disk, and with as
+    /// many files open as the process may have.
     pub fn drop_reserve(&mut self) {
-        if self.reserve.take().is_some() {
+        if !std::mem::take(&mut self.reserve).is_empty() {
             // A reserve that cannot be removed is only an empty file more in the container.
             let _ = self.disk.remove(&self.directory.join(RESERVE_FILE));
         }
@@ -266,11 +295,12 @@ pub(super) fn write_manifest(
 pub(super) fn reserve_space(
     disk: &dyn Disk,
     path: &Path,
-) -> Result<Arc<dyn DiskFile>, RecordError> {
+) -> Result<Vec<Arc<dyn DiskFile>>, RecordError> {
     let make = || {
         let file = disk.create(path, Access::Buffered)?;
         file.reserve(0, CLOSE_RESERVE_BYTES)?;
-        Ok(file)
+        let more = (1..CLOSE_RESERVE_FILES).map(|_| disk.open(path));
+        [Ok(file)].into_iter().chain(more).collect::<io::Result<Vec<_>>>()
     };
     make().map_err(|source| RecordError::Io {
         doing: "setting space aside in",

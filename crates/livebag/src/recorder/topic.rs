@@ -168,17 +168,11 @@ impl SplitTopic {
         Self::new(self.topic.clone(), self.channel_id, self.counters.clone())
     }
 
-    /// Settles an extent, and commits all that are settled up to the first that is not. The memory of
-    /// what has been committed goes to `spent`.
+    /// Settles an extent, and commits all that are settled up to the first that is not.
     ///
     /// # Errors
     /// If the index cannot be written; the messages concerned wait for [`SplitTopic::index_at_last`].
-    pub fn settle(
-        &mut self,
-        ticket: Ticket,
-        outcome: Outcome,
-        spent: &mut Vec<Vec<IndexEntry>>,
-    ) -> io::Result<()> {
+    pub fn settle(&mut self, ticket: Ticket, outcome: Outcome) -> io::Result<()> {
         let Some(files) = &mut self.files else { return Ok(()) };
         files.tickets.settle(ticket, outcome);
         let mut failure = Ok(());
@@ -190,7 +184,6 @@ impl SplitTopic {
                         self.unindexed.extend_from_slice(&entries);
                         failure = Err(error);
                     }
-                    spent.push(entries);
                 }
                 Outcome::Lost(cause, count) => self.lose(cause, count),
                 Outcome::Pending => {}

@@ -1,4 +1,4 @@
-//! Writes while the applications rest.
+//! Writes while applications rest.
 
 use super::window::{Expected, Rhythm};
 use super::{Application, Decision, Observation, Policy, Reason};
@@ -218,8 +218,8 @@ fn gap(o: &Observation<'_>, end_nanos: u64) -> Decision {
     Decision { submit_bytes, ask_again_nanos: end_nanos, reason: Reason::Gap }
 }
 
-/// A little, at least one message, if the last little is through: whoever begins to compute meanwhile is
-/// disturbed for no longer than that.
+/// Submits one small slice (at least one message) once the previous slice has completed, so that an
+/// application that starts computing is delayed by at most one slice.
 fn slice(o: &Observation<'_>, reason: Reason) -> Decision {
     let nanos = CYCLE_SLICE.as_nanos() as u64;
     let little = o.bytes_per_second.map_or(CYCLE_SLICE_BYTES, |speed| bytes_in(nanos, speed));

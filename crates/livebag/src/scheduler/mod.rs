@@ -6,9 +6,9 @@
 //! thread can ask it at every turn.
 //!
 //! What every policy must do:
-//! - Nothing waits for ever: asked again when it says, it lets every byte go within its bounds.
-//! - It believes nothing that applications say beyond its bounds. Times may lie in the future, counts may
-//!   jump, an application may stay busy for good.
+//! - Nothing waits for ever: asked again at the time it named, it lets every byte go within its bounds.
+//! - It does not trust applications beyond its bounds. Times may be in the future, counts may jump, an
+//!   application may stay busy for good.
 //!
 //! Sources: SPEED (Seo et al.), section III-B, "Context-Aware I/O Scheduler": applications state
 //! where their periodic tasks begin and end; the scheduler weighs the combined weights of those that compute against
@@ -123,31 +123,7 @@ pub enum Reason {
     Deadline,
 }
 
-impl Reason {
-    /// Whether a bound was reached: bytes go although an application may suffer.
-    pub fn is_bound(self) -> bool {
-        matches!(self, Self::Backlog | Self::Age | Self::Deadline)
-    }
-}
-
 /// Decides when waiting bytes go to the disk.
-///
-/// ```
-/// use livebag::scheduler::{CycleAware, CycleBounds, Observation, Policy};
-///
-/// let mut policy = CycleAware::new(CycleBounds::of_cache(200 << 20));
-/// let observation = Observation {
-///     now_nanos: 0,
-///     backlog_bytes: 6_220_800,
-///     next_bytes: 6_220_800,
-///     in_flight_bytes: 0,
-///     oldest_nanos: Some(0),
-///     deadline_nanos: None,
-///     applications: &[],
-///     bytes_per_second: Some(2_000_000_000),
-/// };
-/// assert_eq!(policy.decide(&observation).submit_bytes, u64::MAX);
-/// ```
 pub trait Policy: Send {
     /// Decides, and learns from what it is shown. Time must not step back between two calls.
     fn decide(&mut self, observation: &Observation<'_>) -> Decision;
@@ -157,16 +133,16 @@ pub trait Policy: Send {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// [`Immediate`].
+    /// Writes at once.
     #[default]
     Immediate,
-    /// [`CycleAware`] with the bounds that fit the cache.
+    /// Writes in the pauses of the applications on the cycle board, within bounds that fit the cache.
     CycleAware,
 }
 
 impl Schedule {
     /// The policy for a recorder with this cache, in bytes.
-    pub fn policy(self, cache_bytes_max: u64) -> Box<dyn Policy> {
+    pub(crate) fn policy(self, cache_bytes_max: u64) -> Box<dyn Policy> {
         match self {
             Self::Immediate => Box::new(Immediate),
             Self::CycleAware => Box::new(CycleAware::new(CycleBounds::of_cache(cache_bytes_max))),

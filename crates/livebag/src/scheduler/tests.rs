@@ -162,7 +162,8 @@ impl Outcome {
     }
 
     fn bounds_reached(&self) -> usize {
-        self.decisions.iter().filter(|(_, decision)| decision.reason.is_bound()).count()
+        let is_bound = |reason| matches!(reason, Reason::Backlog | Reason::Age | Reason::Deadline);
+        self.decisions.iter().filter(|(_, decision)| is_bound(decision.reason)).count()
     }
 }
 

@@ -123,13 +123,12 @@ impl StreamSource {
 
     /// Whether the slot of `frame` is about to be refilled, or is being refilled already.
     ///
-    /// The writer may begin with frame k + N as soon as it has published k + N - 1. Who looks may be
-    /// late, and so may the writer have been, who then publishes several at once. So a frame is in danger
-    /// once half of the slots hold newer ones, and half a period after that. A healthy disk has fetched it
-    /// by then; with one that has not, a copy too many is the lesser evil. Who `bides` its time lets
-    /// newer ones fill three quarters of the slots.
-    pub(crate) fn endangers(&self, frame: &FrameRef, bides: bool) -> bool {
-        let margin = if bides { self.slots / 4 } else { (self.slots / 2).saturating_sub(1) }.max(1);
+    /// The writer may begin with frame k + N as soon as it has published k + N - 1. The recorder may look
+    /// late, and a writer that was late publishes several frames at once. So a frame is in danger once half
+    /// of the slots hold newer ones, and half a period after that. A healthy disk has fetched it by then;
+    /// for a slow one a needless copy is the lesser evil.
+    pub(crate) fn endangers(&self, frame: &FrameRef) -> bool {
+        let margin = (self.slots / 2).saturating_sub(1).max(1);
         match frame.frames_left() {
             left if left < margin => true,
             left if left == margin => {

@@ -4,9 +4,6 @@ use memmap2::MmapMut;
 
 use crate::limits::{BLOCK_BYTES, LENT_BYTES_MIN};
 
-/// The smallest pages that there are.
-const PAGE_BYTES_MIN: usize = 4096;
-
 /// Owned bytes, aligned for direct I/O.
 pub struct Block {
     memory: Memory,
@@ -61,14 +58,6 @@ impl Block {
         let lent = (bytes >= LENT_BYTES_MIN).then(|| MmapMut::map_anon(bytes));
         let Some(Ok(memory)) = lent else { return Self::zeroed(bytes) };
         Self::new(Memory::Lent(memory), bytes)
-    }
-
-    /// Such memory for some time, whose pages are there; `None` if the kernel has none.
-    pub fn ready(bytes: usize) -> Option<Self> {
-        let mut memory = MmapMut::map_anon(bytes).ok()?;
-        // One by one: a mapping that the kernel fills at one go keeps the process's others waiting.
-        memory.iter_mut().step_by(PAGE_BYTES_MIN).for_each(|byte| *byte = 1);
-        Some(Self::new(Memory::Lent(memory), bytes))
     }
 
     /// `bytes` of no matter what, in memory whose pages are there: filling it meets no page fault.

@@ -1,4 +1,4 @@
-//! Writes that wait as long as somebody wants: a disk that hangs, for tests of what is done meanwhile.
+//! A disk whose writes hang as long as a test wants.
 
 use std::collections::VecDeque;
 use std::io;

@@ -434,12 +434,12 @@ fn sync_names(directory: &Path) -> io::Result<()> {
 }
 
 struct KernelFile {
-    file: Arc<File>,
+    file: File,
 }
 
 impl KernelFile {
     fn new(file: File) -> Self {
-        Self { file: Arc::new(file) }
+        Self { file }
     }
 }
 

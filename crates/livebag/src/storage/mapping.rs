@@ -1,10 +1,10 @@
 //! Files as memory.
 //!
-//! Who looks at a page of a mapped file that cannot be had, because the file has been cut or its medium
-//! fails, is killed (SIGBUS). The kernel, made to look at it in a system call, says `EFAULT` instead.
-//! So a part of a mapping is handed out to be looked at only after the kernel has fetched all of it: what
-//! was cut or spoilt before is an error. What remains is a cut between then and the look, which is why nobody
-//! maps unless told to (ARCHITECTURE.md, "Reading in place").
+//! A process that touches a mapped page which cannot be had is killed by SIGBUS: the file has been cut, or its
+//! medium fails. A system call on such a page returns `EFAULT` instead. So a part of a mapping is given out for
+//! reading only after the kernel has loaded all of it: earlier damage is then an error. What remains is a cut
+//! between loading and reading, which is why the library maps only on request
+//! (docs/decisions/0032-reading-in-place.md).
 
 #![expect(unsafe_code, reason = "mapping a file, and slices of it")]
 
@@ -12,14 +12,11 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-
-use super::cached::Mapped;
 
 /// The page size for which a huge page is 2 MiB. With larger pages it can be half a gigabyte, which
 /// nobody wants to have read at once.
@@ -29,9 +26,9 @@ const SMALL_PAGE_BYTES: usize = 4096;
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: NonZeroUsize,
-    /// To ask what of it is in the page cache, while it is open. None if the kernel does not tell this process:
-    /// it tells of its own files, and root of any (`mincore(2)`, since Linux 5.2).
-    file: Option<Weak<File>>,
+    /// Whether the kernel tells what of it is in the page cache: a user's own files, and root any
+    /// (`mincore(2)`, since Linux 5.2).
+    tells_cached: bool,
 }
 
 // SAFETY: the memory is mapped read-only, and unmapped by nobody but `drop`.
@@ -45,7 +42,7 @@ impl Mapping {
     ///
     /// # Errors
     /// What the kernel says; `InvalidInput` for no bytes.
-    pub(super) fn new(file: &Arc<File>, bytes: u64) -> io::Result<Self> {
+    pub(super) fn new(file: &File, bytes: u64) -> io::Result<Self> {
         let bytes = usize::try_from(bytes).ok().and_then(NonZeroUsize::new);
         let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping at a place of the kernel's choice concerns no memory of ours.
@@ -55,9 +52,8 @@ impl Mapping {
         }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let user = rustix::process::geteuid();
-        let tells = user.is_root() || rustix::fs::fstat(file)?.st_uid == user.as_raw();
-        let file = tells.then(|| Arc::downgrade(file));
-        let this = Self { start, bytes, file };
+        let tells_cached = user.is_root() || rustix::fs::fstat(file)?.st_uid == user.as_raw();
+        let this = Self { start, bytes, tells_cached };
         if rustix::param::page_size() == SMALL_PAGE_BYTES {
             // Pages that are fetched through the mapping come 2 MiB at a time where the filesystem
             // can, and are mapped by one entry: looking at 18 MB of cached images takes 0.07 ms
@@ -88,14 +84,14 @@ impl Mapping {
         Ok(Some(FilePart { mapping: self.clone(), start, bytes }))
     }
 
-    /// The same for who hands them to the kernel and does not look at them: what is in the page cache is
-    /// not looked at here either, which takes a tenth of the time where its pages are small. Of other
-    /// people's files the kernel does not tell, and all of it is fetched.
+    /// The same for a caller that only passes the bytes to a system call. What is in the page cache already is
+    /// not fetched, which takes a tenth of the time where its pages are small. The kernel does not tell of
+    /// other users' files: they are fetched.
     ///
     /// # Errors
     /// As [`Mapping::part`].
     pub fn reference(self: &Arc<Self>, offset: u64, bytes: usize) -> io::Result<Option<FilePart>> {
-        match self.is_there(offset, bytes) {
+        match self.is_cached(offset, bytes) {
             Some(true) => {
                 let start = offset as usize;
                 Ok(Some(FilePart { mapping: self.clone(), start, bytes }))
@@ -104,15 +100,26 @@ impl Mapping {
         }
     }
 
-    /// Whether bytes are in the page cache. `None` if the kernel does not tell, or they do not lie within
-    /// the mapping.
-    pub fn is_there(&self, offset: u64, bytes: usize) -> Option<bool> {
-        let start = usize::try_from(offset).ok()?;
-        let end = start.checked_add(bytes).filter(|end| *end <= self.bytes.get())?;
-        let file = self.file.as_ref()?.upgrade()?;
-        let mapped = Mapped { file: file.as_fd(), start: self.start };
-        // SAFETY: the range lies within the mapping.
-        unsafe { mapped.is_there(start..end) }
+    /// Whether the first and the last page of a range are in the page cache. Those between nearly always are
+    /// then: pages of a file are read in order, and looking at each takes most of the time of an answer that
+    /// is sent by reference. `None` if the kernel does not tell, or the range is not within the mapping.
+    pub fn is_cached(&self, offset: u64, bytes: usize) -> Option<bool> {
+        let first = usize::try_from(offset).ok()?;
+        let end = first.checked_add(bytes).filter(|end| *end <= self.bytes.get())?;
+        let is_there = |at: usize| {
+            let page = rustix::param::page_size();
+            let mut told = 0;
+            // SAFETY: the page lies within the mapping (its last page counts as whole), and the kernel
+            // writes one byte for one page.
+            let result = unsafe {
+                libc::mincore(self.start.as_ptr().add(at / page * page).cast(), page, &raw mut told)
+            };
+            (result == 0).then_some(told & 1 == 1)
+        };
+        if !self.tells_cached || bytes == 0 {
+            return self.tells_cached.then_some(true);
+        }
+        Some(is_there(first)? && is_there(end - 1)?)
     }
 
     /// The same bytes, of which messages are looked at one by one.
@@ -133,15 +140,6 @@ impl Mapping {
     unsafe fn look(&self, start: usize, bytes: usize) -> &[u8] {
         // SAFETY: the caller's promise; the mapping lives as long as this.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(start), bytes) }
-    }
-
-    /// Waits until bytes are there; whether they are.
-    pub fn fetched(&self, offset: u64, bytes: u64) -> bool {
-        let (Ok(start), Ok(bytes)) = (usize::try_from(offset), usize::try_from(bytes)) else {
-            return false;
-        };
-        let is_inside = start.checked_add(bytes).is_some_and(|end| end <= self.bytes.get());
-        is_inside && self.fetch(start, bytes).is_ok()
     }
 
     /// Has the kernel fetch pages. `start..start + bytes` lies within the mapping.
@@ -239,5 +237,35 @@ impl Stretch {
         // SAFETY: the range lies within the mapping. livebag never writes a committed chunk, and that nobody
         // else does is the promise of whoever called `Bag::in_place`, without which nothing is read so.
         unsafe { self.mapping.look(start, bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_cached_until_it_is_dropped() {
+        const BYTES: usize = 1 << 20;
+        // Not in a folder that may be memory, where everything is in the page cache for ever.
+        let program = std::env::current_exe().unwrap();
+        let file = tempfile::tempfile_in(program.parent().unwrap()).unwrap();
+        file.write_all_at(&vec![1; BYTES], 0).unwrap();
+        file.sync_all().unwrap();
+        let mapping = Arc::new(Mapping::new(&file, BYTES as u64).unwrap());
+        assert_eq!(mapping.is_cached(0, BYTES), Some(true));
+        assert_eq!(mapping.is_cached(5000, 0), Some(true));
+        assert_eq!(mapping.is_cached(1, BYTES), None);
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+        let is_dropped = mapping.is_cached(0, BYTES) == Some(false);
+        file.read_exact_at(&mut [0; 4096], 0).unwrap();
+        assert_eq!(mapping.is_cached(0, 4096), Some(true));
+        // Not every filesystem can drop it; of one that can, the last page is away.
+        assert!(!is_dropped || mapping.is_cached(0, BYTES) == Some(false));
+        assert!(mapping.part(0, BYTES).unwrap().is_some());
+        assert_eq!(mapping.is_cached(0, BYTES), Some(true));
     }
 }

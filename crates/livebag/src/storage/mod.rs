@@ -20,7 +20,6 @@ use std::time::Duration;
 use livebag_shm::FrameRef;
 
 mod block;
-mod cached;
 mod held;
 mod io_uring;
 mod kernel;
@@ -38,7 +37,6 @@ pub(crate) use mapping::Stretch;
 pub use mapping::{FilePart, Mapping};
 pub use owner::Owner;
 pub use priority::lower_priority;
-pub(crate) use priority::raise_priority;
 pub use simulated::{Fault, SimulatedDisk};
 
 /// How a file is going to be written.
@@ -69,8 +67,8 @@ pub trait Disk: Send + Sync {
     fn replace(&self, path: &Path, bytes: &[u8], durable: bool) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// The same for a file of any size, so that others' writes go on meanwhile, with pauses unless
-    /// `is_hurried`; who has it open keeps all of it.
+    /// The same for a file of any size without delaying other writes, with pauses unless `is_hurried`. A
+    /// process that has the file open keeps all of it.
     fn remove_in_steps(&self, path: &Path, _is_hurried: &dyn Fn() -> bool) -> io::Result<()> {
         self.remove(path)
     }
@@ -91,7 +89,7 @@ pub trait Disk: Send + Sync {
         self.open(path)?.sync()
     }
     /// Takes the lock that `path` stands for, making the file if need be; `None` if another process
-    /// holds it. A shared lock can be held by many, and does not make the file. Who makes the file
+    /// holds it. A shared lock can be held by many, and does not make the file. The caller that makes it
     /// writes an [`Owner`] into it.
     fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>>;
     /// Bytes that can still be written where `path` is.

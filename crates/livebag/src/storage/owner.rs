@@ -1,4 +1,4 @@
-//! Who holds a container's lock.
+//! The process that holds a container's lock.
 
 /// The process that made a lock's file, as written in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

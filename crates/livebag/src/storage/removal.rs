@@ -1,12 +1,12 @@
-//! Removing large files a piece at a time.
+//! Removing large files in steps.
 //!
-//! Where a filesystem tells the device what has become free (ext4 mounted with `discard`), or changes its
-//! maps of free space, removing some hundred MB at once keeps writes of others waiting for tens of
-//! milliseconds (`bench-runs/2026-11-22-f/removal.txt`). A file that is shortened step by step does not.
+//! Removing some hundred MB at once can delay other writes for tens of milliseconds: the filesystem tells the
+//! device what has become free (ext4 mounted with `discard`), or changes its maps of free space. A file that is
+//! shortened step by step does not (docs/decisions/0028-remove-splits-in-steps.md).
 //!
-//! Whoever has such a file open keeps all of it, as with every removal: the steps are taken only if the
-//! kernel grants a *write lease* (fcntl(2), Linux 2.4), which it does if nobody else has the file open
-//! or mapped, and if no other name leads to it. In all other cases it goes at once.
+//! A process that has the file open keeps all of it, as with every removal. The steps are taken only under a
+//! *write lease* (fcntl(2), Linux 2.4), which the kernel grants if nobody else has the file open or mapped, and
+//! only if no other name leads to it. In all other cases the file is removed at once.
 
 use std::fs::{File, OpenOptions};
 use std::io;

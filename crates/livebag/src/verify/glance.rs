@@ -11,7 +11,7 @@ use crate::convert::{self, ConvertError, METADATA_FILE};
 use crate::query::{Bag, BagError, BagState, BagTopic};
 use crate::storage::{Disk, KernelDisk};
 
-/// How a recording was left, as far as a glance tells.
+/// How a recording was left, as far as it shows without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlanceState {
     /// A recorder is writing it.
@@ -38,7 +38,7 @@ impl std::fmt::Display for GlanceState {
     }
 }
 
-/// What a glance tells. Times are nanoseconds since the Unix epoch.
+/// What is known without reading a recording. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// What it is.

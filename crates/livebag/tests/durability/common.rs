@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use livebag::storage::{Disk, SimulatedDisk};
 use livebag::{
-    Bag, BagError, BagState, Clock, NewMessage, Overflow, Query, RecordError, Recorder,
-    RecorderOptions, Selector, Status, Topic, TopicWriter,
+    Bag, BagError, BagState, Clock, Disk, NewMessage, Overflow, Query, RecordError, Recorder,
+    RecorderOptions, Selector, SimulatedDisk, Status, Topic, TopicWriter,
 };
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count};

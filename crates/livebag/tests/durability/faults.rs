@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use livebag::storage::{Disk, Fault, SimulatedDisk};
-use livebag::{Bag, Query, RecorderOptions};
+use livebag::{Bag, Disk, Fault, Query, RecorderOptions, SimulatedDisk};
 
 use crate::common::{
     DIRECTORY, FRAME_BYTES, Making, Model, Sequences, TOPICS, Wanted, counts, visible,
@@ -143,7 +142,7 @@ fn a_later_sync_does_not_mend_a_failed_one() {
     for seed in 0..20 {
         let disk = SimulatedDisk::new(seed);
         let path = Path::new("/file");
-        let file = disk.create(path, livebag::storage::Access::Buffered).unwrap();
+        let file = disk.create(path, livebag::Access::Buffered).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
         disk.inject(Fault::SyncFailsOnce(1));
         file.write_at(b"bytes", 0).unwrap();

@@ -4,3 +4,5 @@ mod common;
 mod crashes;
 mod faults;
 mod many;
+#[expect(clippy::disallowed_methods, reason = "real files are damaged")]
+mod repair;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-use livebag::limits::CACHE_BYTES_DEFAULT;
 use livebag::{
-    Clock, Overflow, Recorder, RecorderOptions, Selector, SplitRules, Status, TopicWriter,
+    CACHE_BYTES_DEFAULT, Clock, Overflow, Recorder, RecorderOptions, Selector, SplitRules, Status,
+    TopicWriter,
 };
 
 use super::{Orders, Recorded, Source};
@@ -22,7 +22,7 @@ use crate::outcome::CliError;
 const FOUND_MAX: Duration = Duration::from_secs(20);
 /// How long messages that were offered may stay in memory before the recorder is closed: what they
 /// would wait for a full chunk.
-const SETTLE_MAX: Duration = livebag::limits::CHUNK_AGE_MAX.saturating_mul(2);
+const SETTLE_MAX: Duration = livebag::CHUNK_AGE_MAX.saturating_mul(2);
 /// Pause between two looks at the recorder's counts.
 const LOOK: Duration = Duration::from_millis(2);
 /// What each topic adds to it: a look costs about this much in a hundred.

@@ -14,11 +14,12 @@ use livebag_format::container::{
 };
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
 use livebag_format::mcap::{
-    MAGIC, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
+    CHUNK_HEADER_BYTES_MAX, ChunkHeader, MAGIC, MESSAGE_HEADER_BYTES, MessageHeader,
+    RECORD_HEADER_BYTES, RecordHeader, opcode,
 };
 use mcap::records::Record;
 
-use super::after_power_loss::says_the_same;
+use super::says_the_same;
 use crate::container::read_manifest;
 use crate::query::BagError;
 use crate::query::unpack::Unpacked;
@@ -102,6 +103,34 @@ fn index_of(brick: &Path, topic: &Topic) -> PathBuf {
     }
 }
 
+/// The same, or another name if a topic has that.
+fn free_index_name(manifest: &Manifest, brick: &Path, topic: &Topic) -> String {
+    let name = name_of(&index_of(brick, topic));
+    let stem = name.trim_end_matches(".idx").to_owned();
+    let numbered = (2..).map(|number| format!("{stem}_{number}.idx"));
+    let mut names = std::iter::once(name).chain(numbered);
+    let is_free = |name: &String| manifest.topics.iter().all(|topic| topic.index != *name);
+    names.find(is_free).unwrap_or_default()
+}
+
+/// Whether anything in a file looks like a chunk.
+fn may_have_chunk(file: &dyn DiskFile) -> io::Result<bool> {
+    const PIECE_BYTES: usize = 1 << 20;
+    let mut piece = vec![0; PIECE_BYTES + CHUNK_HEADER_BYTES_MAX];
+    let mut at = 0;
+    loop {
+        let count = file.read_at(&mut piece, at)?;
+        let starts = (0..count.min(PIECE_BYTES)).filter(|start| piece[*start] == opcode::CHUNK);
+        if starts.into_iter().any(|start| ChunkHeader::parse(&piece[start..count]).is_some()) {
+            return Ok(true);
+        }
+        if count < piece.len() {
+            return Ok(false);
+        }
+        at += PIECE_BYTES as u64;
+    }
+}
+
 fn make_index(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     let file = match disk.open_for_repair(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -122,7 +151,6 @@ pub(super) fn name_newest_files(
     disk: &dyn Disk,
     path: &Path,
     manifest: &mut Manifest,
-    survived: bool,
 ) -> io::Result<()> {
     let files = disk.list(path)?;
     let is_named = |manifest: &Manifest, file: &Path| {
@@ -138,17 +166,13 @@ pub(super) fn name_newest_files(
         let mut magic = [0; MAGIC.len()];
         let count = file.read_at(&mut magic, 0)?;
         let is_ours = MAGIC.starts_with(&magic[..count]);
-        let read = read_brick(brick, file)?;
-        if read.topics.is_empty() && is_ours {
+        let read = read_brick(brick, file.clone())?;
+        if read.topics.is_empty() && is_ours && !may_have_chunk(&*file)? {
             disk.remove(brick)?;
         }
         for (channel_id, announced) in &read.topics {
             let topics = &mut manifest.topics;
             let at = topics.iter().position(|topic| topic.channel_id == *channel_id);
-            // What a power cut left of it need not be what was written, and it was not synced.
-            if at.is_none() && !survived {
-                continue;
-            }
             let at = at.unwrap_or_else(|| {
                 let index = String::new();
                 topics.push(TopicManifest::new(announced, *channel_id, index, Vec::new()));
@@ -229,12 +253,24 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError
         started = entries.first().map_or(started, |first| started.min(first.log_time_nanos));
         indexes.push((path, entries));
     }
-    for (index, brick, channel) in match_channels(&indexes, &bricks) {
+    let matched = match_channels(&indexes, &bricks);
+    for &(index, brick, channel) in &matched {
         let brick = &bricks[brick];
         let (channel_id, topic) = &brick.topics[channel];
         let index = name_of(indexes[index].0);
         let bricks = vec![brick.name.clone()];
         manifest.topics.push(TopicManifest::new(topic, *channel_id, index, bricks));
+    }
+    // Their indexes are gone, and are made anew from the brick.
+    for (at, brick) in bricks.iter().enumerate() {
+        for (channel, (channel_id, topic)) in brick.topics.iter().enumerate() {
+            if matched.iter().any(|(_, of, which)| (*of, *which) == (at, channel)) {
+                continue;
+            }
+            let index = free_index_name(&manifest, Path::new(&brick.name), topic);
+            let bricks = vec![brick.name.clone()];
+            manifest.topics.push(TopicManifest::new(topic, *channel_id, index, bricks));
+        }
     }
     manifest.splits.sort();
     manifest.topics.sort_by_key(|topic| topic.channel_id);
@@ -322,8 +358,35 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Bri
         has_attachments: false,
     };
     let length = brick.file.length()?;
-    let mut schemas: Vec<mcap::Schema<'static>> = Vec::new();
-    let mut at = MAGIC.len() as u64;
+    let mut schemas = Vec::new();
+    read_definitions(&mut brick, &mut schemas, MAGIC.len() as u64, length)?;
+    // A closed brick says it again at its end, whatever has become of its beginning.
+    if let Some(start) = summary_start(&*brick.file, length)? {
+        read_definitions(&mut brick, &mut schemas, start, length)?;
+    }
+    Ok(brick)
+}
+
+/// Where the summary begins, if the file ends with a footer.
+fn summary_start(file: &dyn DiskFile, length: u64) -> io::Result<Option<u64>> {
+    const FOOTER_BYTES: usize = RECORD_HEADER_BYTES + 8 + 8 + 4;
+    let Some(at) = length.checked_sub((FOOTER_BYTES + MAGIC.len()) as u64) else { return Ok(None) };
+    let mut end = [0; FOOTER_BYTES + MAGIC.len()];
+    file.read_at(&mut end, at)?;
+    if end[0] != opcode::FOOTER || !end.ends_with(&MAGIC) {
+        return Ok(None);
+    }
+    let start = end[RECORD_HEADER_BYTES..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    Ok(start.filter(|start| *start > 0 && *start < length))
+}
+
+/// Notes the topics that records from `at` on announce, up to the first thing that is no record.
+fn read_definitions(
+    brick: &mut Brick,
+    schemas: &mut Vec<mcap::Schema<'static>>,
+    mut at: u64,
+    length: u64,
+) -> io::Result<()> {
     while let Some((record, end)) = record_at(&*brick.file, at, length)? {
         let wanted = matches!(record.opcode, opcode::HEADER | opcode::SCHEMA | opcode::CHANNEL);
         if wanted && brick.file.has_hole(at, end - at)? {
@@ -342,7 +405,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Bri
                     encoding: header.encoding,
                     data: data.into_owned().into(),
                 }),
-                Ok(Record::Channel(channel)) => take_channel(&mut brick, channel, &schemas),
+                Ok(Record::Channel(channel)) => take_channel(brick, channel, schemas),
                 _ => {}
             }
         }
@@ -352,7 +415,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Bri
         }
         at = end;
     }
-    Ok(brick)
+    Ok(())
 }
 
 fn record_at(file: &dyn DiskFile, at: u64, length: u64) -> io::Result<Option<(RecordHeader, u64)>> {

@@ -1,8 +1,322 @@
-//! Repair of a container: what was committed is kept, and its files are ended.
+//! Repair of a container whose recorder died, or that is damaged.
+//!
+//! The truth about a message is its bytes in a brick, with a checksum or a commit mark. An index and a
+//! manifest are caches of it that can be made again, each topic for itself. So recovery
+//!
+//! 1. makes the manifest again if it is gone or damaged ([`manifest`]),
+//! 2. reads each index as a list of claims ([`index`]),
+//! 3. walks each brick, and finds all that can be proven ([`survey`]),
+//! 4. mends the brick and its indexes ([`mend`]).
+//!
+//! It adds and marks. It never shortens a file whose later chunks can be proven, and keeps the bytes
+//! that it writes over: in `container.damaged`, `NAME.idx.damaged` and `container.yaml.damaged`.
 
-pub(super) mod after_crash;
-mod after_power_loss;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use livebag_format::container::{
+    CONTAINER_FILE, ContainerError, LOCK_FILE, Manifest, SYNCED_FILE, State, SyncMark,
+};
+use livebag_format::index::IndexEntry;
+use livebag_format::mcap::MessageHeader;
+
+use super::{Opened, is_being_written, read_manifest};
+use crate::limits::UNSETTLED_BYTES;
+use crate::query::{BagError, BagState};
+use crate::storage::{Access, Disk, Owner};
+
+mod index;
 pub(super) mod manifest;
+mod mend;
+mod survey;
 
-pub(crate) use after_crash::read_owner;
-pub(crate) use after_power_loss::says_the_same;
+use index::{Claim, TopicIndex};
+use manifest::{correct_splits, name_newest_files, rebuild};
+use mend::mend_brick;
+use survey::{Member, Trust, Walk};
+
+/// Where a damaged `container.yaml` is kept.
+const DAMAGED_FILE: &str = "container.yaml.damaged";
+
+/// Decides what a container is, and recovers it if its recorder is gone and this user may write: one
+/// that was not closed, and if `is_thorough` also one that was, wherever it is damaged.
+pub(super) fn settle(disk: &dyn Disk, path: &Path, is_thorough: bool) -> Result<Opened, BagError> {
+    let io_error = |source| BagError::Io { path: path.to_owned(), source };
+    let live = || Ok(Opened::unchanged(BagState::Live, read_manifest(disk, path)?));
+    if is_being_written(disk, path).map_err(io_error)? {
+        return live();
+    }
+    // Before the lock is taken, which makes its file where there is none.
+    let survived = kernel_survived(disk, path);
+    let lock = match keep_owner(disk, path).and_then(|()| disk.lock(&path.join(LOCK_FILE), false)) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return live(),
+        Err(error) if is_refused(&error) => {
+            return Ok(Opened::unchanged(BagState::Unrecovered, read_or_imagine(disk, path)?));
+        }
+        Err(error) => return Err(io_error(error)),
+    };
+    // Exclusive: another process may have closed or recovered it before the lock was ours.
+    let (mut manifest, whole) = read_or_rebuild(disk, path, survived)?;
+    let is_ended = manifest.state != State::Recording;
+    let recovered = match is_ended && !is_thorough {
+        true => Ok(false),
+        false => recover(disk, path, &mut manifest, (survived && whole, is_thorough)),
+    };
+    drop(lock);
+    let is_mended = match recovered {
+        Ok(is_mended) => is_mended,
+        Err(BagError::Io { source, .. }) if is_refused(&source) => {
+            return Ok(Opened::unchanged(BagState::Unrecovered, manifest));
+        }
+        Err(error) => return Err(error),
+    };
+    let state = match manifest.state {
+        State::Closed => BagState::Closed,
+        State::Recovered | State::Recording => BagState::Recovered,
+    };
+    Ok(Opened { state, manifest, is_mended })
+}
+
+/// Whether the kernel that the recorder wrote to is the one that answers now. If not, what was not
+/// synced may be gone.
+pub(super) fn kernel_survived(disk: &dyn Disk, path: &Path) -> bool {
+    let owner = read_owner(disk, path);
+    owner.is_some_and(|owner| Some(owner.boot_id) == disk.boot_id())
+}
+
+/// What the recorder wrote about itself.
+pub(crate) fn read_owner(disk: &dyn Disk, path: &Path) -> Option<Owner> {
+    let bytes = disk.read(&path.join(LOCK_FILE)).ok()?;
+    Owner::parse(str::from_utf8(&bytes).ok()?)
+}
+
+/// Makes the lock's file if a power cut has cost it, empty: who recovers must not pass for the
+/// recorder.
+fn keep_owner(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let file = path.join(LOCK_FILE);
+    match disk.open(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            disk.create(&file, Access::Buffered).map(drop)
+        }
+        Err(error) => Err(error),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The manifest where nothing can be written: as it is, or as it would be made anew.
+pub(super) fn read_or_imagine(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
+    read_manifest(disk, path).or_else(|error| {
+        if manifest::can_help(disk, path, &error) { rebuild(disk, path) } else { Err(error) }
+    })
+}
+
+/// The manifest, and whether it is the one that was written.
+fn read_or_rebuild(
+    disk: &dyn Disk,
+    path: &Path,
+    survived: bool,
+) -> Result<(Manifest, bool), BagError> {
+    let read = read_manifest(disk, path);
+    let text = disk.read(&path.join(CONTAINER_FILE)).unwrap_or_default();
+    let fits = Manifest::checksum_fits(&text);
+    match read {
+        // Changed by hand, or of a livebag that wrote no checksum: but a recorder's last words before
+        // a power cut must be whole.
+        Ok(manifest) if survived || fits == Some(true) || manifest.state != State::Recording => {
+            Ok((manifest, true))
+        }
+        Ok(_)
+        | Err(
+            BagError::NotFound(_)
+            | BagError::NotAContainer(_)
+            | BagError::Manifest { source: ContainerError::Yaml(_), .. },
+        ) => {
+            let rebuilt = rebuild(disk, path)?;
+            if !text.is_empty() {
+                let aside = path.join(DAMAGED_FILE);
+                let kept = disk.replace(&aside, &text, true);
+                kept.map_err(|source| BagError::Io { path: aside, source })?;
+            }
+            Ok((rebuilt, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the container can be read, but not recovered here and now.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+    )
+}
+
+/// Repairs all files, and gives whether any had to be changed. If `is_thorough` nothing is believed
+/// that the bricks do not prove.
+fn recover(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &mut Manifest,
+    (survived, is_thorough): (bool, bool),
+) -> Result<bool, BagError> {
+    let was_closed = manifest.state != State::Recording;
+    let in_directory = |source| BagError::Io { path: directory.to_owned(), source };
+    if !was_closed {
+        name_newest_files(disk, directory, manifest).map_err(in_directory)?;
+        if !survived {
+            correct_splits(disk, directory, manifest);
+        }
+    }
+    let mark = disk.read(&directory.join(SYNCED_FILE)).ok().filter(|_| !is_thorough);
+    let mark = mark.and_then(|bytes| SyncMark::parse(str::from_utf8(&bytes).ok()?));
+    let mark = mark.unwrap_or_default();
+    let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (place, topic) in manifest.topics.iter().enumerate() {
+        if let (false, Some(brick)) = (topic.index.is_empty(), topic.bricks.first()) {
+            groups.entry(brick.clone()).or_default().push(place);
+        }
+    }
+    let settled = survived && !was_closed && !is_thorough;
+    let mut notes = Vec::new();
+    let mut last_log_time_nanos = 0;
+    let mut is_changed = false;
+    for (brick, topics) in &groups {
+        let mended = mend_group(disk, directory, manifest, (brick, topics), (&mark, settled));
+        match mended {
+            Ok(mended) => {
+                last_log_time_nanos = last_log_time_nanos.max(mended.last_log_time_nanos);
+                notes.extend(mended.note);
+                is_changed |= mended.is_changed;
+            }
+            Err(source) if is_refused(&source) => {
+                return Err(BagError::Io { path: directory.join(brick), source });
+            }
+            // A medium that fails here does not take the other topics along.
+            Err(error) => {
+                is_changed = true;
+                notes.push(format!("{brick} could not be repaired: {error}"));
+            }
+        }
+    }
+    if was_closed && !is_changed {
+        return Ok(false);
+    }
+    if !was_closed {
+        manifest.state = State::Recovered;
+        manifest.unknown_since_nanos = manifest.written_nanos.max(manifest.started_nanos);
+        manifest.ended_nanos = last_log_time_nanos;
+    }
+    if !notes.is_empty() {
+        let before = Some(&manifest.failure).filter(|failure| !failure.is_empty());
+        manifest.failure = before.into_iter().chain(&notes).cloned().collect::<Vec<_>>().join("; ");
+    }
+    disk.sync_dir(directory).map_err(in_directory)?;
+    let path = directory.join(CONTAINER_FILE);
+    let text =
+        manifest.to_yaml().map_err(|source| BagError::Manifest { path: path.clone(), source })?;
+    let replaced = disk.replace(&path, text.as_bytes(), true);
+    replaced.map_err(|source| BagError::Io { path: path.clone(), source })?;
+    // Left over from the recorder; gone already is as good.
+    let _ = disk.remove(&directory.join("container.reserve"));
+    Ok(true)
+}
+
+/// What has become of a brick and the indexes of its topics.
+struct MendedGroup {
+    last_log_time_nanos: u64,
+    /// What is to be said of it.
+    note: Option<String>,
+    is_changed: bool,
+}
+
+/// Repairs a brick and the indexes of its topics.
+fn mend_group(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &mut Manifest,
+    (brick, topics): (&str, &[usize]),
+    (mark, settled): (&SyncMark, bool),
+) -> io::Result<MendedGroup> {
+    let path = directory.join(brick);
+    let (mut indexes, mut members) = (Vec::new(), Vec::new());
+    let (mut claims, mut others): (Vec<Claim>, Vec<Vec<Claim>>) = (Vec::new(), Vec::new());
+    for (member, &place) in topics.iter().enumerate() {
+        let described = &manifest.topics[place];
+        let synced = mark.entries.get(&described.index).copied().unwrap_or(0);
+        let index = directory.join(&described.index);
+        let of = (place, member, synced);
+        let (index, found) = TopicIndex::read(disk, index, of)?;
+        // A recorder makes one brick for a topic: what lies in another one is kept as it is.
+        let (here, mut there): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|claim| claim.entry.brick == 0);
+        there.iter_mut().for_each(|claim| claim.is_proven = described.bricks.len() > 1);
+        let topic = described.topic().map_err(io::Error::other)?;
+        members.push(Member { channel_id: described.channel_id, topic, brick: 0 });
+        indexes.push(index);
+        claims.extend(here);
+        others.push(there);
+    }
+    let file = match disk.open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            disk.create(&path, Access::Buffered)?
+        }
+        opened => opened?,
+    };
+    let unsettled = if settled { UNSETTLED_BYTES } else { u64::MAX };
+    let trust = Trust { settled_bytes: file.length()?.saturating_sub(unsettled) };
+    let names = (manifest.profile.as_str(), manifest.library.as_str());
+    let mut survey = Walk::new(file, names, &members, &mut claims, trust)?.run()?;
+    let found = std::mem::take(&mut survey.found);
+    // The summary repeats the topics in the order in which the brick announces them.
+    let place = |member: &Member| survey.order.iter().position(|id| *id == member.channel_id);
+    members.sort_by_key(|member| place(member).unwrap_or(usize::MAX));
+    let topics: Vec<_> = members.into_iter().map(|m| (m.channel_id, m.topic)).collect();
+    let mut mended = MendedGroup { last_log_time_nanos: 0, note: None, is_changed: false };
+    // Indexes first, and onto the medium: no entry claims what is then written over in the brick.
+    let mut gone = 0;
+    for (member, ((index, found), others)) in indexes.iter().zip(found).zip(others).enumerate() {
+        let mut claims: Vec<Claim> =
+            claims.iter().filter(|claim| claim.member == member).copied().chain(others).collect();
+        claims.sort_by_key(|claim| claim.number);
+        let index_mended = index.mend(disk, &claims, found)?;
+        let described = &mut manifest.topics[index.topic];
+        // The manifest of a closed container knows how many there were, whatever its index says.
+        let gone_here = match manifest.state {
+            State::Recording => index_mended.given_up,
+            _ => described.message_count.saturating_sub(index_mended.count),
+        };
+        mended.is_changed |= index_mended.is_changed
+            || (described.message_count, described.message_bytes)
+                != (index_mended.count, index_mended.bytes);
+        described.message_count = index_mended.count;
+        described.message_bytes = index_mended.bytes;
+        described.damaged += gone_here;
+        gone += gone_here;
+        mended.last_log_time_nanos =
+            mended.last_log_time_nanos.max(index_mended.last_log_time_nanos);
+    }
+    let brick_mended = mend_brick(disk, &path, survey, &topics)?;
+    mended.is_changed |= brick_mended.is_changed;
+    mended.note = (gone > 0).then(|| {
+        format!(
+            "{brick}: {gone} messages are damaged or gone, and left out; {} bytes that could not be \
+             proven are kept in it",
+            brick_mended.covered_bytes
+        )
+    });
+    Ok(mended)
+}
+
+/// Whether the headers in a brick and an entry of its index describe one message.
+pub(crate) fn says_the_same(message: &MessageHeader, entry: &IndexEntry, channel_id: u16) -> bool {
+    message.channel_id == channel_id
+        && message.sequence == entry.sequence as u32
+        && message.log_time_nanos == entry.log_time_nanos
+        && message.publish_time_nanos == entry.publish_time_nanos
+        && message.data_bytes == u64::from(entry.data_bytes)
+}

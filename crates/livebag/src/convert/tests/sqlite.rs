@@ -107,3 +107,104 @@ fn a_write_ahead_log_is_read_too() {
     let mut source = open_foreign(&path).unwrap();
     assert_eq!(read_all(source.as_mut()).len(), 2);
 }
+
+/// Names, bytes and times of all that lies in a folder.
+fn contents_of(folder: &Path) -> Vec<(PathBuf, Vec<u8>, std::time::SystemTime)> {
+    let mut all: Vec<_> = folder
+        .read_dir()
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let bytes = ForeignFile::open(&path).unwrap().read_all(1 << 24).unwrap();
+            let changed = path.metadata().unwrap().modified().unwrap();
+            (path, bytes, changed)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// Puts what lies in a folder into a new one, as after a crash: whoever writes the first one is not there.
+fn left_behind(from: &Path, without: &str) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for (path, bytes, _) in contents_of(from) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if without.is_empty() || !name.ends_with(without) {
+            write_file(to.path(), name, &bytes);
+        }
+    }
+    to
+}
+
+/// Reads the database by all that read one, and sees to it that nothing in its folder changes.
+fn count_untouched(folder: &Path) -> usize {
+    let path = folder.join("bag.db3");
+    let before = contents_of(folder);
+    let read = read_all(open_foreign(&path).unwrap().as_mut()).len();
+    assert!(crate::verify(&path, &mut |_| {}).unwrap().is_whole());
+    assert_eq!(crate::glance(&path).unwrap().message_count, Some(read as u64));
+    assert_eq!(contents_of(folder), before);
+    read
+}
+
+#[test]
+fn nothing_beside_a_database_is_made_or_changed() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("bag.db3");
+    database(&path, true, &[(4, 1)]);
+    assert_eq!(count_untouched(home.path()), 1);
+    let writer = Connection::open(&path).unwrap();
+    writer.execute_batch("PRAGMA journal_mode=WAL").unwrap();
+    assert_eq!(count_untouched(left_behind(home.path(), "").path()), 1);
+    assert_eq!(count_untouched(left_behind(home.path(), "-wal").path()), 1);
+    writer.execute("INSERT INTO messages VALUES(77, 9, 2, x'00')", []).unwrap();
+    // With its log and the log's index, and without the index.
+    assert_eq!(count_untouched(left_behind(home.path(), "").path()), 2);
+    assert_eq!(count_untouched(left_behind(home.path(), "-shm").path()), 2);
+    // A log that has been taken into the database is empty.
+    writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    assert_eq!(count_untouched(left_behind(home.path(), "").path()), 2);
+    assert_eq!(count_untouched(left_behind(home.path(), "-shm").path()), 2);
+    drop(writer);
+    assert_eq!(contents_of(home.path()).len(), 1, "the log is in the database");
+    assert_eq!(count_untouched(home.path()), 2);
+}
+
+/// A writer that dies within a transaction leaves a journal by which it is undone.
+#[test]
+fn a_journal_is_rolled_back_in_a_copy() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("bag.db3");
+    let messages: Vec<_> = (0..200).map(|time| (4, time)).collect();
+    database(&path, true, &messages);
+    let writer = Connection::open(&path).unwrap();
+    let sql = "PRAGMA journal_mode=DELETE; PRAGMA cache_size=1; BEGIN; UPDATE messages SET data = zeroblob(3000);";
+    writer.execute_batch(sql).unwrap();
+    let crashed = left_behind(home.path(), "");
+    assert_eq!(contents_of(crashed.path()).len(), 2);
+    assert_eq!(count_untouched(crashed.path()), 200);
+    let mut source = open_foreign(&crashed.path().join("bag.db3")).unwrap();
+    assert!(read_all(source.as_mut()).iter().all(|message| message.data.len() == 8));
+}
+
+/// A log of transactions does not get lost with the end of the database.
+#[test]
+fn a_cut_database_is_read_together_with_its_log() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("bag.db3");
+    let messages: Vec<_> = (0..2000).map(|time| (4, time)).collect();
+    database(&path, true, &messages);
+    let writer = Connection::open(&path).unwrap();
+    let sql = "PRAGMA journal_mode=WAL; INSERT INTO messages VALUES(2001, 9, 9000, x'01')";
+    writer.execute_batch(sql).unwrap();
+    let crashed = left_behind(home.path(), "bag.db3");
+    let whole = ForeignFile::open(&path).unwrap().read_all(1 << 24).unwrap();
+    write_file(crashed.path(), "bag.db3", &whole[..whole.len() / 2]);
+    let before = contents_of(crashed.path());
+    let mut source = open_foreign(&crashed.path().join("bag.db3")).unwrap();
+    let read = read_all(source.as_mut());
+    assert_eq!(read.last().unwrap().log_time_nanos, 9000);
+    assert!((500..1500).contains(&read.len()), "{}", read.len());
+    assert_eq!(read.len() as u64 + source.lost_count(), 2001);
+    assert_eq!(contents_of(crashed.path()), before);
+}

@@ -1,19 +1,18 @@
-//! A finished MCAP file that exists nowhere: any range of it is laid out when it is asked for.
+//! A finished MCAP file that exists nowhere: any range of it is built when it is asked for.
 //!
-//! It is made of a container's time indexes, finished or live, so that whoever opens files by HTTP
-//! ranges opens a recording that is still being written. What has been told of the file once stays
-//! true while the recording grows:
+//! It is built from a container's time indexes, finished or live, so that programs that open files by HTTP
+//! ranges open a recording that is still being written. Bytes that have been served do not change while the
+//! recording grows:
 //!
 //! ```text
 //! start │ chunk … │ jump │ summary 1 │ chunk … │ jump │ summary 2 │ …
-//!                          ends the file as long as nobody asked again
+//!                          ends the file until somebody opens it again
 //! ```
 //!
-//! A reader asks for the length once, reads the summary at that end, and the chunks that it names. When
-//! the file is asked for anew, it goes on behind the old summary; the jump, a padding record that
-//! was empty until then, now spans that summary, so that a reader of the longer file passes over it.
-//! All other bytes stay the same: readers of the shorter file find what they were promised, and
-//! the server needs to know nothing about who they are.
+//! A reader asks for the length once, reads the summary at that end, and the chunks that it names. When the
+//! file is opened again, it continues behind the old summary. The jump, an empty padding record until then, now
+//! spans that summary, so that a reader of the longer file skips it. All other bytes stay the same: readers of
+//! the shorter file are not disturbed, and the server need not tell clients apart.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -48,7 +47,7 @@ pub enum VirtualFileError {
     #[error("that part of the recording has been removed to keep within its limits")]
     Gone,
     /// Topics are chosen by name, and names change nothing once a file has been begun.
-    #[error("latest moves on while the file is read: give a start and an end")]
+    #[error("a virtual file needs fixed times: use from=… and to=… instead of latest")]
     Latest,
 }
 

@@ -1,38 +1,37 @@
-//! The wait-free way into a queue.
+//! The wait-free producer side of a queue: several writers, one consumer.
 //!
-//! **Segments.** Messages lie one behind the other in segments, each of which becomes an MCAP chunk as it
-//! is. One word says where the next message goes: `next` = closed | ticket of the open segment | offset
-//! in it. A writer *reserves* with one `fetch_add` of its message's length, copies, and *commits* with one
-//! `fetch_add` on the segment's count of committed bytes. The order of the reservations is the order of the
-//! messages. A segment is over when somebody moves `next` on to the following ticket; that takes one
-//! compare-and-exchange, which anybody may do, and nobody waits for anybody who has begun it.
+//! **Segments.** Messages are placed one behind the other in segments, each of which becomes an MCAP chunk. One
+//! word says where the next message goes: `next` = closed | ticket of the open segment | offset in it. A writer
+//! *reserves* with one `fetch_add` of its message's length, copies, and *commits* with one `fetch_add` on the
+//! segment's count of committed bytes. Messages have the order of their reservations. A segment ends when a
+//! thread moves `next` to the following ticket. That takes one compare-and-exchange, which any thread may do; no
+//! thread waits for another that has started it.
 //!
-//! **Who may take a segment.** Each has `capacity + 1` bytes to commit: the messages, and a padding from the
-//! end of the last one. The padding is committed by exactly one thread: the one whose reservation began
-//! within the capacity and ended behind it or, if there is none, the one that moved `next` on from within
-//! the capacity. So the sum is reached once, when the segment is over, its end is known and every copy has
-//! ended; then the recorder takes its memory away.
+//! **When a segment may be taken.** Each has `capacity + 1` bytes to commit: the messages, and a padding from the
+//! end of the last one. Exactly one thread commits the padding: the one whose reservation began within the
+//! capacity and ended behind it or, if there is none, the one that moved `next` on from within the capacity. So
+//! the sum is reached once, when the segment has ended, its end is known and every copy is complete. Then the
+//! recorder takes its memory away.
 //!
-//! **Memory.** Tickets go round a ring of [`SEGMENTS`] slots. Whoever holds the lock of the [`Outlet`] (the
-//! recorder, or a writer that got it by `try_lock`) puts memory into the slots ahead. That memory is what
-//! the recorder gives back: the ring is the pool of spare memory too.
+//! **Memory.** Tickets use a ring of [`SEGMENTS`] slots in turn. The holder of the [`Outlet`]'s lock (the recorder,
+//! or a writer that got it by `try_lock`) puts memory into the slots ahead. That memory is what the recorder gives
+//! back: the ring is the free list, too.
 //!
-//! **Bounds.** A writer's call ends after [`RESERVE_TRIES`] rounds of some twenty instructions, whatever
-//! others do, and nothing in it waits. A round is repeated only if others have filled or ended a segment
-//! meanwhile; that this happens so often that a message is given up (and counted as lost) takes as many
-//! segments filled within a microsecond. A thread that is stopped within its copy delays the
-//! messages of its topic from its segment on, for as long as it is stopped; the other writers fill up to
-//! `SEGMENTS - 1` further segments, and what finds no slot then is lost and counted. A thread that
-//! is stopped anywhere else delays nothing, unless it holds the outlet, where it keeps the recorder out
-//! of this topic, with the same bound.
+//! **Bounds.** A writer's call ends after [`RESERVE_TRIES`] rounds of some twenty instructions, whatever other
+//! threads do, and never waits. A round is repeated only if others filled or ended a segment meanwhile. To drop a
+//! message (and count it as lost), that has to happen as many times within a microsecond. A thread that is
+//! stopped within its copy delays the messages of its topic from its segment on, for as long as it is stopped. The
+//! other writers fill up to `SEGMENTS - 1` further segments; then messages are lost and counted. A thread that is
+//! stopped anywhere else delays nothing, unless it holds the outlet: then it keeps the recorder out of this topic,
+//! with the same bound.
 //!
-//! "Wait-free" means of the machine that its atomic addition is: `xadd` of x86-64, `ldadd` of Armv8.1.
-//! Older Arm cores repeat a pair of instructions until no other core comes between.
+//! "Wait-free" supposes that the machine's atomic addition is: `xadd` of x86-64, `ldadd` of Armv8.1. Older Arm
+//! cores repeat a pair of instructions until no other core interferes.
 //!
-//! **Order of memory.** Four edges, each named where it is: `next` carries the slots' memory from
-//! whoever prepared it to those who reserve in it; `committed` carries the copies to whoever takes the
-//! segment; `life` carries a slot's preparation to whoever moves on to it; the outlet's lock carries
-//! everything between those who take.
+//! **Order of memory.** Four edges, each named where it is. `next` carries a slot's memory from the thread that
+//! prepared it to those that reserve in it. `committed` carries the copies to the thread that takes the segment.
+//! `life` carries a slot's preparation to the thread that moves on to it. The outlet's lock carries everything
+//! between the threads that take.
 
 #![expect(unsafe_code, reason = "several threads copy into one piece of memory at once")]
 

@@ -1,5 +1,5 @@
-//! How a message lies in a segment until the recorder has taken it: as its MCAP record will, but for the
-//! record's header, which has the same length and says what the recorder wants to know.
+//! The layout of a message in a segment until the recorder takes it. It is that of its MCAP record, but the
+//! record's header, of the same length, has what the recorder needs:
 //!
 //! | bytes | |
 //! | --- | --- |

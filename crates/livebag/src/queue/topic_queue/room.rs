@@ -1,4 +1,4 @@
-//! The room that a topic's messages take: its share, what it has of the common rest, and who makes way.
+//! Admission: a topic's share of the cache, its part of the common rest, and which messages are evicted.
 
 use std::sync::atomic::Ordering::Relaxed;
 

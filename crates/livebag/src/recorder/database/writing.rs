@@ -88,7 +88,7 @@ pub(super) struct Writing {
     flush_ring: bool,
     drained: VecDeque<Queued>,
     /// Keeps some space, so that a full disk does not prevent an orderly end.
-    reserve: Option<Arc<dyn DiskFile>>,
+    reserve: Vec<Arc<dyn DiskFile>>,
     /// Tells others that the recording is in progress.
     lock: Option<Box<dyn Lock>>,
 }
@@ -134,7 +134,7 @@ impl Writing {
             next_look_nanos: 0,
             flush_ring: false,
             drained: VecDeque::new(),
-            reserve: Some(reserve),
+            reserve,
             lock,
         })
     }
@@ -161,7 +161,7 @@ impl Writing {
             let Open { messages, repeated, .. } = std::mem::take(&mut topic.open);
             add(&topic.counters.disk, messages - repeated);
         }
-        if self.reserve.take().is_some() {
+        if !std::mem::take(&mut self.reserve).is_empty() {
             // A reserve that cannot be removed is only an empty file more.
             let _ = self.shared.disk.remove(&self.shared.directory.join(RESERVE_FILE));
         }
@@ -419,7 +419,7 @@ impl Writing {
 
     fn finish(mut self) -> Written {
         self.close_file();
-        if self.reserve.take().is_some() {
+        if !std::mem::take(&mut self.reserve).is_empty() {
             let _ = self.shared.disk.remove(&self.shared.directory.join(RESERVE_FILE));
         }
         let files = self.past.into_iter().map(|past| past.metadata).collect();

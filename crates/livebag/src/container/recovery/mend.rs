@@ -1,0 +1,106 @@
+//! A brick is made an ordinary, finished MCAP file again, and nothing of it is thrown away.
+
+use std::io;
+use std::path::Path;
+
+use livebag_format::Topic;
+use livebag_format::mcap::{RECORD_HEADER_BYTES, given_up_header};
+
+use super::survey::{Change, Stretch, Survey};
+use crate::recorder::{ends_with_summary, write_summary};
+use crate::storage::{Access, Disk, DiskFile};
+
+/// Where the bytes are kept that recovery wrote over.
+pub(super) const OVERWRITTEN_FILE: &str = "container.damaged";
+
+/// What has become of a brick.
+pub(super) struct MendedBrick {
+    /// Bytes that could not be proven, and that a record of their own covers now.
+    pub covered_bytes: u64,
+    pub is_changed: bool,
+}
+
+/// Writes what a survey found to be missing, covers what could not be proven, and ends the brick with
+/// its summary. One that is right is left alone.
+pub(super) fn mend_brick(
+    disk: &dyn Disk,
+    path: &Path,
+    survey: Survey,
+    topics: &[(u16, Topic)],
+) -> io::Result<MendedBrick> {
+    let is_sound = survey.changes.is_empty() && survey.stretches.is_empty();
+    if is_sound && let Ok(file) = disk.open(path) {
+        let chunks = survey.chunks.iter().cloned().map(Ok);
+        if ends_with_summary(&*file, survey.tail, topics, chunks)? {
+            // A recovery before this one may not have come so far.
+            file.sync()?;
+            return Ok(MendedBrick { covered_bytes: 0, is_changed: false });
+        }
+    }
+    let file = match disk.open_for_repair(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            disk.create(path, Access::Buffered)?
+        }
+        opened => opened?,
+    };
+    let mut changes = survey.changes;
+    let mut covered_bytes = 0;
+    let is_filled = |stretch: &&Stretch| {
+        let bytes = stretch.range.end.saturating_sub(stretch.range.start);
+        !stretch.records.is_empty() && bytes >= RECORD_HEADER_BYTES as u64
+    };
+    let filled: Vec<_> =
+        survey.stretches.iter().filter(is_filled).map(|s| s.range.clone()).collect();
+    for stretch in survey.stretches {
+        let offset = stretch.range.start + stretch.records.len() as u64;
+        let mut bytes = stretch.records;
+        let left = stretch.range.end.saturating_sub(offset);
+        if left >= RECORD_HEADER_BYTES as u64 {
+            bytes.extend_from_slice(&given_up_header(left));
+            covered_bytes += left;
+        }
+        changes.push(Change { offset: stretch.range.start, bytes });
+    }
+    keep_overwritten(disk, path, &*file, &changes)?;
+    // A stretch into which more than a header is written is marked as given up before: part of that
+    // inside of what looks like a whole frame could not be told from the frame.
+    for range in &filled {
+        file.write_at(&given_up_header(range.end - range.start), range.start)?;
+    }
+    if !filled.is_empty() {
+        file.sync()?;
+    }
+    for change in &changes {
+        file.write_at(&change.bytes, change.offset)?;
+    }
+    write_summary(&*file, survey.tail, topics, survey.chunks.into_iter().map(Ok))?;
+    file.sync()?;
+    Ok(MendedBrick { covered_bytes, is_changed: true })
+}
+
+/// Adds a line for each place that is about to be written over: file, offset, the bytes.
+fn keep_overwritten(
+    disk: &dyn Disk,
+    path: &Path,
+    file: &dyn DiskFile,
+    changes: &[Change],
+) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut lines = String::new();
+    for Change { offset, bytes } in changes {
+        let mut there = vec![0; bytes.len()];
+        let count = file.read_at(&mut there, *offset)?;
+        there.truncate(count);
+        if there.iter().any(|byte| *byte != 0) && there != bytes[..count] {
+            let hex: String = there.iter().map(|byte| format!("{byte:02x}")).collect();
+            lines.push_str(&format!("{offset} {hex} {name}\n"));
+        }
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let aside = path.with_file_name(OVERWRITTEN_FILE);
+    let mut text = disk.read(&aside).unwrap_or_default();
+    text.extend_from_slice(lines.as_bytes());
+    disk.replace(&aside, &text, true)
+}

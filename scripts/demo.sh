@@ -3,8 +3,8 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cores=$(nproc)
-say "livebag: the first build takes about $(((5 + cores - 1) / cores + 1)) minutes on $cores cores (4 to 5 minutes of \
-processor time, later ones seconds), the demo 15 seconds"
+say "livebag: the first build takes 3 minutes of processor time (about $(((3 + cores - 1) / cores + 1)) minutes on $cores \
+cores), later ones seconds, the demo 15 seconds"
 bash "$ROOT/scripts/setup.sh" rust
 cd "$ROOT"
 cargo build --locked --profile demo -p livebag-cli --no-default-features --features demo

@@ -3,7 +3,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cores=$(nproc)
-say "livebag: the first build takes 3 minutes of processor time (about $(((3 + cores - 1) / cores + 1)) minutes on $cores \
+say "livebag: the first build takes 3 to 4 minutes of processor time (about $(((4 + cores - 1) / cores + 1)) minutes on $cores \
 cores), later ones seconds, the demo 15 seconds"
 bash "$ROOT/scripts/setup.sh" rust
 cd "$ROOT"

@@ -273,8 +273,8 @@ fn mend_group(
     let mut survey = Walk::new(file, names, &members, &mut claims, trust)?.run()?;
     let found = std::mem::take(&mut survey.found);
     // The summary repeats the topics in the order in which the brick announces them.
-    let place = |member: &Member| survey.order.iter().position(|id| *id == member.channel_id);
-    members.sort_by_key(|member| place(member).unwrap_or(usize::MAX));
+    let place = |member: &Member| survey.announced_at(member.channel_id).unwrap_or(u64::MAX);
+    members.sort_by_key(place);
     let topics: Vec<_> = members.into_iter().map(|m| (m.channel_id, m.topic)).collect();
     let mut mended = MendedGroup { last_log_time_nanos: 0, note: None, is_changed: false };
     // Indexes first, and onto the medium: no entry claims what is then written over in the brick.

@@ -68,8 +68,16 @@ pub(super) struct Survey {
     pub found: Vec<Vec<IndexEntry>>,
     /// Where the summary goes: behind the last thing that is kept.
     pub tail: u64,
-    /// Channels in the order in which the brick announces them.
-    pub order: Vec<u16>,
+    /// Where channels are announced, or will be.
+    announced: Vec<(u64, u16)>,
+}
+
+impl Survey {
+    /// Where the brick first announces a channel once it is mended; `None` if it does not.
+    pub fn announced_at(&self, channel_id: u16) -> Option<u64> {
+        let places = self.announced.iter().filter(|(_, id)| *id == channel_id);
+        places.map(|(at, _)| *at).min()
+    }
 }
 
 /// How much of the index is believed.
@@ -331,8 +339,8 @@ impl<'a> Walk<'a> {
                 return Ok(false);
             }
             self.announced.insert((record[0], place));
-            if record[0] == opcode::CHANNEL && !self.survey.order.contains(&member.channel_id) {
-                self.survey.order.push(member.channel_id);
+            if record[0] == opcode::CHANNEL {
+                self.survey.announced.push((at, member.channel_id));
             }
             return Ok(true);
         }
@@ -434,6 +442,8 @@ impl<'a> Walk<'a> {
                 });
                 if let Some(stretch) = stretch {
                     self.announced.insert((record[0], place));
+                    let at = stretch.range.start + stretch.records.len() as u64;
+                    self.survey.announced.push((at, member.channel_id));
                     stretch.records.extend_from_slice(&record);
                 }
             }
@@ -446,6 +456,8 @@ impl<'a> Walk<'a> {
         if self.survey.chunks.is_empty() && stretch.range.end == self.survey.tail {
             for member in self.members {
                 let (schema, channel) = definitions(member);
+                let at = stretch.range.start + stretch.records.len() as u64;
+                self.survey.announced.push((at, member.channel_id));
                 stretch.records.extend([schema, channel].concat());
             }
             let end = stretch.range.start + stretch.records.len() as u64;

@@ -12,7 +12,7 @@ use crate::text;
 #[command(after_help = "Examples:\n  \
     livebag ctl run1 split\n  \
     livebag ctl run1 status --json\n\n\
-Only the user who records may do this, through the socket control.sock in the container.")]
+Works for the user that runs the recorder, through the socket control.sock in the container.")]
 pub struct Args {
     /// The container being recorded.
     #[arg(value_name = "BAG")]

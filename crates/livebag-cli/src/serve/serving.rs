@@ -19,9 +19,9 @@ use crate::outcome::{CliError, Outcome};
 use crate::record::control;
 use crate::text;
 
-/// Recorders are told of readers at most so often.
+/// Shortest interval between two notices of readers to one recorder.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(1);
-/// Recorders that wait to be told.
+/// Recorders to which a notice is due.
 const NOTICES_MAX: usize = 64;
 
 impl ZenohServe {

@@ -1,4 +1,4 @@
-//! The table of readers: who reads a stream, how far each has come, how many frames it missed
+//! The table of readers: the process of each, its newest frame, how many frames it missed
 //! (`docs/stream-layout.md`, section 4.1).
 //!
 //! The table is in the wake object, the one place that readers may write. Only displays believe it: the writer

@@ -162,6 +162,14 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
+/// A copy to be damaged, in a folder of its own.
+fn copy_of(original: &Original) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bag");
+    copy_folder(&original.path, &path);
+    (folder, path)
+}
+
 /// Names of the files with an extension, sorted.
 fn files(path: &Path, extension: &str) -> Vec<String> {
     let names = fs::read_dir(path).unwrap().map(|file| file.unwrap().file_name());
@@ -319,9 +327,7 @@ fn check(seed: u64) {
     let mut random = Random(seed);
     let kind = KINDS[random.below(KINDS.len() as u64) as usize];
     let original = &originals()[&kind];
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bag");
-    copy_folder(&original.path, &path);
+    let (_folder, path) = copy_of(original);
     let mut said = vec![format!("{kind:?}")];
     let manifest_is_gone = random.chance(15);
     // Without a manifest, a topic is known by its definitions.
@@ -429,9 +435,7 @@ fn what_is_sound_is_not_touched() {
 #[test]
 fn a_damaged_chunk_costs_itself() {
     let original = &originals()[&KINDS[0]];
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bag");
-    copy_folder(&original.path, &path);
+    let (_folder, path) = copy_of(original);
     let (brick, chunks) = original.bricks.iter().next().unwrap();
     let hit = chunks.iter().find(|chunk| chunk.has_checksum).unwrap();
     open(&path.join(brick)).write_all_at(b"damage", hit.offset + 60).unwrap();
@@ -451,9 +455,7 @@ fn a_damaged_chunk_costs_itself() {
 fn a_lost_index_costs_no_other_topic_anything() {
     let original = &originals()[&KINDS[0]];
     for what in ["removed", "emptied", "cut"] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bag");
-        copy_folder(&original.path, &path);
+        let (_folder, path) = copy_of(original);
         let index = path.join(&files(&path, "idx")[0]);
         match what {
             "removed" => fs::remove_file(&index).unwrap(),
@@ -478,9 +480,7 @@ fn a_lost_index_costs_no_other_topic_anything() {
 #[test]
 fn bytes_that_are_given_up_are_kept() {
     let original = &originals()[&KINDS[0]];
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bag");
-    copy_folder(&original.path, &path);
+    let (_folder, path) = copy_of(original);
     let (brick, chunks) = original.bricks.iter().next().unwrap();
     open(&path.join(brick)).write_all_at(&[0x55; 30], chunks[1].offset).unwrap();
     let bag = Bag::recover(&path).unwrap();
@@ -494,9 +494,7 @@ fn bytes_that_are_given_up_are_kept() {
 #[test]
 fn a_repair_says_what_it_found_once() {
     let original = &originals()[&KINDS[0]];
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bag");
-    copy_folder(&original.path, &path);
+    let (_folder, path) = copy_of(original);
     let (brick, chunks) = original.bricks.iter().next().unwrap();
     let hit = chunks.iter().find(|chunk| chunk.has_checksum).unwrap();
     open(&path.join(brick)).write_all_at(b"damage", hit.offset + 60).unwrap();

@@ -62,8 +62,8 @@ pub(super) fn mend_brick(
         changes.push(Change { offset: stretch.range.start, bytes });
     }
     keep_overwritten(disk, path, &*file, &changes)?;
-    // A stretch into which more than a header is written is marked as given up before: part of that
-    // inside of what looks like a whole frame could not be told from the frame.
+    // A stretch into which more than a header is written is marked as given up before: a frame
+    // with such records in its middle would pass for a whole one.
     for range in &filled {
         file.write_at(&given_up_header(range.end - range.start), range.start)?;
     }

@@ -175,7 +175,7 @@ impl<'a> Walk<'a> {
                 }
                 Step::End => match self.search(at + 1)? {
                     None => {
-                        // Padding before it was written by whoever closed the brick.
+                        // The recorder that closed the brick may have put padding before it.
                         self.survey.tail = at;
                         break;
                     }

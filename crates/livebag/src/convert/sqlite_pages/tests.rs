@@ -123,7 +123,7 @@ fn a_lost_page_costs_no_message_but_its_own() {
         for (time, pages) in &places {
             let is_there = !pages.contains(&(page as u32));
             assert!(given.contains_key(time) || !is_there, "page {page} cost {time}");
-            // The end of a message in overflow pages cannot be told from zeros.
+            // In overflow pages, zeros look like the end of a message.
             let may_be_zeros = !is_there && pages.last() == Some(&(page as u32));
             let is_right = given.get(time).is_none_or(|data| *data == messages[time]);
             assert!(is_right || may_be_zeros, "page {page}");

@@ -124,7 +124,7 @@ fn contents_of(folder: &Path) -> Vec<(PathBuf, Vec<u8>, std::time::SystemTime)> 
     all
 }
 
-/// Puts what lies in a folder into a new one, as after a crash: whoever writes the first one is not there.
+/// Copies the files of a folder, as a crash would leave them: no process has the copies open.
 fn left_behind(from: &Path, without: &str) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     for (path, bytes, _) in contents_of(from) {

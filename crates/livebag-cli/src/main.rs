@@ -40,6 +40,7 @@ mod outcome;
 mod parse;
 mod place;
 mod report;
+mod select;
 mod text;
 mod yaml;
 
@@ -63,6 +64,7 @@ enum Verb {
     Streams(streams::Args),
     Record(record::Args),
     Ctl(ctl::Args),
+    #[command(visible_alias = "list")]
     Ls(ls::Args),
     Info(info::Args),
     Query(query::Args),
@@ -70,6 +72,7 @@ enum Verb {
     Robots(robots::Args),
     Convert(convert::Args),
     Verify(verify::Args),
+    #[command(visible_alias = "reindex")]
     Recover(recover::Args),
     Play(play::Args),
     Bridge(bridge::Args),

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use livebag::{Bag, Clock, Query, Span};
-use livebag_net::ask::full_names;
 use livebag_net::remote::RemoteOptions;
 
 use crate::outcome::{CliError, Outcome};
-use crate::parse::{self, Moment};
+use crate::parse;
 use crate::place::Place;
+use crate::select::{self, When};
 use crate::serve::{self, ZenohArgs};
 use crate::text;
 use answer::Answer;
@@ -59,17 +59,18 @@ enum Question {
     },
     /// The messages between two times, both included.
     #[command(
-        after_help = "Times: nanoseconds since 1970 (a whole number), seconds since 1970 (with a decimal \
-point), RFC 3339 with a zone (2026-05-01T12:00:00Z), or after the first message (+1.5s, 90s).\n\n\
+        after_help = "Times: of day (21:29:38, in this machine's zone), after the first message (+1.5s, \
+90s), RFC 3339 with a zone (2026-05-01T12:00:00Z), or since 1970: nanoseconds (a whole number) or seconds \
+(with a decimal point).\n\n\
 Example:\n  livebag query run1 history --from +10s --to +12s -t /camera_front -o part.mcap"
     )]
     History {
         /// First log time [default: the recording's start]
-        #[arg(long, value_name = "T", value_parser = parse::moment)]
-        from: Option<Moment>,
+        #[arg(long, value_name = "T", value_parser = select::when)]
+        from: Option<When>,
         /// Last log time [default: the recording's end]
-        #[arg(long, value_name = "T", value_parser = parse::moment)]
-        to: Option<Moment>,
+        #[arg(long, value_name = "T", value_parser = select::when)]
+        to: Option<When>,
         #[command(flatten)]
         wanted: Wanted,
     },
@@ -165,7 +166,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     let bag = Bag::open(args.bag.as_ref())?;
     let wanted = args.question.wanted();
-    let topics = full_names(&bag, &wanted.topics);
+    let topics = named(&bag, &wanted.topics)?;
     let start_nanos = bag.time_range()?.map_or(0, |(start, _)| start);
     let span = match &args.question {
         Question::Latest { last, .. } => Span::Latest(*last),
@@ -188,6 +189,12 @@ fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     let mut answer = answer::Local::new(&bag, cursor);
     give(&mut answer, wanted, clock, planned_nanos, start_nanos)?;
     Ok(outcome(answer.damaged(), &args.bag))
+}
+
+/// The topics that are asked for, by their full names.
+fn named(bag: &Bag, names: &[String]) -> Result<Vec<String>, CliError> {
+    let known = || bag.topics().iter().map(|topic| topic.topic().name.as_str());
+    names.iter().map(|name| select::full_name(name, known)).collect()
 }
 
 /// The newest of a container on this machine, as much as can be given in a time.
@@ -273,17 +280,9 @@ fn remote_outcome(damaged: u64) -> Outcome {
     Outcome::Loss
 }
 
-fn history(bag: &Bag, from: Option<Moment>, to: Option<Moment>) -> Result<Span, CliError> {
-    let start_nanos = bag.time_range()?.map_or(bag.started_nanos(), |(start, _)| start);
-    let from_nanos = from.map_or(0, |moment| moment.nanos(start_nanos));
-    let to_nanos = to.map_or(u64::MAX, |moment| moment.nanos(start_nanos));
-    if from_nanos > to_nanos {
-        return Err(CliError::usage(format!(
-            "--from ({}) is after --to ({}): exchange them",
-            text::time(from_nanos),
-            text::time(to_nanos)
-        )));
-    }
+fn history(bag: &Bag, from: Option<When>, to: Option<When>) -> Result<Span, CliError> {
+    let range = bag.time_range()?.unwrap_or((bag.started_nanos(), bag.started_nanos()));
+    let (from_nanos, to_nanos) = select::between(from, to, range)?;
     Ok(Span::History(from_nanos, to_nanos))
 }
 

@@ -16,6 +16,7 @@ mod demo;
 mod disk_gone;
 mod ending;
 mod full_disk;
+mod names;
 mod play;
 mod record;
 mod remote;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
-use livebag::{Bag, Clock, Query, Span};
+use livebag::{Bag, Clock, Query, RecordingKind, Span};
+use livebag_format::container::CONTAINER_FILE;
 use livebag_net::remote::RemoteOptions;
 
 use crate::outcome::{CliError, Outcome};
@@ -18,6 +19,8 @@ use answer::Answer;
 
 mod answer;
 mod export;
+mod follow;
+mod foreign;
 mod lines;
 mod remote;
 mod robots;
@@ -29,13 +32,16 @@ mod summary;
     livebag query run1 latest --last 1s\n  \
     livebag query run1 latest --last 5s -t /camera_front /imu -o last.mcap\n  \
     livebag query run1 history --from +10s --to +12.5s --json\n  \
+    livebag query run1 follow -t /imu --json\n  \
+    livebag query drive.mcap history --from 21:29:38 --json\n  \
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
     livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count\n  \
     livebag query http://robot:8767/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
     livebag query 'zenoh/*/*' latest --last 1s --json\n  \
     livebag query 'zenoh/r2/*' auto --within 1s --decimate /camera_front:5 -o now.mcap")]
 pub struct Args {
-    /// The recording: a container, finished or still being written; its address on a server
+    /// The recording: a container, finished or still being written; an MCAP file, a rosbag2 folder or
+    /// database, or a ROS 1 bag; its address on a server
     /// (http://HOST:PORT/NAME, https://…); or on Zenoh (zenoh/ROBOT/NAME, with * for any).
     bag: String,
     #[command(flatten)]
@@ -71,6 +77,15 @@ Example:\n  livebag query run1 history --from +10s --to +12s -t /camera_front -o
         /// Last log time [default: the recording's end]
         #[arg(long, value_name = "T", value_parser = select::when)]
         to: Option<When>,
+        #[command(flatten)]
+        wanted: Wanted,
+    },
+    /// New messages as they come, until the recording ends or Ctrl-C.
+    #[command(after_help = "Example:\n  livebag query run1 follow -t /diagnostics --json --decode")]
+    Follow {
+        /// Begin this long before the newest message [default: with the next one]
+        #[arg(long, value_name = "D", value_parser = parse::duration)]
+        last: Option<Duration>,
         #[command(flatten)]
         wanted: Wanted,
     },
@@ -148,6 +163,7 @@ impl Question {
         match self {
             Self::Latest { wanted, .. }
             | Self::History { wanted, .. }
+            | Self::Follow { wanted, .. }
             | Self::Auto { wanted, .. } => wanted,
         }
     }
@@ -159,8 +175,19 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     match Place::of(args.bag.as_ref())? {
         Place::Server(_) => remote::run(args, &clock),
         Place::Robots(address) => robots::run(args, &address, &clock),
-        Place::Here(_) => local(args, &clock),
+        Place::Here(path) => match &args.question {
+            _ if !path.join(CONTAINER_FILE).exists() && !is_bare_container(&path) => {
+                foreign::run(args, &path, &clock)
+            }
+            Question::Follow { last, wanted } => follow::run(args, *last, wanted),
+            _ => local(args, &clock),
+        },
     }
+}
+
+/// A folder without container.yaml that `glance` takes for a container all the same.
+fn is_bare_container(path: &std::path::Path) -> bool {
+    livebag::glance(path).is_some_and(|glance| glance.kind == RecordingKind::Container)
 }
 
 fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
@@ -171,6 +198,7 @@ fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     let span = match &args.question {
         Question::Latest { last, .. } => Span::Latest(*last),
         Question::History { from, to, .. } => history(&bag, *from, *to)?,
+        Question::Follow { .. } => Span::All,
         Question::Auto { within, last, decimate, .. } => {
             let span = last.map_or(Span::All, Span::Latest);
             let query = Query { topics, span };
@@ -255,6 +283,14 @@ fn give(
     }
     out.flush()?;
     Ok(())
+}
+
+/// What is said of `follow` where only containers of this machine can be followed.
+fn no_follow() -> CliError {
+    CliError::usage(
+        "follow is for recordings of this machine: run it there (ssh ROBOT livebag query RUN follow), or ask \
+         latest again and again",
+    )
 }
 
 /// Says how many messages are not in the answer because they are damaged.

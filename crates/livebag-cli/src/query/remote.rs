@@ -26,6 +26,7 @@ pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
             let (from, to) = (from.map(text), to.map(text));
             Asked::history(from.as_deref(), to.as_deref())
         }
+        Question::Follow { .. } => return Err(super::no_follow()),
         Question::Auto { within, last, decimate, .. } => {
             Asked::auto(&seconds(*within), last.map(seconds).as_deref(), decimate)
         }

@@ -21,6 +21,7 @@ pub fn run(args: &Args, address: &ZenohAddress, clock: &Clock) -> Result<Outcome
             let text = |when: select::When| written(when.moment(range));
             Plan::History(from.map(text), to.map(text))
         }
+        Question::Follow { .. } => return Err(super::no_follow()),
         Question::Auto { within, last, decimate, .. } => {
             Plan::Auto { within: *within, last: *last, decimate: decimate.clone() }
         }

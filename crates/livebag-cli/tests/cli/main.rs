@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests look at files and clocks as users do")]
 
 mod account;
+mod ask;
 mod bad_input;
 #[cfg(feature = "bench")]
 mod bench;

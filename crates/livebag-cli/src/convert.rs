@@ -388,7 +388,7 @@ fn convert_one(job: &Job, inputs: &[PathBuf], args: &Args) -> Result<Summary, Cl
     };
     let source = match args.selection.is_all() {
         true => convert::selected(source, &job.filter, job.from_nanos, job.to_nanos),
-        false => chosen(source, &args.selection, inputs)?,
+        false => select::chosen(source, &args.selection, inputs)?,
     };
     let source_message_count = source.message_count();
     let mut source = Interruptible { inner: source, interrupt, path: &inputs[0] };
@@ -406,42 +406,6 @@ fn convert_one(job: &Job, inputs: &[PathBuf], args: &Args) -> Result<Summary, Cl
         duration_s: clock.monotonic_nanos() as f64 / 1e9,
         warnings: job.notes.iter().chain(&copied.warnings).cloned().collect(),
     })
-}
-
-/// The topics and times that the command line chooses.
-fn chosen(
-    source: Box<dyn MessageSource>,
-    selection: &Selection,
-    inputs: &[PathBuf],
-) -> Result<Box<dyn MessageSource>, CliError> {
-    let filter = selection.filter(source.topics())?;
-    let (mut from, mut to) = (None, None);
-    if selection.from.is_some() || selection.to.is_some() {
-        let (from_nanos, to_nanos) =
-            select::between(selection.from, selection.to, range_of(&*source, inputs)?)?;
-        from = selection.from.map(|_| from_nanos);
-        to = selection.to.map(|_| to_nanos);
-    }
-    Ok(convert::selected(source, &filter, from, to))
-}
-
-/// When the recordings begin and end, as far as they tell without being read.
-fn range_of(source: &dyn MessageSource, inputs: &[PathBuf]) -> Result<(u64, u64), CliError> {
-    if let Some(range) = source.totals().and_then(|totals| totals.times_nanos) {
-        return Ok(range);
-    }
-    let start = match source.start_time_nanos() {
-        Some(start) => start,
-        None => {
-            let mut firsts = Vec::new();
-            for input in inputs {
-                let first = convert::open_any(input)?.next_message()?;
-                firsts.extend(first.map(|message| message.log_time_nanos));
-            }
-            firsts.into_iter().min().unwrap_or(0)
-        }
-    };
-    Ok((start, start))
 }
 
 fn copy(source: &mut dyn MessageSource, job: &Job) -> Result<convert::Copied, ConvertError> {

@@ -1,10 +1,12 @@
 //! Which messages of a recording are meant: topics and times, the same for every verb.
 
+use std::path::PathBuf;
+
 use jiff::civil;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use livebag::Topic;
-use livebag::convert::TopicFilter;
+use livebag::convert::{self, MessageSource, TopicFilter};
 
 use crate::outcome::CliError;
 use crate::parse::{self, Moment};
@@ -166,6 +168,45 @@ impl Selection {
             ..base
         })
     }
+}
+
+/// The topics and times that the command line chooses.
+///
+/// # Errors
+/// If a topic is not there, or a time makes no sense.
+pub fn chosen(
+    source: Box<dyn MessageSource>,
+    selection: &Selection,
+    inputs: &[PathBuf],
+) -> Result<Box<dyn MessageSource>, CliError> {
+    let filter = selection.filter(source.topics())?;
+    let (mut from, mut to) = (None, None);
+    if selection.from.is_some() || selection.to.is_some() {
+        let (from_nanos, to_nanos) =
+            between(selection.from, selection.to, range_of(&*source, inputs)?)?;
+        from = selection.from.map(|_| from_nanos);
+        to = selection.to.map(|_| to_nanos);
+    }
+    Ok(convert::selected(source, &filter, from, to))
+}
+
+/// When the recordings begin and end, as far as they tell without being read.
+fn range_of(source: &dyn MessageSource, inputs: &[PathBuf]) -> Result<(u64, u64), CliError> {
+    if let Some(range) = source.totals().and_then(|totals| totals.times_nanos) {
+        return Ok(range);
+    }
+    let start = match source.start_time_nanos() {
+        Some(start) => start,
+        None => {
+            let mut firsts = Vec::new();
+            for input in inputs {
+                let first = convert::open_any(input)?.next_message()?;
+                firsts.extend(first.map(|message| message.log_time_nanos));
+            }
+            firsts.into_iter().min().unwrap_or(0)
+        }
+    };
+    Ok((start, start))
 }
 
 /// The topic that `name` stands for: `imu` for `/imu`, and the other way round.

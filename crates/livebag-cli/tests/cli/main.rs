@@ -16,6 +16,7 @@ mod database;
 mod demo;
 mod disk_gone;
 mod ending;
+mod export;
 mod full_disk;
 mod names;
 mod play;

@@ -20,7 +20,8 @@ use serde::Serialize;
 
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
-use crate::{absent, parse, text};
+use crate::select::{self, Selection};
+use crate::{absent, parse, place, text};
 
 mod options;
 
@@ -38,10 +39,11 @@ mod options;
     livebag convert drive_rosbag2 small --storage mcap --compression zstd\n  \
     livebag convert run1 run1_db3 --storage sqlite3 --compression-mode message\n  \
     livebag convert run1 parts --storage mcap -b 1GiB\n  \
+    livebag convert run1 part -t /imu --from 21:29:38 --to 21:30:00\n  \
     livebag convert -i front -i rear mcap -o outputs.yaml  # as ros2 bag convert\n\n\
 A bag in `mcap` storage is a folder with MCAP files and metadata.yaml: `ros2 bag play` takes it. \
 `sqlite3` storage holds one time a message (the log time) and no sequence.\n\n\
--o takes rosbag2's file of outputs (output_bags: [{uri, storage_id, all_topics, topics, …}]); \
+-o FILE.yaml is rosbag2's file of outputs (output_bags: [{uri, storage_id, all_topics, topics, …}]); \
 docs/rosbag2.md lists its keys. Compressed bags are unpacked below $TMPDIR while they are read.\n\n\
 Exit code 3: done, but messages or attachments of the source could not be read or re-encoded.\n\n\
 Environment:\n  \
@@ -63,11 +65,16 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     input_options: Option<PathBuf>,
     /// rosbag2's file of outputs (output_bags), in place of OUT.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = [
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
         "storage", "compression", "compression_mode", "max_bag_size", "max_bag_duration"])]
     output_options: Option<PathBuf>,
+    /// The folder to make, in place of OUT; rosbag2's file of outputs if it ends in .yaml or .yml.
+    #[arg(short, long, value_name = "OUT", conflicts_with = "output_options")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
     /// What to make [default: mcap of a container and with --to-ros2, a container of anything else]
-    #[arg(short, long, value_enum)]
+    #[arg(short, long, value_enum, help_heading = "What is made")]
     storage: Option<Storage>,
     /// How chunks of an MCAP are compressed.
     #[arg(long, value_enum, default_value_t = Compression::None)]
@@ -92,6 +99,23 @@ pub struct Args {
     /// Print a summary as one JSON object; a list of them with -o.
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// Whether the command line has options of what a file of outputs says.
+    fn says_what_is_made(&self) -> bool {
+        self.storage.is_some()
+            || self.compression != Compression::None
+            || self.compression_mode != CompressionMode::None
+            || self.max_bag_size.is_some()
+            || self.max_bag_duration.is_some()
+    }
+
+    /// rosbag2's file of outputs.
+    fn output_file(&self) -> Option<&Path> {
+        let is_yaml = |path: &&PathBuf| path.extension().is_some_and(|e| e == "yaml" || e == "yml");
+        self.output_options.as_ref().or(self.output.as_ref().filter(is_yaml)).map(PathBuf::as_path)
+    }
 }
 
 /// What is made.
@@ -185,7 +209,16 @@ fn metadata_version(text: &str) -> Result<MetadataVersion, String> {
 /// Converts.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let (inputs, output) = inputs_and_output(args)?;
-    let jobs = match (&args.output_options, output) {
+    let jobs = match (args.output_file(), output) {
+        (Some(_), None) if args.says_what_is_made() => {
+            let what = "the file of outputs says how bags are written: leave --storage, --compression, \
+                        --compression-mode, -b and -d out";
+            return Err(CliError::usage(what));
+        }
+        (Some(_), None) if !args.selection.is_all() => {
+            let what = "the file of outputs says which topics and times: leave them out here";
+            return Err(CliError::usage(what));
+        }
         (Some(file), None) => options::outputs(file, args.metadata_version)?,
         (None, Some(output)) => vec![job(args, &inputs, output)?],
         (Some(_), Some(output)) => {
@@ -206,11 +239,11 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         }
     }
     if let Some(missing) = inputs.iter().find(|input| !input.exists()) {
-        return Err(CliError::failed(format!("{} does not exist", missing.display())));
+        return Err(place::missing(missing, io::ErrorKind::NotFound.into()));
     }
     let mut summaries = Vec::new();
     for job in &jobs {
-        summaries.push(convert_one(job, &inputs, args.to_ros2)?);
+        summaries.push(convert_one(job, &inputs, args)?);
     }
     conclude(&summaries, &inputs, args)
 }
@@ -230,6 +263,14 @@ fn inputs_and_output(args: &Args) -> Result<(Vec<PathBuf>, Option<&Path>), CliEr
         inputs.extend(options::inputs(file)?.into_iter().map(|(path, _)| path));
     }
     let (first, second) = (args.first.as_deref(), args.second.as_deref());
+    let output = args.output.as_deref().filter(|_| args.output_file().is_none());
+    if let (Some(output), Some(second)) = (output, second) {
+        let what =
+            format!("-o says what to make ({}): leave {} out", output.display(), second.display());
+        return Err(CliError::usage(what));
+    }
+    let second = second.or(output.filter(|_| inputs.is_empty()));
+    let first = first.or(output.filter(|_| !inputs.is_empty()));
     match (inputs.is_empty(), first, second) {
         (true, Some(first), second) => Ok((vec![first.to_owned()], second)),
         (false, first, None) => Ok((inputs, first)),
@@ -307,6 +348,21 @@ fn job(args: &Args, inputs: &[PathBuf], output: &Path) -> Result<Job, CliError> 
 }
 
 fn check_output(path: &Path) -> Result<(), CliError> {
+    let is_file_name = |extension: &std::ffi::OsStr| {
+        ["mcap", "db3", "bag"].iter().any(|known| extension == *known)
+    };
+    if let Some(extension) = path.extension().filter(|extension| is_file_name(extension)) {
+        let extension = extension.display();
+        let mut text = format!(
+            "{} looks like a file, and a folder is made: leave .{extension} out",
+            path.display()
+        );
+        if extension.to_string() == "mcap" {
+            let file = path.display();
+            text.push_str(&format!(" (`livebag query RUN history -o {file}` makes one MCAP file)"));
+        }
+        return Err(CliError::usage(text));
+    }
     if path.symlink_metadata().is_ok() {
         return Err(livebag::RecordError::Exists(path.to_owned()).into());
     }
@@ -318,19 +374,22 @@ fn check_output(path: &Path) -> Result<(), CliError> {
     }
 }
 
-fn convert_one(job: &Job, inputs: &[PathBuf], to_ros2: bool) -> Result<Summary, CliError> {
+fn convert_one(job: &Job, inputs: &[PathBuf], args: &Args) -> Result<Summary, CliError> {
     let clock = Clock::system();
     let interrupt = Interrupt::watch()?;
     let mut sources = Vec::new();
     for input in inputs {
         let source = convert::open_any(input)?;
-        sources.push(if to_ros2 { convert::to_ros2(source) } else { source });
+        sources.push(if args.to_ros2 { convert::to_ros2(source) } else { source });
     }
     let source = match (sources.len(), sources.pop()) {
         (1, Some(only)) => only,
         (_, last) => convert::merged(sources.into_iter().chain(last).collect()),
     };
-    let source = convert::selected(source, &job.filter, job.from_nanos, job.to_nanos);
+    let source = match args.selection.is_all() {
+        true => convert::selected(source, &job.filter, job.from_nanos, job.to_nanos),
+        false => select::chosen(source, &args.selection, inputs)?,
+    };
     let source_message_count = source.message_count();
     let mut source = Interruptible { inner: source, interrupt, path: &inputs[0] };
     let copied = copy(&mut source, job).map_err(|error| incomplete(error, &job.path))?;
@@ -395,7 +454,7 @@ fn incomplete(error: ConvertError, output: &Path) -> CliError {
 fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Outcome, CliError> {
     let mut out = io::stdout().lock();
     match summaries {
-        [summary] if args.json && args.output_options.is_none() => {
+        [summary] if args.json && args.output_file().is_none() => {
             writeln!(out, "{}", serde_json::to_string_pretty(summary)?)?;
         }
         summaries if args.json => writeln!(out, "{}", serde_json::to_string_pretty(summaries)?)?,

@@ -82,6 +82,14 @@ fn exists(path: &Path) -> CliError {
     ))
 }
 
+/// Makes a folder, where nothing may be yet.
+pub fn make_folder(path: &Path) -> Result<(), CliError> {
+    std::fs::create_dir(path).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => exists(path),
+        _ => CliError::file("making", path, source),
+    })
+}
+
 /// Names and lengths of the files in a container, sorted by name.
 pub fn list(directory: &Path) -> Result<Vec<(String, u64)>, CliError> {
     let failed = |source| CliError::file("listing", directory, source);

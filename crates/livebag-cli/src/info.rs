@@ -14,7 +14,7 @@ use crate::place::{self, Place};
 use crate::query::Trust;
 use crate::report::{self, Lost, TopicReport};
 use crate::serve::ZenohArgs;
-use crate::{files, text};
+use crate::{files, select, text};
 
 mod foreign;
 mod remote;
@@ -31,15 +31,36 @@ pub struct Args {
     /// The recording: a container, finished or still being written; or a ROS 1 bag, a rosbag2 folder
     /// or an MCAP file, which are read through; its address on a server (http://HOST:PORT/NAME, https://…);
     /// or on Zenoh (zenoh/ROBOT/NAME, with * for any).
-    bag: PathBuf,
+    #[arg(required = true, value_name = "BAG")]
+    bags: Vec<PathBuf>,
+    /// Show these topics only.
+    #[arg(short, long, value_name = "TOPIC", num_args = 1.., visible_alias = "topic-name")]
+    topics: Vec<String>,
+    /// Order of the topics.
+    #[arg(long, value_enum, value_name = "BY")]
+    sort: Option<Sort>,
+    /// No effect, as in `ros2 bag info`: the contents tell the kind of a recording.
+    #[arg(short, long, value_name = "STORAGE", hide = true)]
+    storage: Option<String>,
+    /// No effect, as in `ros2 bag info`: everything is shown.
+    #[arg(short, long, hide = true)]
+    verbose: bool,
     #[command(flatten)]
     server: Trust,
     #[command(flatten)]
     zenoh: ZenohArgs,
-    /// Print one JSON object; for an address with *, an array. `lost` counts messages that were published
+    /// Print one JSON object; for several recordings, or an address with *, an array. `lost` counts messages that were published
     /// and are not in the recording, by cause and in total. Null is what is not known.
     #[arg(long)]
     json: bool,
+}
+
+/// What topics are ordered by.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Sort {
+    Name,
+    Type,
+    Count,
 }
 
 /// What is printed of a recording. Times are nanoseconds since the Unix epoch.
@@ -105,23 +126,64 @@ impl From<&Attachment> for AttachmentReport {
 
 /// Prints it.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let infos = match Place::of(&args.bag)? {
-        Place::Server(address) => vec![remote::of_server(&address, &args.server)?],
+    let mut infos = Vec::new();
+    let mut outcome = Outcome::Done;
+    let mut is_one = args.bags.len() == 1;
+    for bag in &args.bags {
+        match of(bag, args) {
+            Ok((found, is_whole, is_pattern)) => {
+                infos.extend(found);
+                is_one &= !is_pattern;
+                if !is_whole {
+                    outcome = Outcome::Loss;
+                }
+            }
+            // The others are shown all the same.
+            Err(error) if args.bags.len() > 1 => outcome = error.report(),
+            Err(error) => return Err(error),
+        }
+    }
+    for info in &mut infos {
+        choose(info, args)?;
+    }
+    print(&infos, args.json, is_one)?;
+    Ok(outcome)
+}
+
+/// What an argument stands for; whether all of it answered; whether it is a pattern.
+fn of(bag: &Path, args: &Args) -> Result<(Vec<Info>, bool, bool), CliError> {
+    Ok(match Place::of(bag)? {
+        Place::Server(address) => (vec![remote::of_server(&address, &args.server)?], true, false),
         Place::Robots(address) => {
             let told = place::robots(&address, &args.zenoh)?;
             let is_whole = told.iter().all(|told| told.told.is_some());
-            let infos = remote::of_robots(told);
-            let is_one = !address.robot.contains('*') && !address.bag.contains('*');
-            print(&infos, args.json, is_one)?;
-            return Ok(if is_whole { Outcome::Done } else { Outcome::Loss });
+            let is_pattern = address.robot.contains('*') || address.bag.contains('*');
+            (remote::of_robots(told), is_whole, is_pattern)
         }
         Place::Here(path) if path.exists() && !path.join(CONTAINER_FILE).exists() => {
-            vec![foreign::read(&path)?]
+            (vec![foreign::read(&path)?], true, false)
         }
-        Place::Here(path) => vec![container(&path)?],
-    };
-    print(&infos, args.json, true)?;
-    Ok(Outcome::Done)
+        Place::Here(path) => (vec![container(&path)?], true, false),
+    })
+}
+
+/// Leaves the topics that are asked for, in the order that is asked for.
+fn choose(info: &mut Info, args: &Args) -> Result<(), CliError> {
+    if !args.topics.is_empty() {
+        let known = || info.topics.iter().map(|topic| topic.name.as_str());
+        let names = args.topics.iter().map(|name| select::full_name(name, known));
+        let names: Vec<String> = names.collect::<Result<_, _>>()?;
+        info.topics.retain(|topic| names.contains(&topic.name));
+    }
+    match args.sort {
+        None => {}
+        Some(Sort::Name) => info.topics.sort_by(|a, b| a.name.cmp(&b.name)),
+        Some(Sort::Type) => info.topics.sort_by(|a, b| a.type_name.cmp(&b.type_name)),
+        Some(Sort::Count) => {
+            info.topics.sort_by_key(|topic| std::cmp::Reverse(topic.message_count))
+        }
+    }
+    Ok(())
 }
 
 fn print(infos: &[Info], as_json: bool, is_one: bool) -> Result<(), CliError> {

@@ -29,10 +29,10 @@ const DEPTH_MAX: usize = 16;
     livebag ls 'zenoh/r2/*'\n  \
     livebag ls --json | jq -r '.[] | select(.state == \"crashed\") | .path' | xargs -n1 livebag recover")]
 pub struct Args {
-    /// The folder, or one recording; a server (http://HOST:PORT, https://…); or an address on Zenoh
+    /// Folders, or recordings; servers (http://HOST:PORT, https://…); or addresses on Zenoh
     /// (zenoh, zenoh/ROBOT/NAME, with * for any).
     #[arg(value_name = "DIR", default_value = ".")]
-    directory: PathBuf,
+    directories: Vec<PathBuf>,
     #[command(flatten)]
     server: Trust,
     #[command(flatten)]
@@ -100,7 +100,40 @@ impl Row {
 
 /// Lists them.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let rows = match Place::of(&args.directory)? {
+    let mut rows = Vec::new();
+    let mut outcome = Outcome::Done;
+    for directory in &args.directories {
+        match of(directory, args) {
+            Ok(found) => rows.extend(found),
+            // The others are listed all the same.
+            Err(error) if args.directories.len() > 1 => outcome = error.report(),
+            Err(error) => return Err(error),
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+    } else if rows.is_empty() {
+        let names: Vec<_> =
+            args.directories.iter().map(|path| path.display().to_string()).collect();
+        say!("livebag: no recordings in {}", names.join(", "));
+    } else {
+        write!(out, "{}", table(&rows))?;
+        for row in &rows {
+            if let Some(problem) = &row.problem {
+                say!("livebag: {}: {problem}", row.path);
+            }
+            if let Some(note) = &row.note {
+                say!("livebag: warning: {}: {note}", row.path);
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// What an argument stands for.
+fn of(directory: &Path, args: &Args) -> Result<Vec<Row>, CliError> {
+    Ok(match Place::of(directory)? {
         Place::Here(path) => below(&path)?,
         Place::Server(address) => {
             place::rows(&address, &args.server)?.into_iter().map(Row::told).collect()
@@ -113,31 +146,15 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
             };
             told.map(row).map(Row::told).collect()
         }
-    };
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
-    } else if rows.is_empty() {
-        say!("livebag: no recordings in {}", args.directory.display());
-    } else {
-        write!(out, "{}", table(&rows))?;
-        for row in &rows {
-            if let Some(problem) = &row.problem {
-                say!("livebag: {}: {problem}", row.path);
-            }
-            if let Some(note) = &row.note {
-                say!("livebag: warning: {}: {note}", row.path);
-            }
-        }
-    }
-    Ok(Outcome::Done)
+    })
 }
 
 /// Those below a folder, or the one that is there.
 fn below(directory: &Path) -> Result<Vec<Row>, CliError> {
     let mut rows = Vec::new();
-    let failed = |source| CliError::file("looking at", directory, source);
-    directory.metadata().map_err(failed)?;
+    if let Err(source) = directory.metadata() {
+        return Err(place::missing(directory, source));
+    }
     match livebag::glance(directory) {
         Some(glance) => rows.push(Row::new(directory, glance)),
         None if directory.is_dir() => walk(directory, 0, &mut rows)?,

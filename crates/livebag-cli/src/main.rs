@@ -20,6 +20,7 @@ mod ctl;
 #[cfg(feature = "demo")]
 mod demo;
 mod doctor;
+mod export;
 mod info;
 mod ls;
 mod play;
@@ -40,6 +41,7 @@ mod outcome;
 mod parse;
 mod place;
 mod report;
+mod select;
 mod text;
 mod yaml;
 
@@ -63,13 +65,16 @@ enum Verb {
     Streams(streams::Args),
     Record(record::Args),
     Ctl(ctl::Args),
+    #[command(visible_alias = "list")]
     Ls(ls::Args),
     Info(info::Args),
     Query(query::Args),
     Serve(serve::Args),
     Robots(robots::Args),
     Convert(convert::Args),
+    Export(export::Args),
     Verify(verify::Args),
+    #[command(visible_alias = "reindex")]
     Recover(recover::Args),
     Play(play::Args),
     Bridge(bridge::Args),
@@ -104,6 +109,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Serve(args) => serve::run(&args),
         Verb::Robots(args) => robots::run(&args),
         Verb::Convert(args) => convert::run(&args),
+        Verb::Export(args) => export::run(&args),
         Verb::Verify(args) => verify::run(&args),
         Verb::Recover(args) => recover::run(&args),
         Verb::Play(args) => play::run(&args),

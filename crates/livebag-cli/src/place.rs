@@ -25,14 +25,19 @@ impl Place {
     /// Tells addresses from paths. A folder of that name is meant where there is one.
     ///
     /// # Errors
-    /// If an address is none.
+    /// If an address is none, or a path does not exist.
     pub fn of(argument: &Path) -> Result<Self, CliError> {
         match argument.to_str() {
             Some(text) if Address::is_one(text) => Ok(Self::Server(Address::parse(text)?)),
             Some(text) if ZenohAddress::is_one(text) && !argument.exists() => {
                 Ok(Self::Robots(ZenohAddress::parse(text)?))
             }
-            _ => Ok(Self::Here(argument.to_owned())),
+            _ => match argument.symlink_metadata() {
+                Err(source) if source.kind() == std::io::ErrorKind::NotFound => {
+                    Err(missing(argument, source))
+                }
+                _ => Ok(Self::Here(argument.to_owned())),
+            },
         }
     }
 }
@@ -73,4 +78,24 @@ pub fn robots(address: &ZenohAddress, zenoh: &ZenohArgs) -> Result<Vec<Told<BagI
     let infos = asker.infos(&found)?;
     let told = |(found, told): (&Found, _)| Told { address: found.to_string(), told };
     Ok(found.iter().zip(infos).map(told).collect())
+}
+
+/// That a recording or folder is not there, and which one was probably meant.
+pub fn missing(path: &Path, source: std::io::Error) -> CliError {
+    if source.kind() != std::io::ErrorKind::NotFound {
+        return CliError::failed(format!("looking at {} failed: {source}", path.display()));
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let entries = std::fs::read_dir(parent.unwrap_or(Path::new("."))).into_iter().flatten();
+    let names: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let meant = crate::select::similar(&name, names.iter().map(String::as_str));
+    let meant = meant.map_or_else(String::new, |meant| {
+        let meant = path.with_file_name(meant);
+        format!("; did you mean {}?", meant.display())
+    });
+    CliError::failed(format!("{} does not exist{meant}", path.display()))
 }

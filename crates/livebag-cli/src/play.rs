@@ -75,6 +75,9 @@ impl From<PlayError> for CliError {
 
 /// Plays.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    for notice in args.rosbag2.notices()? {
+        say!("livebag: {notice}");
+    }
     let interrupt = Interrupt::watch()?;
     let clock = Clock::system();
     let options = PlayOptions { clock: clock.clone(), ..args.options()? };

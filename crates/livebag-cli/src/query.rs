@@ -5,19 +5,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
-use livebag::{Bag, Clock, Query, Span};
-use livebag_net::ask::full_names;
+use livebag::{Bag, Clock, Query, RecordingKind, Span};
+use livebag_format::container::CONTAINER_FILE;
 use livebag_net::remote::RemoteOptions;
 
 use crate::outcome::{CliError, Outcome};
-use crate::parse::{self, Moment};
+use crate::parse;
 use crate::place::Place;
+use crate::select::{self, When};
 use crate::serve::{self, ZenohArgs};
 use crate::text;
 use answer::Answer;
 
 mod answer;
 mod export;
+mod follow;
+mod foreign;
 mod lines;
 mod remote;
 mod robots;
@@ -29,13 +32,16 @@ mod summary;
     livebag query run1 latest --last 1s\n  \
     livebag query run1 latest --last 5s -t /camera_front /imu -o last.mcap\n  \
     livebag query run1 history --from +10s --to +12.5s --json\n  \
+    livebag query run1 follow -t /imu --json\n  \
+    livebag query drive.mcap history --from 21:29:38 --json\n  \
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
     livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count\n  \
     livebag query http://robot:8767/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
     livebag query 'zenoh/*/*' latest --last 1s --json\n  \
     livebag query 'zenoh/r2/*' auto --within 1s --decimate /camera_front:5 -o now.mcap")]
 pub struct Args {
-    /// The recording: a container, finished or still being written; its address on a server
+    /// The recording: a container, finished or still being written; an MCAP file, a rosbag2 folder or
+    /// database, or a ROS 1 bag; its address on a server
     /// (http://HOST:PORT/NAME, https://…); or on Zenoh (zenoh/ROBOT/NAME, with * for any).
     bag: String,
     #[command(flatten)]
@@ -59,17 +65,27 @@ enum Question {
     },
     /// The messages between two times, both included.
     #[command(
-        after_help = "Times: nanoseconds since 1970 (a whole number), seconds since 1970 (with a decimal \
-point), RFC 3339 with a zone (2026-05-01T12:00:00Z), or after the first message (+1.5s, 90s).\n\n\
+        after_help = "Times: of day (21:29:38, in this machine's zone), after the first message (+1.5s, \
+90s), RFC 3339 with a zone (2026-05-01T12:00:00Z), or since 1970: nanoseconds (a whole number) or seconds \
+(with a decimal point).\n\n\
 Example:\n  livebag query run1 history --from +10s --to +12s -t /camera_front -o part.mcap"
     )]
     History {
         /// First log time [default: the recording's start]
-        #[arg(long, value_name = "T", value_parser = parse::moment)]
-        from: Option<Moment>,
+        #[arg(long, value_name = "T", value_parser = select::when)]
+        from: Option<When>,
         /// Last log time [default: the recording's end]
-        #[arg(long, value_name = "T", value_parser = parse::moment)]
-        to: Option<Moment>,
+        #[arg(long, value_name = "T", value_parser = select::when)]
+        to: Option<When>,
+        #[command(flatten)]
+        wanted: Wanted,
+    },
+    /// New messages as they come, until the recording ends or Ctrl-C.
+    #[command(after_help = "Example:\n  livebag query run1 follow -t /diagnostics --json --decode")]
+    Follow {
+        /// Begin this long before the newest message [default: with the next one]
+        #[arg(long, value_name = "D", value_parser = parse::duration)]
+        last: Option<Duration>,
         #[command(flatten)]
         wanted: Wanted,
     },
@@ -147,6 +163,7 @@ impl Question {
         match self {
             Self::Latest { wanted, .. }
             | Self::History { wanted, .. }
+            | Self::Follow { wanted, .. }
             | Self::Auto { wanted, .. } => wanted,
         }
     }
@@ -158,18 +175,30 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     match Place::of(args.bag.as_ref())? {
         Place::Server(_) => remote::run(args, &clock),
         Place::Robots(address) => robots::run(args, &address, &clock),
-        Place::Here(_) => local(args, &clock),
+        Place::Here(path) => match &args.question {
+            _ if !path.join(CONTAINER_FILE).exists() && !is_bare_container(&path) => {
+                foreign::run(args, &path, &clock)
+            }
+            Question::Follow { last, wanted } => follow::run(args, *last, wanted),
+            _ => local(args, &clock),
+        },
     }
+}
+
+/// A folder without container.yaml that `glance` takes for a container all the same.
+fn is_bare_container(path: &std::path::Path) -> bool {
+    livebag::glance(path).is_some_and(|glance| glance.kind == RecordingKind::Container)
 }
 
 fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     let bag = Bag::open(args.bag.as_ref())?;
     let wanted = args.question.wanted();
-    let topics = full_names(&bag, &wanted.topics);
+    let topics = named(&bag, &wanted.topics)?;
     let start_nanos = bag.time_range()?.map_or(0, |(start, _)| start);
     let span = match &args.question {
         Question::Latest { last, .. } => Span::Latest(*last),
         Question::History { from, to, .. } => history(&bag, *from, *to)?,
+        Question::Follow { .. } => Span::All,
         Question::Auto { within, last, decimate, .. } => {
             let span = last.map_or(Span::All, Span::Latest);
             let query = Query { topics, span };
@@ -188,6 +217,12 @@ fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     let mut answer = answer::Local::new(&bag, cursor);
     give(&mut answer, wanted, clock, planned_nanos, start_nanos)?;
     Ok(outcome(answer.damaged(), &args.bag))
+}
+
+/// The topics that are asked for, by their full names.
+fn named(bag: &Bag, names: &[String]) -> Result<Vec<String>, CliError> {
+    let known = || bag.topics().iter().map(|topic| topic.topic().name.as_str());
+    names.iter().map(|name| select::full_name(name, known)).collect()
 }
 
 /// The newest of a container on this machine, as much as can be given in a time.
@@ -250,6 +285,14 @@ fn give(
     Ok(())
 }
 
+/// What is said of `follow` where only containers of this machine can be followed.
+fn no_follow() -> CliError {
+    CliError::usage(
+        "follow is for recordings of this machine: run it there (ssh ROBOT livebag query RUN follow), or ask \
+         latest again and again",
+    )
+}
+
 /// Says how many messages are not in the answer because they are damaged.
 fn outcome(damaged: u64, bag: &str) -> Outcome {
     if damaged == 0 {
@@ -273,17 +316,9 @@ fn remote_outcome(damaged: u64) -> Outcome {
     Outcome::Loss
 }
 
-fn history(bag: &Bag, from: Option<Moment>, to: Option<Moment>) -> Result<Span, CliError> {
-    let start_nanos = bag.time_range()?.map_or(bag.started_nanos(), |(start, _)| start);
-    let from_nanos = from.map_or(0, |moment| moment.nanos(start_nanos));
-    let to_nanos = to.map_or(u64::MAX, |moment| moment.nanos(start_nanos));
-    if from_nanos > to_nanos {
-        return Err(CliError::usage(format!(
-            "--from ({}) is after --to ({}): exchange them",
-            text::time(from_nanos),
-            text::time(to_nanos)
-        )));
-    }
+fn history(bag: &Bag, from: Option<When>, to: Option<When>) -> Result<Span, CliError> {
+    let range = bag.time_range()?.unwrap_or((bag.started_nanos(), bag.started_nanos()));
+    let (from_nanos, to_nanos) = select::between(from, to, range)?;
     Ok(Span::History(from_nanos, to_nanos))
 }
 

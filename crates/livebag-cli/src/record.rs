@@ -21,6 +21,7 @@ pub mod control;
 pub mod graph;
 mod names;
 mod progress;
+mod rosbag2;
 mod settings;
 mod stats;
 mod waiting;
@@ -61,17 +62,19 @@ either to go through the page cache\n  \
 pub struct Args {
     #[command(flatten)]
     settings: Settings,
+    #[command(flatten)]
+    rosbag2: rosbag2::Rosbag2Names,
     /// Take settings from a YAML file; the command line overrides it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Options")]
     profile: Option<PathBuf>,
     /// Print the settings as a profile, and record nothing.
-    #[arg(long)]
+    #[arg(long, help_heading = "Options")]
     print_profile: bool,
     /// While recording, print counts by topic and cause as JSON lines on standard output, at this interval.
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1", value_parser = parse::duration_above_zero)]
+    #[arg(long, value_name = "TIME", help_heading = "Options", num_args = 0..=1, default_missing_value = "1", value_parser = parse::duration_above_zero)]
     stats: Option<Duration>,
     /// Print the final summary as one JSON object.
-    #[arg(long)]
+    #[arg(long, help_heading = "Options")]
     json: bool,
 }
 
@@ -111,6 +114,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let mut settings = args.settings.clone();
     if let Some(profile) = &args.profile {
         settings = settings.over_profile(profile)?;
+    }
+    for notice in args.rosbag2.apply(&mut settings)? {
+        say!("livebag: {notice}");
     }
     if args.print_profile {
         settings.options()?;

@@ -1,7 +1,7 @@
 //! `livebag verify`: whether a recording is what was written.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use livebag::{Clock, Damage, Verified, VerifyProgress};
@@ -22,8 +22,9 @@ Frames from streams have no checksum: of those, headers and places are checked, 
 as `unproven_messages`. A recording that is being written is checked as far as it is committed.")]
 pub struct Args {
     /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
-    bag: PathBuf,
-    /// Print one JSON object: `whole`, `damage` (file, offset, what), and what was checked.
+    #[arg(required = true, value_name = "BAG")]
+    bags: Vec<PathBuf>,
+    /// Print one JSON object (an array for several recordings): `whole`, `damage` (file, offset, what), and what was checked.
     #[arg(long)]
     json: bool,
 }
@@ -64,23 +65,44 @@ impl From<&Damage> for DamageReport {
 
 /// Checks.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let clock = Clock::system();
-    let bar = bar();
-    let mut show = |progress: &VerifyProgress| {
-        bar.set_length(progress.bytes_total);
-        bar.set_position(progress.bytes);
-    };
-    let verified = livebag::verify(&args.bag, &mut show);
-    bar.finish_and_clear();
-    let verified = verified?;
-    let seconds = clock.monotonic_nanos() as f64 / 1e9;
+    let mut reports = Vec::new();
+    let mut outcome = Outcome::Done;
     let mut out = io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&report(args, &verified, seconds))?)?;
-    } else {
-        write!(out, "{}", render(args, &verified, seconds))?;
+    for path in &args.bags {
+        let clock = Clock::system();
+        let bar = bar();
+        let mut show = |progress: &VerifyProgress| {
+            bar.set_length(progress.bytes_total);
+            bar.set_position(progress.bytes);
+        };
+        let verified = livebag::verify(path, &mut show);
+        bar.finish_and_clear();
+        let verified = match verified {
+            Ok(verified) => verified,
+            // The others are checked all the same.
+            Err(error) if args.bags.len() > 1 => {
+                outcome = CliError::from(error).report();
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let seconds = clock.monotonic_nanos() as f64 / 1e9;
+        if !verified.is_whole() {
+            outcome = Outcome::Failed;
+        }
+        match args.json {
+            true => reports.push(report(path, &verified, seconds)),
+            false => write!(out, "{}", render(path, &verified, seconds))?,
+        }
     }
-    Ok(if verified.is_whole() { Outcome::Done } else { Outcome::Failed })
+    match &reports[..] {
+        _ if !args.json => {}
+        [report] if args.bags.len() == 1 => {
+            writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
+        }
+        reports => writeln!(out, "{}", serde_json::to_string_pretty(reports)?)?,
+    }
+    Ok(outcome)
 }
 
 /// Bytes looked at, on a terminal.
@@ -96,9 +118,9 @@ pub fn bar() -> ProgressBar {
     bar
 }
 
-fn report(args: &Args, verified: &Verified, duration_s: f64) -> Report {
+fn report(path: &Path, verified: &Verified, duration_s: f64) -> Report {
     Report {
-        path: args.bag.display().to_string(),
+        path: path.display().to_string(),
         kind: verified.kind.to_string(),
         state: verified.state.map(|state| state.to_string()),
         whole: verified.is_whole(),
@@ -114,7 +136,7 @@ fn report(args: &Args, verified: &Verified, duration_s: f64) -> Report {
     }
 }
 
-fn render(args: &Args, verified: &Verified, seconds: f64) -> String {
+fn render(path: &Path, verified: &Verified, seconds: f64) -> String {
     let what = match verified.state {
         Some(state) => format!("{}, {state}", verified.kind),
         None => verified.kind.to_string(),
@@ -125,7 +147,7 @@ fn render(args: &Args, verified: &Verified, seconds: f64) -> String {
     };
     let mut out = format!(
         "{}: {verdict} ({what}): {}, {}, {} messages, {} checksums, in {}\n",
-        args.bag.display(),
+        path.display(),
         text::plural(verified.files as usize, "file"),
         text::bytes(verified.bytes as f64),
         text::count(verified.messages),

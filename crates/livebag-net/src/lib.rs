@@ -32,7 +32,7 @@ pub mod limits;
 mod link;
 pub mod moment;
 #[cfg(feature = "server")]
-mod picture;
+pub mod picture;
 #[cfg(feature = "server")]
 mod pool;
 pub mod remote;

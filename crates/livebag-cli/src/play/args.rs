@@ -121,9 +121,84 @@ pub struct Args {
     /// Print what was played as one JSON object.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub rosbag2: Rosbag2Names,
     /// Where it is played to, other than streams.
     #[command(flatten)]
     pub network: NetworkArgs,
+}
+
+/// Options of `ros2 bag play` that have another name, or no meaning, here.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Names of ros2 bag play")]
+pub struct Rosbag2Names {
+    /// No effect: the kind of a recording is told by its contents.
+    #[arg(short, long, value_name = "STORAGE", hide_short_help = true)]
+    storage: Option<String>,
+    /// No effect: nothing has to be configured for reading.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    storage_config_file: Option<String>,
+    /// No effect: livebag has no log levels.
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
+    log_level: Option<String>,
+    /// No effect: messages are not loaned.
+    #[arg(long, hide_short_help = true)]
+    disable_loan_message: bool,
+    /// No effect: the progress bar is one line.
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    progress_bar_separation_lines: Option<String>,
+    /// Refused: services are not called; their events are topics (--topics SERVICE/_service_event).
+    #[arg(long, hide_short_help = true)]
+    publish_service_requests: bool,
+    /// Refused, as --publish-service-requests is.
+    #[arg(long, value_name = "SOURCE", hide_short_help = true)]
+    service_requests_source: Option<String>,
+    /// Play the events of these services only.
+    #[arg(long, value_name = "SERVICE", num_args = 1.., hide_short_help = true)]
+    services: Vec<String>,
+    /// Leave out the events of these services.
+    #[arg(long, value_name = "SERVICE", num_args = 1.., hide_short_help = true)]
+    exclude_services: Vec<String>,
+    /// Refused: goals are not sent; topics of actions are played as they were recorded.
+    #[arg(long, hide_short_help = true)]
+    send_actions_as_client: bool,
+}
+
+impl Rosbag2Names {
+    /// What has no effect, in sentences.
+    ///
+    /// # Errors
+    /// If something is asked for that livebag does not do.
+    pub fn notices(&self) -> Result<Vec<String>, CliError> {
+        if self.publish_service_requests || self.service_requests_source.is_some() {
+            return Err(CliError::usage(
+                "--publish-service-requests: livebag calls no services; their events are topics \
+                 (--topics SERVICE/_service_event)",
+            ));
+        }
+        if self.send_actions_as_client {
+            return Err(CliError::usage(
+                "--send-actions-as-client: livebag sends no goals; leave the option out",
+            ));
+        }
+        let without_effect = [
+            ("--storage", self.storage.is_some(), "its contents tell the kind of a recording"),
+            ("--storage-config-file", self.storage_config_file.is_some(), "reading needs none"),
+            ("--log-level", self.log_level.is_some(), "livebag has no log levels"),
+            ("--disable-loan-message", self.disable_loan_message, "messages are not loaned"),
+            (
+                "--progress-bar-separation-lines",
+                self.progress_bar_separation_lines.is_some(),
+                "the progress bar is one line",
+            ),
+        ];
+        let given = without_effect.iter().filter(|(_, is_given, _)| *is_given);
+        Ok(given.map(|(name, _, why)| format!("{name} has no effect: {why}")).collect())
+    }
+
+    fn events(services: &[String]) -> impl Iterator<Item = String> {
+        services.iter().map(|name| format!("{name}/_service_event"))
+    }
 }
 
 /// Which time orders the messages.
@@ -148,13 +223,15 @@ impl Args {
             Order::Sent => MessageOrder::Sent,
         };
         let overrides = self.qos_profile_overrides_path.as_deref();
+        let services = Rosbag2Names::events(&self.rosbag2.services);
+        let excluded = Rosbag2Names::events(&self.rosbag2.exclude_services);
         Ok(PlayOptions {
             rate: self.rate,
             repeat: self.repeat,
-            topics: self.topics.clone(),
+            topics: self.topics.iter().cloned().chain(services).collect(),
             regex: self.regex.clone(),
             exclude_regex: self.exclude_regex.clone(),
-            exclude_topics: self.exclude_topics.clone(),
+            exclude_topics: self.exclude_topics.iter().cloned().chain(excluded).collect(),
             remap: self.remap.clone(),
             qos_overrides: overrides.map(read_overrides).transpose()?.unwrap_or_default(),
             order,

@@ -8,6 +8,7 @@ use super::answer::{Answer, Remote, RemoteLines};
 use super::{Args, Question, Wanted, give, remote_outcome};
 use crate::outcome::{CliError, Outcome};
 use crate::parse::Moment;
+use crate::select;
 
 /// Asks, and gives the answer.
 pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
@@ -19,9 +20,13 @@ pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     let asked = match &args.question {
         Question::Latest { last, .. } => Asked::latest(&seconds(*last)),
         Question::History { from, to, .. } => {
-            let (from, to) = (from.map(written), to.map(written));
+            let start = info.row.start_nanos.unwrap_or(info.row.started_nanos);
+            let range = (start, info.row.end_nanos.unwrap_or(start));
+            let text = |when: select::When| written(when.moment(range));
+            let (from, to) = (from.map(text), to.map(text));
             Asked::history(from.as_deref(), to.as_deref())
         }
+        Question::Follow { .. } => return Err(super::no_follow()),
         Question::Auto { within, last, decimate, .. } => {
             Asked::auto(&seconds(*within), last.map(seconds).as_deref(), decimate)
         }

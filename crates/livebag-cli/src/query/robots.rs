@@ -8,12 +8,20 @@ use super::answer::{Answer, Entry};
 use super::remote::written;
 use super::{Args, Question, give};
 use crate::outcome::{CliError, Outcome};
+use crate::select;
 
 /// Asks, gives the answer, and says whose ended early.
 pub fn run(args: &Args, address: &ZenohAddress, clock: &Clock) -> Result<Outcome, CliError> {
     let plan = match &args.question {
         Question::Latest { last, .. } => Plan::Latest(*last),
-        Question::History { from, to, .. } => Plan::History(from.map(written), to.map(written)),
+        Question::History { from, to, .. } => {
+            // Robots have many recordings: a time of day is the one that was last.
+            let now = clock.wall_nanos();
+            let range = (now.saturating_sub(86_400_000_000_000), now);
+            let text = |when: select::When| written(when.moment(range));
+            Plan::History(from.map(text), to.map(text))
+        }
+        Question::Follow { .. } => return Err(super::no_follow()),
         Question::Auto { within, last, decimate, .. } => {
             Plan::Auto { within: *within, last: *last, decimate: decimate.clone() }
         }

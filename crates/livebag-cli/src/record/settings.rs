@@ -43,7 +43,7 @@ pub struct Settings {
     #[arg(long, value_name = "TYPE", num_args = 1..)]
     pub topic_types: Vec<String>,
     /// Leave out streams whose name or topic matches this regular expression.
-    #[arg(long, value_name = "RE")]
+    #[arg(short = 'x', long, value_name = "RE")]
     pub exclude_regex: Option<String>,
     /// Leave out these streams or topics.
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -52,7 +52,7 @@ pub struct Settings {
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<String>,
     /// Stop after this time: 60, 1.5s, 2m30s.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", alias = "max-record-duration")]
     pub duration: Option<String>,
     /// Most memory for messages that wait for the disk: bytes, 100MiB, 1GB [default: a quarter of
     /// the memory available at the start, at least 200MiB]
@@ -66,7 +66,7 @@ pub struct Settings {
     #[arg(long, value_name = "RE:KEY=VALUE,…")]
     pub rule: Vec<String>,
     /// Record at most HZ messages per second of a topic; the rest is counted as skipped.
-    #[arg(long, value_name = "TOPIC=HZ")]
+    #[arg(long, value_name = "TOPIC=HZ", alias = "topic-throttle-frequency")]
     pub throttle: Vec<String>,
     /// Repeat the newest message of this topic at the head of every split.
     #[arg(long, value_name = "TOPIC", num_args = 1..)]
@@ -124,7 +124,7 @@ pub struct Settings {
     /// Level of zstd: -7 (fast) to 22 (small) [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub compression_level: Option<String>,
-    /// Threads that compress [default: half of the processors]
+    /// Threads that compress [default: 0, half of the processors]
     #[arg(long, value_name = "N")]
     pub compression_threads: Option<String>,
     /// Write checksums for large frames, too; small messages always have them.
@@ -132,7 +132,7 @@ pub struct Settings {
     pub checksum: bool,
     /// Settings by rosbag2's names: none, fastwrite, resilient, zstd_fast, zstd_small. Settings
     /// given beside it win.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", visible_alias = "storage-preset-profile")]
     pub preset: Option<String>,
     /// Names and values to store in the recording.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
@@ -264,8 +264,8 @@ fn compression_level(text: &str) -> Result<i32, String> {
 
 fn compression_threads(text: &str) -> Result<usize, String> {
     let threads =
-        text.parse().ok().filter(|threads| (1..=COMPRESSION_THREADS_MAX).contains(threads));
-    threads.ok_or_else(|| format!("`{text}` is not a number from 1 to {COMPRESSION_THREADS_MAX}"))
+        text.parse().ok().filter(|threads| (0..=COMPRESSION_THREADS_MAX).contains(threads));
+    threads.ok_or_else(|| format!("`{text}` is not a number from 0 to {COMPRESSION_THREADS_MAX}"))
 }
 
 /// What a preset of rosbag2's MCAP or SQLite storage means here.

@@ -9,13 +9,12 @@ use livebag_ros2::network::Network;
 use livebag_shm::{Owners, Reader};
 
 use super::names::{Wanted, unreadable};
+use crate::select::similar;
 
 /// When it is said.
 const AFTER_NANOS: u64 = 1_000_000_000;
 /// Names listed of what is here; more are counted.
 const LISTED_MAX: usize = 8;
-/// Jaro-Winkler similarity from which a name is taken for the one that was meant.
-const SIMILAR: f64 = 0.85;
 
 /// Says it once.
 pub struct Waiting {
@@ -80,7 +79,7 @@ impl Waiting {
     }
 
     fn waiting_for(&self, name: &str, here: &BTreeSet<String>) -> String {
-        let meant = similar(name, here)
+        let meant = similar(name, here.iter().map(String::as_str))
             .map_or_else(String::new, |meant| format!("; did you mean {}?", Visible(meant)));
         format!("waiting for {}; {}: {}{meant}", Visible(name), self.kind(), listed(here))
     }
@@ -115,15 +114,6 @@ fn listed(here: &BTreeSet<String>) -> String {
     names.join(", ")
 }
 
-fn similar<'a>(name: &str, here: &'a BTreeSet<String>) -> Option<&'a str> {
-    let likeness = |other: &str| {
-        strsim::jaro_winkler(name.trim_start_matches('/'), other.trim_start_matches('/'))
-    };
-    let scored = here.iter().map(|other| (likeness(other), other.as_str()));
-    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 >= SIMILAR).then_some(best.1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,8 +121,11 @@ mod tests {
     #[test]
     fn a_typo_is_met_with_the_name_that_was_meant() {
         let here = ["/cam", "/imu", "/lidar/points"].map(str::to_owned).into();
-        assert_eq!(similar("/camm", &here), Some("/cam"));
-        assert_eq!(similar("lidar/point", &here), Some("/lidar/points"));
+        let similar = |name, here: &BTreeSet<String>| {
+            similar(name, here.iter().map(String::as_str)).map(str::to_owned)
+        };
+        assert_eq!(similar("/camm", &here), Some("/cam".into()));
+        assert_eq!(similar("lidar/point", &here), Some("/lidar/points".into()));
         assert_eq!(similar("/odometry", &here), None);
         assert_eq!(listed(&here), "/cam, /imu, /lidar/points");
         assert_eq!(listed(&BTreeSet::new()), "none");

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests look at files and clocks as users do")]
 
 mod account;
+mod ask;
 mod bad_input;
 #[cfg(feature = "bench")]
 mod bench;
@@ -15,7 +16,9 @@ mod database;
 mod demo;
 mod disk_gone;
 mod ending;
+mod export;
 mod full_disk;
+mod names;
 mod play;
 mod record;
 mod remote;

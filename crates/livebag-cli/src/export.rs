@@ -1,0 +1,343 @@
+//! `livebag export`: what other programs take: pictures, tables, videos.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use livebag::convert::{self, MessageSource, SourceMessage};
+use livebag::{Clock, Topic};
+use serde::Serialize;
+
+use crate::interrupt::Interrupt;
+use crate::outcome::{CliError, Outcome};
+use crate::select::{self, Selection};
+use crate::{files, place, text};
+
+mod csv;
+mod images;
+mod video;
+
+use csv::Table;
+
+/// Write pictures, tables and videos of a recording into a folder.
+///
+/// Images go into a folder for each topic, named by their log time in nanoseconds; messages that carry a
+/// JPEG or PNG (sensor_msgs/msg/CompressedImage) are written as they are. A table has a row for each
+/// message and a column for each field; an array is one cell of JSON. A video shows each image as long as
+/// it was the newest; ffmpeg makes it.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag export run1 out --images png -t /camera_front\n  \
+    livebag export run1 out --csv -t /imu --from +10s --to +20s\n  \
+    livebag export drive.mcap out --images jpeg --csv\n  \
+    livebag export run1 out --video mp4 -t /camera_front\n\n\
+Exit code 3: done, but some messages could not be read or exported.")]
+pub struct Args {
+    /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
+    #[arg(value_name = "RUN")]
+    bag: PathBuf,
+    /// The folder to make.
+    #[arg(value_name = "DIR", required_unless_present = "output")]
+    directory: Option<PathBuf>,
+    /// The same as DIR.
+    #[arg(short, long, value_name = "DIR", conflicts_with = "directory")]
+    output: Option<PathBuf>,
+    /// Write each image as a file.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    images: Option<Format>,
+    /// Write a table for each topic that has no images or point clouds.
+    #[arg(long)]
+    csv: bool,
+    /// Make a video of each topic with images, by `ffmpeg`.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    video: Option<VideoFormat>,
+    /// Print a summary as one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// What images become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Every value is kept.
+    Png,
+    /// Small; 8 bits.
+    Jpeg,
+}
+
+/// What videos become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum VideoFormat {
+    /// H.264.
+    Mp4,
+}
+
+/// What is printed at the end.
+#[derive(Serialize)]
+struct Summary {
+    path: String,
+    message_count: u64,
+    /// Messages that could not be read, decoded or drawn.
+    lost_messages: u64,
+    topics: Vec<TopicSummary>,
+    warnings: Vec<String>,
+    duration_s: f64,
+}
+
+#[derive(Serialize)]
+struct TopicSummary {
+    name: String,
+    #[serde(rename = "type")]
+    type_name: String,
+    message_count: u64,
+    lost_messages: u64,
+    /// The folder of images, the table or the video; null where nothing was made of the topic.
+    files: Vec<String>,
+}
+
+/// Exports.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    if args.images.is_none() && !args.csv && args.video.is_none() {
+        return Err(CliError::usage("nothing to export: give --images png, --csv or --video mp4"));
+    }
+    let drawn = args.images.or(args.video.map(|_| Format::Jpeg));
+    if drawn.is_some() && !cfg!(feature = "http") {
+        return Err(crate::absent::error("http"));
+    }
+    if args.video.is_some() {
+        video::check()?;
+    }
+    let Some(directory) = args.directory.as_ref().or(args.output.as_ref()) else {
+        return Err(CliError::usage("give the folder to make behind the recording"));
+    };
+    if !args.bag.exists() {
+        return Err(place::missing(&args.bag, std::io::ErrorKind::NotFound.into()));
+    }
+    let clock = Clock::system();
+    let interrupt = Interrupt::watch()?;
+    let inputs = [args.bag.clone()];
+    let source = convert::open_any(&args.bag)?;
+    let mut source = select::chosen(source, &args.selection, &inputs)?;
+    files::make_folder(directory)?;
+    let mut topics = Topics::new(source.topics(), directory, args.csv, drawn);
+    while let Some(message) = source.next_message()? {
+        if interrupt.has_come() {
+            return Err(CliError::failed(format!(
+                "interrupted: {} has what was exported until then",
+                directory.display()
+            )));
+        }
+        topics.take(source.topics(), &message)?;
+    }
+    topics.finish(args)?;
+    conclude(&topics.summary(args, directory, &*source, clock.monotonic_nanos()), args)
+}
+
+/// What is made of one topic.
+enum Product {
+    Table(Box<Table>),
+    Images(images::Folder),
+    Nothing,
+}
+
+struct Export {
+    product: Product,
+    messages: u64,
+    /// Messages of which nothing could be made, and why the first could not.
+    lost: u64,
+    why: Option<String>,
+    files: Vec<String>,
+}
+
+struct Topics {
+    exports: Vec<Export>,
+}
+
+impl Topics {
+    fn new(topics: &[Topic], directory: &Path, csv: bool, drawn: Option<Format>) -> Self {
+        let mut names = BTreeSet::new();
+        let export = |topic: &Topic| {
+            let path = directory.join(file_name(&topic.name, &mut names));
+            let product = match drawn {
+                Some(format) if images::are_in(topic) => {
+                    Product::Images(images::Folder::new(path, format))
+                }
+                _ if csv && csv::fits(topic) => Product::Table(Box::new(Table::new(&path))),
+                _ => Product::Nothing,
+            };
+            Export { product, messages: 0, lost: 0, why: None, files: Vec::new() }
+        };
+        Self { exports: topics.iter().map(export).collect() }
+    }
+
+    fn take(&mut self, topics: &[Topic], message: &SourceMessage) -> Result<(), CliError> {
+        let (export, topic) = (&mut self.exports[message.topic], &topics[message.topic]);
+        let taken = match &mut export.product {
+            Product::Nothing => return Ok(()),
+            Product::Table(table) => table.add(topic, message)?,
+            Product::Images(folder) => folder.add(topic, message)?,
+        };
+        match taken {
+            Ok(()) => export.messages += 1,
+            Err(why) => {
+                export.lost += 1;
+                export.why.get_or_insert(why);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, args: &Args) -> Result<(), CliError> {
+        for export in &mut self.exports {
+            match &mut export.product {
+                Product::Table(table) => export.files.extend(table.finish()?),
+                Product::Images(folder) if export.messages > 0 => {
+                    if args.video.is_some() {
+                        export.files.push(video::make(folder)?);
+                    }
+                    match args.images {
+                        Some(_) => export.files.push(folder.path().display().to_string()),
+                        None => folder.remove()?,
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn summary(
+        &self,
+        args: &Args,
+        directory: &Path,
+        source: &dyn MessageSource,
+        nanos: u64,
+    ) -> Summary {
+        let mut warnings = source.warnings().to_vec();
+        let mut left_out: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut topics = Vec::new();
+        for (export, topic) in self.exports.iter().zip(source.topics()) {
+            if matches!(export.product, Product::Nothing) {
+                left_out.entry(why_nothing(topic, args)).or_default().push(&topic.name);
+            }
+            if let Some(why) = &export.why {
+                warnings.push(format!(
+                    "{}: {} not exported: {why}",
+                    topic.name,
+                    text::plural(export.lost as usize, "message")
+                ));
+            }
+            topics.push(TopicSummary {
+                name: topic.name.clone(),
+                type_name: topic.type_name.clone(),
+                message_count: export.messages,
+                lost_messages: export.lost,
+                files: export.files.clone(),
+            });
+        }
+        for (why, names) in left_out {
+            warnings.push(format!("left out, {why}: {}", names.join(", ")));
+        }
+        Summary {
+            path: directory.display().to_string(),
+            message_count: self.exports.iter().map(|export| export.messages).sum(),
+            lost_messages: source.lost_count()
+                + self.exports.iter().map(|export| export.lost).sum::<u64>(),
+            topics,
+            warnings,
+            duration_s: nanos as f64 / 1e9,
+        }
+    }
+}
+
+fn why_nothing(topic: &Topic, args: &Args) -> &'static str {
+    match (images::are_in(topic), csv::fits(topic), args.csv) {
+        (true, ..) => "images (--images png)",
+        (_, false, _) => "too large for a table",
+        _ => "not images (--csv)",
+    }
+}
+
+fn conclude(summary: &Summary, args: &Args) -> Result<Outcome, CliError> {
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(summary)?)?;
+    } else {
+        for topic in summary.topics.iter().filter(|topic| !topic.files.is_empty()) {
+            let name = livebag_format::visible(&topic.name).into_owned();
+            let messages = text::count(topic.message_count);
+            writeln!(out, "{name}: {messages} messages in {}", topic.files.join(", "))?;
+        }
+        writeln!(
+            out,
+            "{}: {} messages in {}",
+            summary.path,
+            text::count(summary.message_count),
+            text::duration((summary.duration_s * 1e9) as u64)
+        )?;
+    }
+    for warning in &summary.warnings {
+        say!("livebag: warning: {warning}");
+    }
+    Ok(if summary.lost_messages > 0 { Outcome::Loss } else { Outcome::Done })
+}
+
+/// `/camera/front` as `camera.front`: a name that no other topic has, and that stays in its folder.
+fn file_name(topic: &str, names: &mut BTreeSet<String>) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    let plain: String = topic
+        .trim_matches('/')
+        .chars()
+        .map(|c| {
+            if c == '/' {
+                '.'
+            } else if is_plain(c) {
+                c
+            } else {
+                '_'
+            }
+        })
+        .take(100)
+        .collect();
+    let plain = match plain.trim_start_matches('.') {
+        "" => "topic".to_owned(),
+        plain => plain.to_owned(),
+    };
+    let mut name = plain.clone();
+    let mut number = 2;
+    while !names.insert(name.clone()) {
+        name = format!("{plain}-{number}");
+        number += 1;
+    }
+    name
+}
+
+/// A new file, written through a buffer.
+fn create(path: &Path) -> Result<BufWriter<File>, CliError> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an export is an ordinary file; the storage trait is for containers"
+    )]
+    let file = File::create_new(path).map_err(|source| CliError::file("making", path, source))?;
+    Ok(BufWriter::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_topics_become_names_of_files_that_stay_in_their_folder() {
+        let mut names = BTreeSet::new();
+        let mut name = |topic| file_name(topic, &mut names);
+        assert_eq!(name("/camera/front"), "camera.front");
+        assert_eq!(name("/camera.front"), "camera.front-2");
+        assert_eq!(name("/../../etc"), "etc");
+        assert_eq!(name("/a b\n"), "a_b_");
+        assert_eq!(name("/"), "topic");
+    }
+}

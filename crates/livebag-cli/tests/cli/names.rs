@@ -1,0 +1,96 @@
+//! Habits of `ros2 bag`, names that are almost right, several recordings at once.
+
+use livebag_shm::{FrameMeta, StreamOptions};
+
+use crate::common::{Recording, run, stream, text};
+
+/// A closed recording of one topic with five messages; its path, and the name of the topic.
+pub fn recording(folder: &std::path::Path, name: &str) -> (std::path::PathBuf, String) {
+    let path = folder.join(name);
+    let (stream, mut writer) = stream(StreamOptions::message("std_msgs/msg/UInt8", 8).slots(16));
+    let recording = Recording::begin(&[&stream, "-o", text(&path)], 1);
+    for number in 0..5 {
+        writer.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, number]).unwrap();
+    }
+    crate::common::wait_until("five are recorded", || {
+        run(&["info", text(&path), "--json"]).json()["message_count"] == 5
+    });
+    recording.interrupt().expect(0, &[]);
+    let info = run(&["info", text(&path), "--json"]).json();
+    (path, info["topics"][0]["name"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn names_of_ros2_bag_record_are_taken_or_answered() {
+    let profile = |arguments: &[&str]| {
+        let mut line = vec!["record", "-a", "--print-profile"];
+        line.extend(arguments);
+        run(&line)
+    };
+    let ended = profile(&["-x", "depth", "--storage-preset-profile", "zstd_fast"]).expect(0, &[]);
+    assert!(ended.out.contains("exclude-regex: depth"), "{}", ended.out);
+    assert!(ended.out.contains("preset: zstd_fast"), "{}", ended.out);
+    let file = ["--compression-mode", "file", "--compression-format", "zstd"];
+    let ended = profile(&file).expect(0, &["livebag compresses chunks"]);
+    assert!(ended.out.contains("compression: zstd"), "{}", ended.out);
+    let ignored = ["--compression-queue-size", "1", "--log-level", "debug", "-f", "cdr"];
+    profile(&ignored).expect(0, &["--compression-queue-size has no effect", "--log-level has no"]);
+    profile(&["--compression-threads", "0", "--compression-format", "zstd"]).expect(0, &[]);
+    profile(&["--storage-config-file", "a.yaml"]).expect(2, &["--compression-level"]);
+    profile(&["-f", "json"]).expect(2, &["is not cdr"]);
+}
+
+#[test]
+fn a_name_that_is_almost_right_is_answered_with_the_right_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, topic) = recording(folder.path(), "drive");
+    let wrong = folder.path().join("drve");
+    for verb in
+        [&["info", text(&wrong)][..], &["ls", text(&wrong)], &["query", text(&wrong), "latest"]]
+    {
+        run(verb).expect(1, &["does not exist", "did you mean", "drive?"]);
+    }
+    let typo = format!("{topic}x");
+    let meant = format!("did you mean {topic}?");
+    run(&["query", text(&path), "latest", "-t", &typo]).expect(1, &[&meant]);
+    let out = folder.path().join("out");
+    run(&["convert", text(&path), text(&out), "-t", &typo]).expect(1, &[&meant]);
+    assert!(!out.exists());
+}
+
+#[test]
+fn several_recordings_are_shown_listed_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, topic) = recording(folder.path(), "one");
+    let (two, _) = recording(folder.path(), "two");
+    let infos = run(&["info", text(&one), text(&two), "--json"]).expect(0, &[]).json();
+    assert_eq!(infos.as_array().unwrap().len(), 2);
+    let rows = run(&["ls", text(&one), text(&two), "--json"]).expect(0, &[]).json();
+    assert_eq!(rows.as_array().unwrap().len(), 2);
+    let reports = run(&["verify", text(&one), text(&two), "--json"]).expect(0, &[]).json();
+    assert!(reports.as_array().unwrap().iter().all(|report| report["whole"] == true));
+    let gone = folder.path().join("gone");
+    let ended = run(&["info", text(&gone), text(&two), "--json"]).expect(1, &["does not exist"]);
+    assert_eq!(ended.json()[0]["message_count"], 5);
+    let bare = topic.trim_start_matches('/');
+    let sorted = ["info", text(&one), "-t", bare, "--sort", "count", "-s", "mcap", "--json"];
+    assert_eq!(run(&sorted).expect(0, &[]).json()["topics"][0]["name"], topic);
+}
+
+#[test]
+fn convert_chooses_topics_and_times_as_query_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, topic) = recording(folder.path(), "drive");
+    let converted = |name: &str, arguments: &[&str]| {
+        let out = folder.path().join(name);
+        let mut line = vec!["convert", text(&path), "-o", text(&out), "--json"];
+        line.extend(arguments);
+        run(&line).expect(0, &[]).json()["message_count"].as_u64().unwrap()
+    };
+    assert_eq!(converted("all", &["-t", topic.trim_start_matches('/')]), 5);
+    assert_eq!(converted("late", &["--from", "+1h"]), 0);
+    assert_eq!(converted("early", &["--from", "+0s", "--to", "+1h"]), 5);
+    assert_eq!(converted("none", &["-x", "cli"]), 0);
+    let file = folder.path().join("file.mcap");
+    run(&["convert", text(&path), text(&file)]).expect(2, &["leave .mcap out", "livebag query"]);
+}

@@ -138,6 +138,7 @@ def main():
     parser.add_argument("--snapshots", type=int, default=30)
     parser.add_argument("--storage", default="container", choices=["container", "mcap"])
     parser.add_argument("--checksum", action="store_true")
+    parser.add_argument("--rate", default="1", help="speed of the player; the recording has to fit into 2 GB")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dir", type=Path, default=Path("/var/tmp"))
     options = parser.parse_args()
@@ -156,7 +157,7 @@ def main():
             with Mount(image, work / "disk", "--direct-io=on") as disk:
                 topics = [topic["name"] for topic in json.loads(run(LIVEBAG, "info", options.frames, "--json").stdout)["topics"]]
                 prefix = f"/power_{os.getpid()}"
-                player = subprocess.Popen([LIVEBAG, "play", options.frames, "--loop", "-m", *(f"{name}:={prefix}{name}" for name in topics)],
+                player = subprocess.Popen([LIVEBAG, "play", options.frames, "--loop", "--rate", options.rate, "-m", *(f"{name}:={prefix}{name}" for name in topics)],
                                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 recorder = subprocess.Popen(
                     [LIVEBAG, "record", "-e", f"^{prefix}/", "-o", disk / "run", "--sync-interval", "200ms", "--storage", options.storage,

@@ -1,6 +1,31 @@
 //! ROS 2 networks, without ROS installed: their topics into recordings, recordings back into topics,
 //! and topics into streams.
 //!
+//! ```
+//! # #[cfg(feature = "zenoh")] {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("run1");
+//! use livebag::{Recorder, RecorderOptions};
+//! use livebag_ros2::network::{ZenohNetwork, ZenohOptions};
+//! use livebag_ros2::{FollowOptions, Follower, Selection};
+//! use std::sync::Arc;
+//!
+//! // As rmw_zenoh does; `..ZenohOptions::from_environment()?` heeds its environment variables, too.
+//! let options = ZenohOptions { listen: vec!["tcp/127.0.0.1:0".into()], ..ZenohOptions::default() };
+//! let network = Arc::new(ZenohNetwork::join(&options, "livebag")?);
+//! let recorder = Recorder::create(&path, RecorderOptions::default())?;
+//! let options = FollowOptions { selection: Selection::all(), ..FollowOptions::default() };
+//! let mut follower = Follower::begin(network, options)?;
+//! for _ in 0..3 {
+//!     follower.look(&recorder); // ten times a second: takes topics that appear
+//!     std::thread::sleep(std::time::Duration::from_millis(100));
+//! }
+//! follower.finish(&recorder);
+//! recorder.finish()?;
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! A [`network`] shows its graph and carries encoded messages; [`Qos`] says how. A [`Follower`] takes
 //! its topics into a recorder or into streams ([`StreamSink`]), with the [`Definition`]s of their types; a
 //! [`RosOutput`] publishes what a player plays, and [`ToRos2`] what a stream carries.

@@ -211,9 +211,8 @@ fn size_bytes(path: &Path, depth: usize) -> u64 {
 fn table(rows: &[Row]) -> String {
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let cells = |row: &Row| {
-        let start = row.start_nanos.map(text::time);
         // To the second: the rest is for --json.
-        let start = start.map(|time| time.split('.').next().unwrap_or_default().replace('T', " "));
+        let start = row.start_nanos.map(text::time_to_the_second);
         vec![
             row.path.clone(),
             row.kind.clone(),

@@ -86,6 +86,14 @@ pub fn time(nanos: u64) -> String {
     }
 }
 
+/// `2026-05-01 12:00:00 CEST`: the machine's time, with the zone it is told in.
+pub fn time_to_the_second(nanos: u64) -> String {
+    match Timestamp::from_nanosecond(i128::from(nanos)) {
+        Ok(time) => time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string(),
+        Err(_) => format!("{nanos} ns"),
+    }
+}
+
 /// A name for a recording that begins at `nanos`, as rosbag2 forms them.
 pub fn recording_name(nanos: u64) -> String {
     format!("livebag_{}", stamp(nanos))

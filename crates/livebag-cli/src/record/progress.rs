@@ -21,6 +21,8 @@ const CHANGED_NANOS: u64 = 1_000_000_000;
 const UNCHANGED_NANOS: u64 = 10_000_000_000;
 /// A close that takes longer than this is shown.
 const CLOSE_NANOS: u64 = 1_000_000_000;
+/// What waits for the disk is shown from here on.
+const WAITING_BYTES: u64 = 1_000_000;
 /// New topics named at one look; more are counted.
 const NAMED_MAX: usize = 20;
 
@@ -180,6 +182,10 @@ impl Progress {
             text::bytes_per_second(bytes_per_s),
             text::count(lost.total()),
         ));
+        let waiting = status.cache_bytes + status.slot_bytes;
+        if waiting >= WAITING_BYTES {
+            line.push_str(&format!(", {} waiting", text::bytes(waiting as f64)));
+        }
         if status.splits > 1 {
             line.push_str(&format!(", {} splits", status.splits));
         }

@@ -63,7 +63,7 @@ pub struct Settings {
     #[arg(long, value_name = "HOW")]
     pub overflow: Option<String>,
     /// Settings for the topics that a regular expression matches as a whole:
-    /// '/lidar.*:priority=critical,queue=64MiB,overflow=drop-oldest,throttle=10,latched'.
+    /// '/lidar.*:priority=critical,queue=64MiB,overflow=drop-oldest,latched', or throttle=10.
     #[arg(long, value_name = "RE:KEY=VALUE,…")]
     pub rule: Vec<String>,
     /// Record at most HZ messages per second of a topic; the rest is counted as skipped.

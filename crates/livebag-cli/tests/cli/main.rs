@@ -18,6 +18,7 @@ mod disk_gone;
 mod ending;
 mod export;
 mod full_disk;
+mod help;
 mod names;
 mod play;
 mod record;

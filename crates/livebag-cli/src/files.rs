@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, RenameFlags, renameat, renameat_with};
 use rustix::io::Errno;
 
 use crate::outcome::CliError;
@@ -14,13 +14,16 @@ pub struct NewFile {
     path: PathBuf,
     unfinished: PathBuf,
     file: File,
+    /// Whether a file that is there is replaced.
+    replaces: bool,
 }
 
 impl NewFile {
-    /// Begins a file that is to become `path`, where nothing may be yet.
-    pub fn create(path: &Path) -> Result<Self, CliError> {
-        if path.symlink_metadata().is_ok() {
-            return Err(exists(path));
+    /// Begins a file that is to become `path`, where nothing may be yet unless it `replaces` that.
+    pub fn create(path: &Path, replaces: bool) -> Result<Self, CliError> {
+        match path.symlink_metadata() {
+            Ok(there) if !replaces || there.is_dir() => return Err(exists(path)),
+            _ => {}
         }
         let Some(name) = path.file_name() else {
             return Err(CliError::usage(format!("{} is not a file name", path.display())));
@@ -35,7 +38,7 @@ impl NewFile {
         )]
         let file = File::create_new(&unfinished)
             .map_err(|source| CliError::file("making", path, source))?;
-        Ok(Self { path: path.to_owned(), unfinished, file })
+        Ok(Self { path: path.to_owned(), unfinished, file, replaces })
     }
 
     /// Where bytes go.
@@ -47,6 +50,10 @@ impl NewFile {
     pub fn publish(self) -> Result<(), CliError> {
         let failed = |source| CliError::file("writing", &self.path, source);
         self.file.sync_data().map_err(failed)?;
+        if self.replaces {
+            return renameat(CWD, &self.unfinished, CWD, &self.path)
+                .map_err(|error| failed(error.into()));
+        }
         match renameat_with(CWD, &self.unfinished, CWD, &self.path, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) => Err(exists(&self.path)),
@@ -77,7 +84,7 @@ impl Drop for NewFile {
 
 fn exists(path: &Path) -> CliError {
     CliError::failed(format!(
-        "{} exists already: choose another name, or remove it; livebag never overwrites a file",
+        "{} exists already: choose another name, or remove it; livebag overwrites a file only with --force",
         path.display()
     ))
 }

@@ -143,6 +143,9 @@ struct Wanted {
     /// Write the messages into this new MCAP file.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["json", "count"])]
     output: Option<PathBuf>,
+    /// Replace that file if it is there.
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Print a line of JSON for each message: topic, log_time, publish_time (nanoseconds since
     /// 1970), sequence, bytes. With --count, one object with the counts by topic.
     #[arg(long)]
@@ -256,7 +259,11 @@ fn give(
     start_nanos: u64,
 ) -> Result<(), CliError> {
     if let Some(path) = &wanted.output {
-        let exported = export::write(answer, path)?;
+        let exported = export::write(answer, path, wanted.force)?;
+        if exported.messages == 0 {
+            say!("livebag: no messages: {} was not made", path.display());
+            return Ok(());
+        }
         let mut out = std::io::stdout().lock();
         writeln!(
             out,

@@ -135,6 +135,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let stop_after = settings.stop_after()?;
     let clock = options.clock.clone();
     let directory = match &settings.output {
+        Some(directory) if directory.is_empty() => {
+            return Err(CliError::usage("--output is empty: give the folder to make"));
+        }
         Some(directory) => PathBuf::from(directory),
         None => PathBuf::from(text::recording_name(clock.wall_nanos())),
     };
@@ -205,6 +208,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
     let elapsed_s = (clock.monotonic_nanos() - began) as f64 / 1e9;
     wanted.look(&recorder.status());
+    for notice in settings.without_effect(&recorder.status()) {
+        say!("livebag: warning: {notice}");
+    }
     let (status, finished) = close(recorder, &interrupt, progress);
     let failure = match finished {
         Ok(()) => None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use livebag::{Clock, stream_topic};
-use livebag_shm::{Counters, Kind, Liveness, Owners, Reader, ReaderInfo};
+use livebag_shm::{Counters, Kind, Liveness, Owners, Reader, ReaderInfo, RemoveError};
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
@@ -33,7 +33,8 @@ const CLEAR: &str = "\x1b[H\x1b[J";
         livebag streams --watch\n  \
         livebag streams --json | jq '.[] | select(.writer != \"live\") | .name'\n  \
         livebag streams --json | jq '.[].readers[] | select(.lapped > 0)'\n  \
-        livebag streams remove camera_front"
+        livebag streams remove camera_front\n  \
+        livebag streams remove --gone"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -57,8 +58,11 @@ enum Action {
     /// Remove streams whose writers are gone. Readers keep what they have open.
     Remove {
         /// Names of the streams.
-        #[arg(required = true)]
+        #[arg(required_unless_present = "gone")]
         name: Vec<String>,
+        /// Remove all streams whose writers are gone; with names, those of them.
+        #[arg(long)]
+        gone: bool,
     },
 }
 
@@ -139,8 +143,11 @@ struct Look {
 
 /// Prints them.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    if let Some(Action::Remove { name }) = &args.action {
-        return Ok(remove(name));
+    if let Some(Action::Remove { name, gone }) = &args.action {
+        return match gone {
+            true => remove_gone(name),
+            false => Ok(remove(name)),
+        };
     }
     let interrupt = Interrupt::watch()?;
     let mut looks = Looks {
@@ -172,6 +179,35 @@ fn remove(names: &[String]) -> Outcome {
         }
     }
     outcome
+}
+
+/// Removes what dead programs have left.
+fn remove_gone(chosen: &[String]) -> Result<Outcome, CliError> {
+    let is_gone = |name: &String| {
+        if !chosen.is_empty() && !chosen.contains(name) {
+            return false;
+        }
+        let reader = Reader::open_of(name, Owners::Trusted);
+        reader.is_ok_and(|reader| reader.unlisted().liveness(Duration::MAX) == Liveness::Gone)
+    };
+    let names: Vec<_> = livebag_shm::list()?.into_iter().filter(is_gone).collect();
+    let mut outcome = Outcome::Done;
+    let mut out = std::io::stdout().lock();
+    for name in &names {
+        match livebag_shm::remove(name) {
+            Ok(()) => writeln!(out, "removed {}", livebag_format::visible(name))?,
+            // Its writer has come back meanwhile, or somebody else has removed it.
+            Err(RemoveError::LiveWriter { .. } | RemoveError::NotFound { .. }) => {}
+            Err(error) => {
+                say!("livebag: {error}");
+                outcome = Outcome::Failed;
+            }
+        }
+    }
+    if names.is_empty() {
+        say!("livebag: no stream's writer is gone");
+    }
+    Ok(outcome)
 }
 
 impl Looks {

@@ -26,18 +26,21 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// Writes what is left of an answer into the new file `path`. Nothing is left behind if that fails.
-pub fn write(answer: &mut dyn Answer, path: &Path) -> Result<Exported, CliError> {
+/// Writes what is left of an answer into the new file `path`. Nothing is left behind if that fails, and
+/// nothing is made of an answer without messages: it would be in the way of the next try.
+pub fn write(answer: &mut dyn Answer, path: &Path, replaces: bool) -> Result<Exported, CliError> {
     let interrupt = Interrupt::watch()?;
-    let new = NewFile::create(path)?;
+    let new = NewFile::create(path, replaces)?;
     let refused = |error| refused(path, error);
     let first = answer.next()?;
-    // Without messages a chunk would be empty, which older readers refuse.
+    if first.is_none() {
+        return Ok(Exported::default());
+    }
     let options = WriteOptions::new()
         .profile(answer.profile())
         .library(concat!("livebag ", env!("CARGO_PKG_VERSION")))
         .compression(None)
-        .use_chunks(first.is_some())
+        .use_chunks(true)
         .chunk_size(Some(CHUNK_BYTES));
     let buffer = BufWriter::with_capacity(BUFFER_BYTES, new.file());
     let mut writer = options.create(buffer).map_err(refused)?;

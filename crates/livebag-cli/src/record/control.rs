@@ -282,7 +282,6 @@ pub fn order(directory: &Path, order: Order) -> Result<Answer, CliError> {
 
 /// Says to the recorder of a container, if there is one and it belongs to this user, that somebody
 /// reads. Its answer is not waited for.
-#[cfg(feature = "http")]
 pub fn notify_read(directory: &Path) {
     let say = || -> std::io::Result<()> {
         let (_opened, short) = short_path(directory)?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use livebag::convert::{Sqlite3Options, Sqlite3Preset};
 use livebag::{
     COMPRESSION_THREADS_MAX, ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow,
-    Priority, RecorderOptions, Retention, Schedule, Selector, SnapshotRing, SplitRules, TopicRule,
-    TopicRules, TopicSettings,
+    Priority, RecorderOptions, Retention, Schedule, Selector, SnapshotRing, SplitRules, Status,
+    TopicRule, TopicRules, TopicSettings,
 };
 use livebag_format::rosbag2::MetadataVersion;
 use livebag_shm::Owners;
@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use super::graph::{self, GraphSettings};
 use crate::outcome::CliError;
 use crate::ros2::NetworkArgs;
+use crate::select::similar;
 use crate::{absent, files, parse, serve};
 
 /// Every setting of a recording. In a profile each has its flag's long name as key.
@@ -486,6 +487,22 @@ impl Settings {
             metadata_version: version.unwrap_or(MetadataVersion::Iron),
             ..Sqlite3Options::default()
         }))
+    }
+
+    /// What was said of topics that have not come, in sentences.
+    pub fn without_effect(&self, status: &Status) -> Vec<String> {
+        let throttled = self.throttle.iter().filter_map(|text| text.split_once('='));
+        let throttled = throttled.map(|(topic, _)| ("--throttle", topic));
+        let latched = self.repeat_latched.iter().map(|topic| ("--repeat-latched", topic.as_str()));
+        let known = || status.topics.iter().map(|topic| topic.name.as_str());
+        let absent =
+            throttled.chain(latched).filter(|(_, topic)| !known().any(|name| name == *topic));
+        let sentence = |(option, topic): (&str, &str)| {
+            let meant = similar(topic, known());
+            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+            format!("{option} {topic} had no effect: no such topic was recorded{meant}")
+        };
+        absent.map(sentence).collect()
     }
 
     /// When to stop.

@@ -94,3 +94,47 @@ fn convert_chooses_topics_and_times_as_query_does() {
     let file = folder.path().join("file.mcap");
     run(&["convert", text(&path), text(&file)]).expect(2, &["leave .mcap out", "livebag query"]);
 }
+
+#[test]
+fn an_empty_answer_makes_no_file_and_force_replaces_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = recording(folder.path(), "drive");
+    let part = folder.path().join("part.mcap");
+    let ask = |more: &[&str]| {
+        run(&[&["query", text(&path), "history", "-o", text(&part)], more].concat())
+    };
+    ask(&["--from", "+1h"]).expect(0, &["was not made"]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    ask(&[]).expect(0, &[]);
+    ask(&[]).expect(1, &["exists already", "--force"]);
+    ask(&["--force"]).expect(0, &[]);
+}
+
+#[test]
+fn what_dead_programs_left_is_no_topic_and_can_be_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (live, mut writer) = stream(StreamOptions::message("std_msgs/msg/UInt8", 8).slots(16));
+    let dead = format!("{live}-dead");
+    let options = StreamOptions::message("std_msgs/msg/UInt8", 8).slots(16);
+    drop(livebag_shm::Writer::create(&dead, &options).unwrap());
+    let path = folder.path().join("run");
+    let recording = Recording::begin(&["-e", &live, "-o", text(&path), "--throttle", "/nope=5"], 1);
+    writer.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, 7]).unwrap();
+    crate::common::wait_until("it is recorded", || {
+        run(&["info", text(&path), "--json"]).json()["message_count"] == 1
+    });
+    // Its writer comes back: then it is a topic.
+    let mut back = livebag_shm::Writer::create(&dead, &options).unwrap();
+    crate::common::wait_until("the other one is recorded, too", || {
+        back.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, 8]).unwrap();
+        let info = run(&["info", text(&path), "--json"]).json();
+        info["topics"].as_array().unwrap().len() == 2
+    });
+    recording.interrupt().expect(0, &["--throttle /nope had no effect"]);
+    drop(back);
+    // Only these two: other tests have dead streams of their own.
+    let ended = run(&["streams", "remove", "--gone", &dead, &live]).expect(0, &[]);
+    assert!(ended.out.contains(&dead), "{ended:?}");
+    assert!(livebag_shm::list().unwrap().contains(&live));
+    run(&["record", "-a", "-o", ""]).expect(2, &["--output is empty"]);
+}

@@ -21,6 +21,9 @@ pub(super) struct Discovery {
     /// Looks at which a region could not be opened: it is being made, foreign, or left half made by a
     /// process that was killed.
     unopened: HashMap<(String, u64), u32>,
+    /// Streams that were dead when the recording began and that nobody has named: what a program left
+    /// behind is no empty topic. They are recorded once their writers are back.
+    dead: HashMap<(String, u64), StreamSource>,
     /// Streams that are there when recording starts are followed from now on, those that appear
     /// later from their first frame.
     first_look: bool,
@@ -34,6 +37,7 @@ impl Discovery {
             known: HashSet::new(),
             refused: HashSet::new(),
             unopened: HashMap::new(),
+            dead: HashMap::new(),
             first_look: true,
             next_look_nanos: 0,
         }
@@ -62,9 +66,23 @@ impl Discovery {
         let regions = livebag_shm::list_regions().unwrap_or_default();
         self.refused.retain(|refused| regions.contains(refused));
         self.unopened.retain(|unopened, _| regions.contains(unopened));
+        let mut risen = Vec::new();
+        self.dead.retain(|dead, source| {
+            if regions.contains(dead) && !source.is_gone() {
+                risen.push(dead.clone());
+            }
+            regions.contains(dead)
+        });
+        for dead in risen {
+            appeared.extend(self.dead.remove(&dead));
+            self.known.insert(dead.0);
+        }
         for (name, region) in regions {
             let refused = (name.clone(), region);
-            if self.known.contains(&name) || self.refused.contains(&refused) {
+            if self.known.contains(&name)
+                || self.refused.contains(&refused)
+                || self.dead.contains_key(&refused)
+            {
                 continue;
             }
             let failures = self.unopened.get(&refused).copied().unwrap_or_default();
@@ -82,6 +100,11 @@ impl Discovery {
             let topic = source.topic();
             if !self.selectors.iter().any(|selector| selector.takes(&name, &topic)) {
                 self.refused.insert(refused);
+                continue;
+            }
+            let is_named = self.selectors.iter().any(|selector| selector.names_it(&name, &topic));
+            if self.first_look && !is_named && source.is_gone() {
+                self.dead.insert(refused, source);
                 continue;
             }
             self.known.insert(name);

@@ -73,6 +73,11 @@ impl Selector {
         self
     }
 
+    /// Whether it takes the stream `name`, or its topic, because it was named.
+    pub(crate) fn names_it(&self, name: &str, topic: &Topic) -> bool {
+        self.names.iter().any(|wanted| wanted == name || *wanted == topic.name)
+    }
+
     /// The same without streams with one of these names, or carrying one of these topics.
     pub fn without(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.without.extend(names.into_iter().map(Into::into));

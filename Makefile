@@ -6,7 +6,8 @@ BENCH ?= all
 OUT ?= bench-runs/$(shell date +%Y-%m-%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo demo-real bench lint fmt clean
+.PHONY: help setup build install uninstall release test demo demo-real bench lint fmt clean
+PREFIX ?= /usr/local
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +18,15 @@ setup: ## install everything that building and testing need (the other targets d
 build: ## the livebag command, optimised: target/release/livebag; FEATURES=ros2-dds,… (docs/building.md)
 	@scripts/setup.sh rust $(if $(findstring dds,$(FEATURES)),cyclone)
 	cargo build --locked --release -p livebag-cli --features "demo,$(FEATURES)"
+
+install: ## what `make build` made, with man pages, completions and the C++ header: PREFIX=/usr/local, DESTDIR=
+	@DESTDIR="$(DESTDIR)" scripts/install.sh "$${CARGO_TARGET_DIR:-target}/release/livebag" "$(PREFIX)"
+
+uninstall: ## remove what `make install` put there: PREFIX=/usr/local
+	@DESTDIR="$(DESTDIR)" scripts/install.sh --uninstall "$(PREFIX)"
+
+release: ## what a release consists of, into dist/: archive, .deb, wheel, crates
+	@scripts/release.sh
 
 test: ## every check, as CI runs it
 	@scripts/test.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All checks, in order, up to the first that fails: test.sh [STEP…]. Steps: fmt clippy test loom
-# features deny aarch64 cpp interop python.
+# features deny aarch64 cpp install interop python.
 set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 choose_target_dir
@@ -22,6 +22,7 @@ step_loom()    {
 step_deny()    { bash scripts/deny.sh; }
 step_aarch64() { bash scripts/aarch64.sh; }
 step_cpp()     { bash scripts/cpp.sh; }
+step_install() { LIVEBAG_PACKAGES="--workspace --all-features" bash scripts/release-test.sh; }
 step_interop() { LIVEBAG_PACKAGES="--workspace --all-features" bash tests/interop/run.sh; }
 step_python()  { LIVEBAG_PACKAGES="--workspace --all-features" bash python/test.sh; }
 
@@ -33,7 +34,7 @@ declare -A title=(
     [cpp]="the C++ header, and the ROS package without ROS" [interop]="bricks and exports read by other readers, the report by a browser"
     [python]="the Python package, beside rosbags and mcap")
 
-[ $# -gt 0 ] || set -- fmt clippy test loom features deny aarch64 cpp interop python
+[ $# -gt 0 ] || set -- fmt clippy test loom features deny aarch64 cpp install interop python
 bash scripts/setup.sh rust cyclone || exit 1
 
 passed=0; skipped=0; report=()

@@ -23,6 +23,7 @@ mod doctor;
 mod export;
 mod info;
 mod ls;
+mod man;
 mod play;
 mod query;
 mod record;
@@ -96,6 +97,8 @@ enum Verb {
     /// Record simulated cameras, and query them meanwhile (not in this build)
     Demo(absent::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 fn run(verb: Verb) -> Result<Outcome, CliError> {
@@ -128,6 +131,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         #[cfg(not(feature = "demo"))]
         Verb::Demo(_) => Err(absent::error("demo")),
         Verb::Completions(args) => completions::run(&args),
+        Verb::Man(args) => man::run(&args),
     }
 }
 

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Tries what users install, outside the repository, in clean folders: release-test.sh [DIST]
+# Without DIST: `make install` and the .deb, made of the debug build (the step `install` of test.sh).
+# With DIST (release.sh): its archive, .deb and wheel, too.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+choose_target_dir
+cd "$ROOT"
+dist=${1:+$(cd "$1" && pwd)}
+work=$(mktemp -d /var/tmp/livebag-install.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+passed=0
+ok() { passed=$((passed + 1)); printf '    ok: %s\n' "$1"; }
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
+
+# The README's sixty seconds, with the command at $1.
+sixty_seconds() {
+    local livebag=$1 folder=$2 played=
+    mkdir -p "$folder"
+    ( cd "$folder"
+      [ "$("$livebag" --version)" = "livebag $version" ]
+      "$livebag" demo --dir demo --seconds 3 >demo.log 2>&1 ||
+          [ $? = 3 ] || { cat demo.log; exit 1; }
+      "$livebag" info demo >info.log
+      "$livebag" query demo latest --last 1s -o part.mcap >/dev/null || [ $? = 3 ]
+      "$livebag" verify part.mcap >/dev/null )
+}
+
+# A program of somebody else's that uses the header.
+cmake_project() {
+    local prefix=$1 folder=$2
+    mkdir -p "$folder"
+    cat > "$folder/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.16)
+project(node LANGUAGES CXX)
+find_package(livebag 0.1 REQUIRED)
+add_executable(node node.cpp)
+target_link_libraries(node PRIVATE livebag::stream)
+if(TARGET livebag::opencv)
+  target_link_libraries(node PRIVATE livebag::opencv)
+endif()
+END
+    cat > "$folder/node.cpp" <<'END'
+#include <livebag/stream.hpp>
+int main() {
+    auto writer = livebag::Writer::create("install-test", livebag::StreamOptions::image(64, 48, 3));
+    auto loan = writer.loan();
+    loan.publish({livebag::ImageLayout::of(64, 48, "bgr8"), "camera"});
+}
+END
+    cmake -S "$folder" -B "$folder/build" -DCMAKE_PREFIX_PATH="$prefix" >"$folder/log" 2>&1 &&
+        cmake --build "$folder/build" >>"$folder/log" 2>&1 || { cat "$folder/log"; return 1; }
+}
+
+binary=${BINARY:-$TARGET/debug/livebag}
+if [ -z "${BINARY:-}" ] && [ -z "$dist" ]; then
+    read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli --features demo}"
+    cargo build --quiet --locked "${packages[@]}" --bins
+fi
+if [ -n "$dist" ]; then
+    tar -C "$work" -xzf "$dist"/livebag-*-linux-musl.tar.gz
+    binary=$(echo "$work"/livebag-*-linux-musl/bin/livebag)
+    ! ldd "$binary" 2>&1 | grep -q '=>' || fail "the command in the archive is not static"
+    ok "the archive's command is static"
+    sixty_seconds "$binary" "$work/sixty"
+    ok "the README's sixty seconds with the archive's command"
+    if [ "$(id -u)" = 0 ]; then
+        # A root with nothing in it but the archive.
+        root=$work/bare; mkdir -p "$root"/{proc,dev/shm,sys,tmp}
+        cp -r "$work"/livebag-*-linux-musl "$root/livebag"
+        if unshare --mount bash -c "mount -t proc proc $root/proc && mount -t tmpfs tmpfs $root/dev/shm && mount -t tmpfs tmpfs $root/tmp &&
+            cd / && chroot $root /livebag/bin/livebag --version && { chroot $root /livebag/bin/livebag demo --dir /tmp/d --seconds 2 >$work/bare.log 2>&1 || [ \$? = 3 ]; } &&
+            chroot $root /livebag/bin/livebag info /tmp/d" >"$work/bare.out" 2>&1; then ok "the demo in a root with nothing but the archive"
+        else cat "$work/bare.out" "$work/bare.log"; fail "the archive's command in an empty root"; fi
+    fi
+fi
+
+# make install, upgrade, uninstall
+prefix=$work/prefix
+bash scripts/install.sh "$binary" "$prefix" >/dev/null
+[ -x "$prefix/bin/livebag" ] && [ -e "$prefix/share/man/man1/livebag-record.1" ] && [ -e "$prefix/include/livebag/stream.hpp" ]
+bash -n "$prefix/share/bash-completion/completions/livebag"
+ok "installed below a prefix"
+! command -v man >/dev/null || { MANWIDTH=80 man -l --warnings "$prefix/share/man/man1/livebag-record.1" 2>"$work/man.err" >/dev/null && [ ! -s "$work/man.err" ]; } ||
+    { head "$work/man.err"; fail "the man page of record has warnings"; }
+"$prefix/bin/livebag" record --profile "$prefix/share/livebag/record.yaml" --print-profile >/dev/null
+ok "the unit's example profile is understood"
+if command -v systemd-analyze >/dev/null; then
+    systemd-analyze verify --man=no "$prefix/lib/systemd/system/livebag.service" 2>"$work/unit.log" || { cat "$work/unit.log"; fail "the unit"; }
+    ok "systemd-analyze verify --man=no takes the unit"
+fi
+if command -v cmake >/dev/null && command -v c++ >/dev/null; then
+    cmake_project "$prefix" "$work/node"
+    "$work/node/build/node"
+    "$prefix/bin/livebag" streams remove install-test >/dev/null
+    ok "find_package(livebag) builds a node that publishes"
+fi
+bash scripts/install.sh "$binary" "$prefix" >/dev/null
+bash scripts/install.sh --uninstall "$prefix" >/dev/null
+[ -z "$(find "$prefix" -mindepth 1)" ] || { find "$prefix"; fail "uninstalling left something behind"; }
+ok "installed over itself, removed without a trace"
+
+# The .deb, in a root of its own.
+if command -v dpkg-deb >/dev/null; then
+    deb=$(compgen -G "${dist:-/nonexistent}/*.deb" || true)
+    if [ -z "$deb" ]; then
+        BINARY=$binary PARTS=deb bash scripts/release.sh "$work/dist" >/dev/null
+        deb=$(echo "$work"/dist/*.deb)
+    fi
+    root=$work/debian; mkdir -p "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/info"; : > "$root/var/lib/dpkg/status"
+    dpkg_in() { dpkg --root="$root" --force-not-root --force-script-chrootless --log=/dev/null "$@"; }
+    dpkg_in --install "$deb" >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg --install"; }
+    [ -x "$root/usr/bin/livebag" ] && [ -e "$root/etc/livebag/record.yaml" ] && "$root/usr/bin/livebag" --version >/dev/null
+    ok "the .deb installs"
+    dpkg_in --purge livebag >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg --purge"; }
+    left=$(find "$root" -path "$root/var/lib/dpkg" -prune -o -type f -print)
+    [ -z "$left" ] || { echo "$left"; fail "the .deb left files behind"; }
+    ok "the .deb is removed without a trace"
+else
+    note "no dpkg here: the .deb stays untried"
+fi
+
+if [ -n "$dist" ] && compgen -G "$dist/*.whl" >/dev/null; then
+    python3 -m venv "$work/venv"
+    "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$dist"/*.whl
+    ( cd "$work" && "$work/venv/bin/python" -c 'import livebag, sys; bag = livebag.open(sys.argv[1]); print(len(list(bag.topics)), "topics")' sixty/demo )
+    "$work/venv/bin/pip" uninstall --quiet --yes livebag
+    ! "$work/venv/bin/python" -c 'import livebag' 2>/dev/null
+    ok "the wheel reads the demo's recording, and goes"
+fi
+echo "install: $passed passed, 0 failed"

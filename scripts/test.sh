@@ -31,7 +31,8 @@ declare -A title=(
     [test]="unit, integration and documentation tests" [loom]="loom: slots and queues under every interleaving"
     [features]="the features that users can pick, each alone, and none"
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
-    [cpp]="the C++ header, and the ROS package without ROS" [interop]="bricks and exports read by other readers, the report by a browser"
+    [cpp]="the C++ header, and the ROS package without ROS" [install]="what users install, in clean folders: prefix, .deb, CMake package"
+    [interop]="bricks and exports read by other readers, the report by a browser"
     [python]="the Python package, beside rosbags and mcap")
 
 [ $# -gt 0 ] || set -- fmt clippy test loom features deny aarch64 cpp install interop python

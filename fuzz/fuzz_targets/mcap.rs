@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| livebag::fuzzing::mcap(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| livebag_bags::fuzzing::mcap(bytes));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| livebag::fuzzing::rosbag2(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| livebag_bags::fuzzing::rosbag2(bytes));

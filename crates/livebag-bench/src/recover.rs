@@ -416,7 +416,7 @@ mod tests {
             let container = folder.path().join(in_tail.to_string());
             let laid_out = lay_out(&container, 6, in_tail, crash).unwrap();
             open(&container, &laid_out).unwrap();
-            let verified = livebag::verify(&container, &mut |_| {}).unwrap();
+            let verified = livebag_bags::verify(&container, &mut |_| {}).unwrap();
             assert_eq!(verified.damage, []);
             assert_eq!(verified.messages, laid_out.messages);
         }

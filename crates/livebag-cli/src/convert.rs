@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use livebag::Clock;
-use livebag::convert::{self, Attachment, ConvertError, MessageSource, MetadataRecord};
-use livebag::convert::{
+use livebag_bags::{Attachment, ConvertError, MessageSource, MetadataRecord};
+use livebag_bags::{
     Rosbag2Compression, Rosbag2Options, Rosbag2Storage, SinkCompression, SinkOptions,
     SourceMessage, Sqlite3Options, TopicFilter,
 };
@@ -379,15 +379,15 @@ fn convert_one(job: &Job, inputs: &[PathBuf], args: &Args) -> Result<Summary, Cl
     let interrupt = Interrupt::watch()?;
     let mut sources = Vec::new();
     for input in inputs {
-        let source = convert::open_any(input)?;
-        sources.push(if args.to_ros2 { convert::to_ros2(source) } else { source });
+        let source = livebag_bags::open_any(input)?;
+        sources.push(if args.to_ros2 { livebag_bags::to_ros2(source) } else { source });
     }
     let source = match (sources.len(), sources.pop()) {
         (1, Some(only)) => only,
-        (_, last) => convert::merged(sources.into_iter().chain(last).collect()),
+        (_, last) => livebag_bags::merged(sources.into_iter().chain(last).collect()),
     };
     let source = match args.selection.is_all() {
-        true => convert::selected(source, &job.filter, job.from_nanos, job.to_nanos),
+        true => livebag_bags::selected(source, &job.filter, job.from_nanos, job.to_nanos),
         false => select::chosen(source, &args.selection, inputs)?,
     };
     let source_message_count = source.message_count();
@@ -408,13 +408,13 @@ fn convert_one(job: &Job, inputs: &[PathBuf], args: &Args) -> Result<Summary, Cl
     })
 }
 
-fn copy(source: &mut dyn MessageSource, job: &Job) -> Result<convert::Copied, ConvertError> {
+fn copy(source: &mut dyn MessageSource, job: &Job) -> Result<livebag_bags::Copied, ConvertError> {
     let bar = bar(source.message_count());
-    let mut show = |progress: &convert::Progress| bar.set_position(progress.messages);
+    let mut show = |progress: &livebag_bags::Progress| bar.set_position(progress.messages);
     let copied = match job.target.clone() {
-        Target::Container => convert::to_container(source, &job.path, &mut show),
+        Target::Container => livebag_bags::to_container(source, &job.path, &mut show),
         Target::Rosbag2(storage, options) => {
-            convert::to_rosbag2(source, &job.path, storage, options, &mut show)
+            livebag_bags::to_rosbag2(source, &job.path, storage, options, &mut show)
                 .map(|(copied, _)| copied)
         }
     };

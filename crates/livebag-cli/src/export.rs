@@ -6,8 +6,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use livebag::convert::{self, MessageSource, SourceMessage};
 use livebag::{Clock, Topic};
+use livebag_bags::{MessageSource, SourceMessage};
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
     let interrupt = Interrupt::watch()?;
     let inputs = [args.bag.clone()];
-    let source = convert::open_any(&args.bag)?;
+    let source = livebag_bags::open_any(&args.bag)?;
     let mut source = select::chosen(source, &args.selection, &inputs)?;
     files::make_folder(directory)?;
     let mut topics = Topics::new(source.topics(), directory, args.csv, drawn);

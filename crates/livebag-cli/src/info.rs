@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use livebag::convert::{self, Attachment};
 use livebag::{Account, Bag};
+use livebag_bags::Attachment;
 use livebag_format::container::{CONTAINER_FILE, ClockJumps};
 use livebag_format::visible;
 use serde::Serialize;
@@ -242,7 +242,9 @@ fn container(path: &Path) -> Result<Info, CliError> {
         lost: Some((&account).into()),
         account: Some(account),
         clock_jumps: Some(bag.clock_jumps()),
-        attachments: Some(convert::attachments(&bag)?.iter().map(AttachmentReport::from).collect()),
+        attachments: Some(
+            livebag_bags::attachments(&bag)?.iter().map(AttachmentReport::from).collect(),
+        ),
         warnings,
         topics,
     })

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use livebag::Glance;
+use livebag_bags::Glance;
 use livebag_net::tell::{BagInfo, BagRow};
 use serde::Serialize;
 
@@ -155,7 +155,7 @@ fn below(directory: &Path) -> Result<Vec<Row>, CliError> {
     if let Err(source) = directory.metadata() {
         return Err(place::missing(directory, source));
     }
-    match livebag::glance(directory) {
+    match livebag_bags::glance(directory) {
         Some(glance) => rows.push(Row::new(directory, glance)),
         None if directory.is_dir() => walk(directory, 0, &mut rows)?,
         None => {
@@ -183,14 +183,14 @@ fn walk(directory: &Path, depth: usize, rows: &mut Vec<Row>) -> Result<(), CliEr
         let path = entry.path();
         let Ok(kind) = entry.file_type() else { continue };
         if kind.is_dir() {
-            match livebag::glance(&path) {
+            match livebag_bags::glance(&path) {
                 Some(glance) => rows.push(Row::new(&path, glance)),
                 None if depth < DEPTH_MAX => walk(&path, depth + 1, rows)?,
                 None => {}
             }
         } else if kind.is_file()
             && path.extension().is_some_and(|e| e == "mcap" || e == "db3" || e == "bag")
-            && let Some(glance) = livebag::glance(&path)
+            && let Some(glance) = livebag_bags::glance(&path)
         {
             rows.push(Row::new(&path, glance));
         }

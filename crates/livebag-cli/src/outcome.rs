@@ -40,13 +40,13 @@ pub enum CliError {
     Bag(#[from] livebag::BagError),
     /// A recording could not be checked.
     #[error("{0}{hint}", hint = verify_hint(.0))]
-    Verify(#[from] livebag::VerifyError),
+    Verify(#[from] livebag_bags::VerifyError),
     /// A container could not be written.
     #[error(transparent)]
     Record(#[from] livebag::RecordError),
     /// A recording of another make could not be read, or written.
     #[error("{0}{hint}", hint = convert_hint(.0))]
-    Convert(#[from] livebag::convert::ConvertError),
+    Convert(#[from] livebag_bags::ConvertError),
     /// Nothing can be served.
     #[cfg(feature = "http")]
     #[error(transparent)]
@@ -105,9 +105,9 @@ fn bag_hint(error: &livebag::BagError) -> &'static str {
     }
 }
 
-fn verify_hint(error: &livebag::VerifyError) -> String {
+fn verify_hint(error: &livebag_bags::VerifyError) -> String {
     match error {
-        livebag::VerifyError::Convert(error @ livebag::convert::ConvertError::NotBuilt { .. }) => {
+        livebag_bags::VerifyError::Convert(error @ livebag_bags::ConvertError::NotBuilt { .. }) => {
             convert_hint(error)
         }
         _ => String::new(),
@@ -128,13 +128,13 @@ fn zenoh_hint(error: &livebag_net::zenoh::ZenohError) -> String {
     }
 }
 
-fn convert_hint(error: &livebag::convert::ConvertError) -> String {
+fn convert_hint(error: &livebag_bags::ConvertError) -> String {
     match error {
         // Reading fails for other reasons, which need no cure of the disk's.
-        livebag::convert::ConvertError::Io { action, source, .. } if *action != "open" => {
+        livebag_bags::ConvertError::Io { action, source, .. } if *action != "open" => {
             hint(source).to_owned()
         }
-        livebag::convert::ConvertError::NotBuilt { .. } => crate::absent::cure("sqlite3"),
+        livebag_bags::ConvertError::NotBuilt { .. } => crate::absent::cure("sqlite3"),
         _ => String::new(),
     }
 }

@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let interrupt = Interrupt::watch()?;
     let clock = Clock::system();
     let options = PlayOptions { clock: clock.clone(), ..args.options()? };
-    let mut player = Player::open(&args.bags(), options, &mut *output(args)?)?;
+    let mut player = livebag_bags::open_player(&args.bags(), options, &mut *output(args)?)?;
     let streams: Vec<_> = player.topics().iter().chain(player.clock_topic()).map(report).collect();
     announce(args, &player, &streams);
     let began_nanos = clock.monotonic_nanos();

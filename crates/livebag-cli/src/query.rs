@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
-use livebag::{Bag, Clock, Query, RecordingKind, Span};
+use livebag::{Bag, Clock, Query, Span};
+use livebag_bags::RecordingKind;
 use livebag_format::container::CONTAINER_FILE;
 use livebag_net::remote::RemoteOptions;
 
@@ -190,7 +191,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 
 /// A folder without container.yaml that `glance` takes for a container all the same.
 fn is_bare_container(path: &std::path::Path) -> bool {
-    livebag::glance(path).is_some_and(|glance| glance.kind == RecordingKind::Container)
+    livebag_bags::glance(path).is_some_and(|glance| glance.kind == RecordingKind::Container)
 }
 
 fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {

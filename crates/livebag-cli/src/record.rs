@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::convert::make_rosbag2;
 use livebag::{Account, Bag, Clock, RecordError, Recorder, Status};
+use livebag_bags::make_rosbag2;
 use livebag_format::container::ClockJumps;
 use livebag_ros2::Follower;
 use livebag_ros2::network::Network;
@@ -151,7 +151,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let is_ring = options.snapshot.is_some();
     let cache_bytes_max = options.cache_bytes_max;
     let server_options = settings.server_options()?;
-    let is_database = options.database.is_some();
+    let database = settings.database()?;
+    let is_database = database.is_some();
     if is_database && server_options.is_some() {
         return Err(CliError::usage(
             "--serve answers from containers, which --storage sqlite3 does not make: record with \
@@ -160,7 +161,10 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
     let (mut follower, network) = follow(&settings, &clock)?.unzip();
     let has_patterns = network.is_none() && settings.has_patterns();
-    let recorder = Recorder::create(&directory, options)?;
+    let recorder = match database {
+        Some(database) => livebag_bags::record_sqlite(&directory, options, database)?,
+        None => Recorder::create(&directory, options)?,
+    };
     let storage = match is_database {
         true => Storage { method: "sqlite3".into(), reasons: Vec::new() },
         false => storage_of(&recorder),

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use livebag::convert::{self, SinkCompression, make_rosbag2};
-use livebag::{Bag, BagError, BagState, BagTopic, Clock, RecordingKind};
+use livebag::{Bag, BagError, BagState, BagTopic, Clock};
+use livebag_bags::RecordingKind;
+use livebag_bags::{SinkCompression, make_rosbag2};
 use livebag_format::rosbag2::MetadataVersion;
 use serde::Serialize;
 
@@ -88,9 +89,9 @@ struct Report {
 /// Recovers.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
-    let Some(glance) = livebag::glance(&args.bag) else {
+    let Some(glance) = livebag_bags::glance(&args.bag) else {
         // A folder whose name the files do not bear: who asks for it knows what it is.
-        let is_bag = args.bag.is_dir() && convert::open_any(&args.bag).is_ok();
+        let is_bag = args.bag.is_dir() && livebag_bags::open_any(&args.bag).is_ok();
         if is_bag && args.output.is_none() {
             let report = rosbag2(&args.bag)?;
             let duration_s = clock.monotonic_nanos() as f64 / 1e9;
@@ -192,7 +193,7 @@ fn mcap(args: &Args) -> Result<Report, CliError> {
         )));
     }
     let bar = crate::verify::bar();
-    let verified = livebag::verify(&args.bag, &mut |progress| {
+    let verified = livebag_bags::verify(&args.bag, &mut |progress| {
         bar.set_length(progress.bytes_total);
         bar.set_position(progress.bytes);
     });
@@ -208,7 +209,7 @@ fn mcap(args: &Args) -> Result<Report, CliError> {
         Compression::Lz4 => SinkCompression::Lz4,
         Compression::Zstd => SinkCompression::Zstd,
     };
-    let saved = convert::salvage(&args.bag, &output, compression).map_err(|error| {
+    let saved = livebag_bags::salvage(&args.bag, &output, compression).map_err(|error| {
         let error = CliError::from(error);
         match output.exists() {
             true => CliError::failed(format!(
@@ -238,7 +239,7 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 fn rosbag2(path: &Path) -> Result<Report, CliError> {
-    let outcome = convert::reindex(path, None)?;
+    let outcome = livebag_bags::reindex(path, None)?;
     let mut damage = outcome.damage;
     if let Some(aside) = outcome.moved_to {
         damage.push(format!("the damaged metadata.yaml is kept as {}", aside.display()));

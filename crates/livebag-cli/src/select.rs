@@ -6,7 +6,7 @@ use jiff::civil;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use livebag::Topic;
-use livebag::convert::{self, MessageSource, TopicFilter};
+use livebag_bags::{MessageSource, TopicFilter};
 
 use crate::outcome::CliError;
 use crate::parse::{self, Moment};
@@ -187,7 +187,7 @@ pub fn chosen(
         from = selection.from.map(|_| from_nanos);
         to = selection.to.map(|_| to_nanos);
     }
-    Ok(convert::selected(source, &filter, from, to))
+    Ok(livebag_bags::selected(source, &filter, from, to))
 }
 
 /// When the recordings begin and end, as far as they tell without being read.
@@ -200,7 +200,7 @@ fn range_of(source: &dyn MessageSource, inputs: &[PathBuf]) -> Result<(u64, u64)
         None => {
             let mut firsts = Vec::new();
             for input in inputs {
-                let first = convert::open_any(input)?.next_message()?;
+                let first = livebag_bags::open_any(input)?.next_message()?;
                 firsts.extend(first.map(|message| message.log_time_nanos));
             }
             firsts.into_iter().min().unwrap_or(0)

@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use livebag::{Clock, Damage, Verified, VerifyProgress};
+use livebag::Clock;
+use livebag_bags::{Damage, Verified, VerifyProgress};
 use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
@@ -75,7 +76,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
             bar.set_length(progress.bytes_total);
             bar.set_position(progress.bytes);
         };
-        let verified = livebag::verify(path, &mut show);
+        let verified = livebag_bags::verify(path, &mut show);
         bar.finish_and_clear();
         let verified = match verified {
             Ok(verified) => verified,

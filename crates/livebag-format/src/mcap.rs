@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use crate::Topic;
 
 mod compress;
+mod definition;
 mod messages;
 mod parse;
 mod summary;
 
 pub use compress::{Compression, Compressor, DecompressError, decompress, decompress_start};
+pub use definition::Definition;
 pub use messages::{ChunkMessage, ChunkMessages, Damaged, chunk_messages};
 pub use parse::{ChunkHeader, MessageHeader, RecordHeader, lengths_fit};
 pub use summary::{ChunkExtent, SummaryBuilder};

@@ -243,7 +243,7 @@ pub fn recover(bytes: &[u8]) {
     if which / 3 % 2 == 1 {
         let _ = std::fs::remove_file(sample.path.join(LOCK_FILE));
     }
-    let _ = livebag::verify(&sample.path, &mut |_| {});
+    let _ = livebag_bags::verify(&sample.path, &mut |_| {});
     let counts = |bag: &Bag| -> Vec<_> {
         bag.topics()
             .iter()
@@ -256,7 +256,7 @@ pub fn recover(bytes: &[u8]) {
     read_everything(&sample.path);
     let again = Bag::open(&sample.path).expect("what has been recovered can be opened");
     assert_eq!(counts(&again), found, "recovery is done once");
-    let _ = livebag::verify(&sample.path, &mut |_| {});
+    let _ = livebag_bags::verify(&sample.path, &mut |_| {});
 }
 
 fn spoil(path: &Path, file: &mut Vec<u8>, change: &[u8; 6]) {

@@ -2,7 +2,6 @@
 
 use std::io::Read;
 
-use livebag::convert;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -11,7 +10,7 @@ use crate::errors::{self, python};
 /// A file that a recording carries along (MCAP attachment). Its contents stay in the recording until
 /// they are asked for.
 #[pyclass(frozen, module = "livebag")]
-pub struct Attachment(pub convert::Attachment);
+pub struct Attachment(pub livebag_bags::Attachment);
 
 #[pymethods]
 impl Attachment {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use livebag::Topic;
-use livebag::convert::{
+use livebag_bags::{
     Attachment, ConvertError, MessageSource, MetadataRecord, SinkCompression, SinkOptions,
     SourceMessage, SourceTotals, Sqlite3Options, open_any, to_container, to_mcap, to_sqlite3,
 };

@@ -1,7 +1,7 @@
 //! Rust's errors as those of `livebag._errors`, whose classes users catch.
 
-use livebag::convert::ConvertError;
 use livebag::{BagError, RecordError, WriteError};
+use livebag_bags::ConvertError;
 use livebag_net::remote::RemoteError;
 use livebag_net::zenoh::ZenohError;
 use pyo3::PyErr;

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use livebag::convert::{self, ConvertError, open_foreign};
-use livebag::{Bag, BagState, Query, RecordingKind, Span};
+use livebag::{Bag, BagState, Query, Span};
+use livebag_bags::RecordingKind;
+use livebag_bags::{ConvertError, open_foreign};
 use livebag_format::container::CONTAINER_FILE;
 use pyo3::prelude::*;
 
@@ -250,7 +251,7 @@ impl Recording {
         let all = py.detach(|| match &self.way {
             Way::Container(last) => {
                 let bag = lock(last).0.clone();
-                convert::attachments(&bag)
+                livebag_bags::attachments(&bag)
             }
             Way::Foreign { .. } => {
                 let mut source = open_foreign(&self.path)?;

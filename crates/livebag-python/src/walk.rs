@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use livebag::convert::MessageSource;
 use livebag::{Bag, BagError, Cursor, IndexEntry, Query};
+use livebag_bags::MessageSource;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -49,14 +49,14 @@ pub struct Foreign {
 
 /// What comes next of a source that is passed over a stretch at a time.
 pub enum Step {
-    Message(livebag::convert::SourceMessage),
+    Message(livebag_bags::SourceMessage),
     Passed,
     End,
 }
 
 impl Foreign {
     /// The next wanted message, unless it is too far away.
-    pub fn step(&mut self) -> Result<Step, livebag::convert::ConvertError> {
+    pub fn step(&mut self) -> Result<Step, livebag_bags::ConvertError> {
         for _ in 0..SKIPPED_AT_ONCE {
             match self.source.next_message()? {
                 None => return Ok(Step::End),

@@ -9,10 +9,10 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::convert::open_foreign;
 use livebag::{
     Clock, PlayOptions, Player, Recorder, RecorderOptions, Selector, Stamp, StreamOutput,
 };
+use livebag_bags::open_foreign;
 use livebag_format::ros1;
 use livebag_shm::{
     FrameLayout, FrameMeta, ImageLayout, Kind, PointField, PointsLayout, StreamOptions, Writer,

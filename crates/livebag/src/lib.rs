@@ -21,7 +21,7 @@
 //! ```
 //!
 //! [`Recorder::follow`] records shared-memory streams; [`Player`] publishes recordings to any [`Output`];
-//! [`convert`] reads and writes bags of ROS 1 and rosbag2; [`verify()`] checks a recording.
+//! Bags of ROS 1 and rosbag2, and checking recordings, are in the crate `livebag-bags`.
 //!
 //! A message visits the modules in this order: a `source` or a [`TopicWriter`] gives it, its `queue`
 //! holds it, the `scheduler` decides when it is written, the `recorder` writes it to the `storage`,
@@ -29,10 +29,6 @@
 
 mod clock;
 mod container;
-pub mod convert;
-#[cfg(any(test, fuzzing))]
-#[doc(hidden)]
-pub mod fuzzing;
 mod limits;
 mod play;
 mod query;
@@ -41,7 +37,6 @@ mod recorder;
 mod scheduler;
 mod source;
 mod storage;
-mod verify;
 
 pub use clock::Clock;
 pub use limits::{
@@ -52,8 +47,9 @@ pub use livebag_format::container::{MetadataEntry, Removed};
 pub use livebag_format::mcap::Compression;
 pub use livebag_format::{Message, Topic};
 pub use play::{
-    ClockTicks, MessageOrder, Output, PlayControl, PlayError, PlayOptions, PlaySeek, PlayStatus,
-    PlayedTopic, Player, Stamp, StreamOutput, TopicOutput, TopicSurvey, survey,
+    ClockTicks, MessageOrder, Output, PlayControl, PlayError, PlayOptions, PlaySeek, PlaySource,
+    PlayStatus, PlayedTopic, Player, SourceError, SourceMessage, SourceTotals, Stamp, StreamOutput,
+    TopicOutput, TopicSurvey, survey_with,
 };
 pub use query::{
     Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, DAMAGED_RECORD, IndexEntry, Laid,
@@ -62,9 +58,10 @@ pub use query::{
 };
 pub use queue::NewMessage;
 pub use recorder::{
-    ChunkCompression, LowSpace, Overflow, Priority, ReaderNotice, RecordError, Recorder,
-    RecorderOptions, Retention, SnapshotRing, SplitRules, Status, TopicRule, TopicRules,
-    TopicSettings, TopicStatus, TopicWriter, WriteError, cache_bytes_available,
+    BagFileWriter, BagWriteError, BagWriter, ChunkCompression, LowSpace, Overflow, Priority,
+    ReaderNotice, RecordError, Recorder, RecorderOptions, Retention, SnapshotRing, SplitRules,
+    Status, TopicRule, TopicRules, TopicSettings, TopicStatus, TopicWriter, WriteError,
+    cache_bytes_available,
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, around_frame, pattern, stream_topic};
@@ -72,7 +69,10 @@ pub use storage::{
     Access, Block, Completion, Disk, DiskFile, Fault, FilePart, KernelDisk, Lock, Mapping, Method,
     MethodChoice, Owner, Part, SimulatedDisk, Write, WriteQueue, lower_priority,
 };
-pub use verify::{
-    Damage, Glance, GlanceState, RecordingKind, Verified, VerifyError, VerifyProgress, glance,
-    verify, verify_container_on,
-};
+
+/// What `livebag-bags` needs of the container; not for others.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::container::{is_being_written, says_the_same};
+    pub use crate::storage::open_regular;
+}

@@ -1,6 +1,7 @@
 //! Recording with fewer open files than topics. In a process of its own: it lowers the process's limit.
 
-use livebag::{Bag, BagState, Message, Overflow, Recorder, RecorderOptions, Topic, verify};
+use livebag::{Bag, BagState, Message, Overflow, Recorder, RecorderOptions, Topic};
+use livebag_bags::verify;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 #[test]

@@ -225,7 +225,7 @@ fn describe(
 /// Opens what was written and counts: the recorder's own word is not enough.
 fn check_recording(bag: &Path, recorded: &Recorded) -> Result<(), CliError> {
     let said: u64 = recorded.messages.iter().sum();
-    let found = livebag::convert::open_any(bag)?.message_count();
+    let found = livebag_bags::open_any(bag)?.message_count();
     if found.is_none_or(|found| found == said) {
         return Ok(());
     }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use livebag::convert::Sqlite3Preset;
 use livebag::{ChunkCompression, RecorderOptions};
+use livebag_bags::Sqlite3Preset;
 use serde::{Deserialize, Serialize};
 
 use super::benchmark::{Config, StorageId};

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::convert::{
+use livebag_bags::{
     Rosbag2Compression, Rosbag2Options, Rosbag2Storage, SinkCompression, SinkOptions,
     Sqlite3Options, Sqlite3Preset, TopicFilter,
 };

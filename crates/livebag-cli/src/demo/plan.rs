@@ -177,7 +177,7 @@ fn replayed(bag: &Path, prefix: &str) -> Result<Vec<Sensor>, CliError> {
         CliError::usage(format!("{} is no path in UTF-8: rename it", bag.display()))
     })?;
     let mut sensors: Vec<Sensor> = Vec::new();
-    for (topic, survey) in livebag::survey(bag)? {
+    for (topic, survey) in livebag_bags::survey_play(bag)? {
         // More than one message come at the recorded rate, which is not known here.
         let bytes_per_s = survey.message_bytes_max as f64 * CAMERA_HZ;
         if survey.messages == 0 {

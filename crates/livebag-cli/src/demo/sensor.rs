@@ -177,7 +177,8 @@ fn replay(prefix: &str, bag: &Path, topic: &str, stop: &AtomicBool) -> Result<()
         lead_in: Duration::ZERO,
         ..PlayOptions::default()
     };
-    let mut player = Player::open(&[bag], options, &mut StreamOutput::new(prefix, Stamp::Now))?;
+    let mut player =
+        livebag_bags::open_player(&[bag], options, &mut StreamOutput::new(prefix, Stamp::Now))?;
     let names: Vec<_> = player.topics().iter().map(|topic| topic.name().to_owned()).collect();
     say(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
     let mut is_ready = false;

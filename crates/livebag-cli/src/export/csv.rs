@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use livebag::Topic;
-use livebag::convert::SourceMessage;
+use livebag_bags::SourceMessage;
 use livebag_format::decode::{DecodeOptions, Decoder};
 use serde_json::Value;
 

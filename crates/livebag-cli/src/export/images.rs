@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use livebag::Topic;
-use livebag::convert::SourceMessage;
+use livebag_bags::SourceMessage;
 
 use super::{Format, create};
 use crate::files;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use livebag::convert::{self, MessageSource};
+use livebag_bags::MessageSource;
 
 use super::{AttachmentReport, File, Info};
 use crate::files;
@@ -12,7 +12,7 @@ use crate::report::TopicReport;
 
 /// Reads the recording through.
 pub fn read(path: &Path) -> Result<Info, CliError> {
-    let mut source = convert::open_foreign(path)?;
+    let mut source = livebag_bags::open_foreign(path)?;
     let mut topics: Vec<TopicReport> = source.topics().iter().map(blank).collect();
     while let Some(message) = source.next_message()? {
         let topic = &mut topics[message.topic];
@@ -84,7 +84,7 @@ fn storage(source: &dyn MessageSource, path: &Path) -> String {
             format!("rosbag2 bag, {}{compressed}", bag.storage_identifier)
         }
         _ if path.is_dir() => "rosbag2 bag".into(),
-        _ => livebag::RecordingKind::of_file(path).to_string(),
+        _ => livebag_bags::RecordingKind::of_file(path).to_string(),
     }
 }
 

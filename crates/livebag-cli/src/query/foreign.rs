@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use livebag::convert::{self, MessageSource, SourceMessage, TopicFilter};
 use livebag::{Clock, Topic};
+use livebag_bags::{MessageSource, SourceMessage, TopicFilter};
 
 use super::answer::{Answer, Entry};
 use super::{Args, Question, give, outcome};
@@ -18,7 +18,7 @@ const WINDOW_NANOS: u64 = 1_000_000_000;
 /// Answers.
 pub fn run(args: &Args, path: &Path, clock: &Clock) -> Result<Outcome, CliError> {
     let wanted = args.question.wanted();
-    let source = convert::open_foreign(path)?;
+    let source = livebag_bags::open_foreign(path)?;
     let known = || source.topics().iter().map(|topic| topic.name.as_str());
     let names = wanted.topics.iter().map(|name| select::full_name(name, known));
     let filter = filter(names.collect::<Result<_, _>>()?);
@@ -47,8 +47,8 @@ pub fn run(args: &Args, path: &Path, clock: &Clock) -> Result<Outcome, CliError>
             )));
         }
     };
-    let source = convert::open_foreign(path)?;
-    let source = convert::selected(source, &filter, Some(from), Some(to));
+    let source = livebag_bags::open_foreign(path)?;
+    let source = livebag_bags::selected(source, &filter, Some(from), Some(to));
     let mut answer = Foreign { source, current: None };
     give(&mut answer, wanted, clock, clock.monotonic_nanos(), range.0)?;
     Ok(outcome(answer.damaged(), &args.bag))
@@ -68,7 +68,7 @@ fn filter(topics: Vec<String>) -> TopicFilter {
 /// Times of a recording that does not tell them.
 fn read_through(path: &Path) -> Result<Option<(u64, u64)>, CliError> {
     say!("livebag: {} tells no times: it is read through once", path.display());
-    let mut source = convert::open_foreign(path)?;
+    let mut source = livebag_bags::open_foreign(path)?;
     let mut times: Option<(u64, u64)> = None;
     while let Some(message) = source.next_message()? {
         let time = message.log_time_nanos;
@@ -85,8 +85,8 @@ fn newest(path: &Path, filter: &TopicFilter, range: (u64, u64)) -> Result<Option
     let mut window = WINDOW_NANOS;
     loop {
         let from = range.1.saturating_sub(window);
-        let source = convert::open_foreign(path)?;
-        let mut source = convert::selected(source, filter, Some(from), None);
+        let source = livebag_bags::open_foreign(path)?;
+        let mut source = livebag_bags::selected(source, filter, Some(from), None);
         let mut newest = None;
         while let Some(message) = source.next_message()? {
             newest = Some(message.log_time_nanos);

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use livebag::convert::{Sqlite3Options, Sqlite3Preset};
 use livebag::{
     COMPRESSION_THREADS_MAX, ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow,
     Priority, RecorderOptions, Retention, Schedule, Selector, SnapshotRing, SplitRules, Status,
     TopicRule, TopicRules, TopicSettings,
 };
+use livebag_bags::{Sqlite3Options, Sqlite3Preset};
 use livebag_format::rosbag2::MetadataVersion;
 use livebag_shm::Owners;
 use serde::{Deserialize, Serialize};
@@ -458,7 +458,7 @@ impl Settings {
     }
 
     /// How databases are written, if they are; `None`: a container is.
-    fn database(&self) -> Result<Option<Sqlite3Options>, CliError> {
+    pub fn database(&self) -> Result<Option<Sqlite3Options>, CliError> {
         if self.storage()? != Storage::Sqlite3 {
             return Ok(None);
         }
@@ -527,6 +527,7 @@ impl Settings {
         let preset = preset_of(preset).map_err(|why| wrong("preset", why))?;
         let files = parsed("max-bag-files", self.max_bag_files.as_ref(), count)?;
         let action = self.low_free_space_action.as_ref();
+        self.database()?;
         Ok(RecorderOptions {
             cache_bytes_max: size("max-cache-size", &self.max_cache_size)?
                 .unwrap_or_else(livebag::cache_bytes_available),
@@ -554,7 +555,6 @@ impl Settings {
                 }
             },
             start_paused: self.start_paused,
-            database: self.database()?,
             sync_interval: time("sync-interval", &self.sync_interval)?.or(preset.sync_interval),
             compression: self.compression(preset.compression)?,
             checksum: self.checksum || preset.checksum,

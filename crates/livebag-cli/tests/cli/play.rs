@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use livebag::{
-    Bag, Clock, Message, Overflow, PlayOptions, Player, Query, Recorder, RecorderOptions, Selector,
-    Stamp, StreamOutput, Topic,
+    Bag, Clock, Message, Overflow, PlayOptions, Query, Recorder, RecorderOptions, Selector, Stamp,
+    StreamOutput, Topic,
 };
 use livebag_shm::{FrameMeta, Kind, PointField, PointsLayout, Reader, StreamOptions, Writer};
 
@@ -91,8 +91,12 @@ fn what_is_played_and_recorded_again_is_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
     let topics = record_original(&original);
-    let mut player =
-        Player::open(&[&original], PlayOptions::default(), &mut StreamOutput::default()).unwrap();
+    let mut player = livebag_bags::open_player(
+        &[&original],
+        PlayOptions::default(),
+        &mut StreamOutput::default(),
+    )
+    .unwrap();
     let recorder = follow(&copy, &topics);
     let status = player.run(&mut |_| {}).unwrap();
     assert_eq!(status.messages, 2 * u64::from(FRAMES) + TEXTS);
@@ -157,7 +161,7 @@ fn a_real_ros_1_bag_becomes_native_frames() {
     }
     let options = PlayOptions { clock: Clock::simulated(1), ..PlayOptions::default() };
     let mut output = StreamOutput::new(&format!("play-test-{}", std::process::id()), Stamp::Now);
-    let mut player = Player::open(&[&bag], options, &mut output).unwrap();
+    let mut player = livebag_bags::open_player(&[&bag], options, &mut output).unwrap();
     let mut readers: BTreeMap<_, _> = player
         .topics()
         .iter()

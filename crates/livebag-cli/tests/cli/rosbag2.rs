@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use livebag::convert::{Rosbag2Options, Rosbag2Storage, SinkOptions, open_any, to_rosbag2};
 use livebag::{Message, Overflow, Recorder, RecorderOptions, Topic};
+use livebag_bags::{Rosbag2Options, Rosbag2Storage, SinkOptions, open_any, to_rosbag2};
 use serde_json::Value;
 
 use crate::common::{run, text};

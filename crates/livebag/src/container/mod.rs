@@ -13,7 +13,8 @@ use crate::storage::Disk;
 mod recovery;
 
 use recovery::manifest;
-pub(crate) use recovery::{read_owner, says_the_same};
+pub(crate) use recovery::read_owner;
+pub use recovery::says_the_same;
 
 pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
     let file = path.join(CONTAINER_FILE);
@@ -84,7 +85,7 @@ pub(crate) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<Opened, BagError>
 }
 
 /// Whether a recorder holds the container's lock.
-pub(crate) fn is_being_written(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+pub fn is_being_written(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
     match disk.lock(&path.join(LOCK_FILE), true) {
         Ok(lock) => Ok(lock.is_none()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

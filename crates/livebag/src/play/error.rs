@@ -2,7 +2,7 @@
 
 use livebag_shm::{CreateError, PublishError};
 
-use crate::convert::ConvertError;
+use super::source::SourceError;
 use crate::limits::PLAY_CLOCK_HZ_MAX;
 use crate::query::BagError;
 use crate::source::SelectorError;
@@ -15,8 +15,8 @@ pub enum PlayError {
     #[error(transparent)]
     Bag(#[from] BagError),
     /// The recording of another make cannot be read.
-    #[error(transparent)]
-    Convert(#[from] ConvertError),
+    #[error("{0}")]
+    Source(#[source] SourceError),
     /// A speed that is none.
     #[error("the rate is {found}, expected a number above 0: 2 plays twice as fast")]
     Rate {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use livebag_format::Topic;
@@ -23,6 +24,7 @@ mod packet;
 mod publisher;
 mod read_ahead;
 mod recording;
+mod source;
 mod streams;
 
 pub use control::{PlayControl, PlaySeek, PlayStatus};
@@ -30,13 +32,15 @@ pub use error::PlayError;
 pub use options::{ClockTicks, MessageOrder, PlayOptions};
 pub use output::{Output, TopicOutput};
 pub use publisher::Stamp;
-pub use recording::{TopicSurvey, survey};
+pub use recording::{TopicSurvey, survey_with};
+pub use source::{PlaySource, SourceError, SourceMessage, SourceTotals};
 pub use streams::StreamOutput;
 
 use clock_topic::ClockTopic;
 use engine::{Engine, Span};
 use read_ahead::{CloseOnDrop, ReadAhead};
 use recording::{Plan, Recordings, Survey, Window};
+use source::Opener;
 
 /// Where ROS 2 nodes with `use_sim_time` look for the time.
 const CLOCK_TOPIC: &str = "/clock";
@@ -92,9 +96,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// Opens containers, or anything that `livebag convert` reads, to be played as one, and an output for
-    /// every topic that has messages. A recording without an index is read through once, to know the
-    /// size of its largest messages.
+    /// Opens containers to be played as one, and an output for every topic that has messages.
     ///
     /// # Errors
     /// If one cannot be read, if a topic is not in them, if an option makes no sense, or if the output
@@ -104,8 +106,31 @@ impl Player {
         options: PlayOptions,
         output: &mut dyn Output,
     ) -> Result<Self, PlayError> {
+        Self::open_all(paths, options, output, None)
+    }
+
+    /// The same with recordings of other makes among them, which `open` opens: `livebag_bags::open_player` knows
+    /// many. A recording without an index is read through once, to know the size of its largest messages.
+    ///
+    /// # Errors
+    /// As of [`Player::open`].
+    pub fn open_with(
+        paths: &[impl AsRef<Path>],
+        options: PlayOptions,
+        output: &mut dyn Output,
+        open: impl Fn(&Path) -> Result<Box<dyn PlaySource>, SourceError> + Send + Sync + 'static,
+    ) -> Result<Self, PlayError> {
+        Self::open_all(paths, options, output, Some(&(Arc::new(open) as Opener)))
+    }
+
+    fn open_all(
+        paths: &[impl AsRef<Path>],
+        options: PlayOptions,
+        output: &mut dyn Output,
+        opener: Option<&Opener>,
+    ) -> Result<Self, PlayError> {
         options.check()?;
-        let recordings = Recordings::open(paths)?;
+        let recordings = Recordings::open(paths, opener)?;
         let wanted = options.choose(recordings.topics())?;
         let window = match options.needs_begin() {
             true => options.window(recordings.begin_nanos(options.order)?.unwrap_or_default()),

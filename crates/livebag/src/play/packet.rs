@@ -2,7 +2,7 @@
 
 use livebag_format::Message;
 
-use crate::convert::SourceMessage;
+use super::source::SourceMessage;
 use crate::query::Buffer;
 
 /// A message that has been read. Times are nanoseconds since the Unix epoch.

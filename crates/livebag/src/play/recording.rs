@@ -1,14 +1,15 @@
 //! Recordings as playing needs them: surveyed once, read from any moment on as often as it takes.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use livebag_format::Topic;
 use livebag_format::container::CONTAINER_FILE;
 
 use super::merge::Merge;
 use super::options::MessageOrder;
+use super::source::{Opener, PlaySource, SourceError, SourceTotals};
 use super::{PlayError, packet::Packet};
-use crate::convert::{MessageSource, SourceTotals, open_foreign};
 use crate::limits::PLAY_PERIOD_ALONE;
 use crate::query::{Bag, Buffer, Cursor, Query, Span};
 
@@ -19,6 +20,7 @@ enum Recording {
     Foreign {
         path: PathBuf,
         topics: Vec<Topic>,
+        open: Opener,
     },
 }
 
@@ -84,12 +86,16 @@ pub struct TopicSurvey {
     pub message_bytes_max: usize,
 }
 
-/// The topics of anything that can be played, with the number and size of their messages.
+/// The topics of anything that can be played, with the number and size of their messages. `open` opens what is
+/// no container.
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn survey(path: &Path) -> Result<Vec<(Topic, TopicSurvey)>, PlayError> {
-    let recordings = Recordings::open(&[path])?;
+pub fn survey_with(
+    path: &Path,
+    open: impl Fn(&Path) -> Result<Box<dyn PlaySource>, SourceError> + Send + Sync + 'static,
+) -> Result<Vec<(Topic, TopicSurvey)>, PlayError> {
+    let recordings = Recordings::open(&[path], Some(&(Arc::new(open) as Opener)))?;
     let wanted = vec![true; recordings.topics().len()];
     let survey = recordings.survey(&wanted, MessageOrder::Received, Window::ALL)?;
     Ok(recordings.topics.into_iter().zip(survey.topics).collect())
@@ -109,12 +115,13 @@ pub(super) struct Survey {
 }
 
 impl Recording {
-    fn open(path: &Path) -> Result<Self, PlayError> {
-        if !path.exists() || path.join(CONTAINER_FILE).exists() {
+    fn open(path: &Path, opener: Option<&Opener>) -> Result<Self, PlayError> {
+        let is_foreign = path.exists() && !path.join(CONTAINER_FILE).exists();
+        let Some(open) = opener.filter(|_| is_foreign) else {
             return Ok(Self::Container(Bag::open(path)?));
-        }
-        let topics = open_foreign(path)?.topics().to_vec();
-        Ok(Self::Foreign { path: path.to_owned(), topics })
+        };
+        let topics = opened(open, path)?.topics().to_vec();
+        Ok(Self::Foreign { path: path.to_owned(), topics, open: open.clone() })
     }
 
     fn topics(&self) -> Vec<&Topic> {
@@ -131,7 +138,7 @@ impl Recording {
                 let counts = counts.collect::<Result<_, _>>()?;
                 Some(SourceTotals { counts, times_nanos: bag.time_range()? })
             }
-            Self::Foreign { path, .. } => open_foreign(path)?.totals(),
+            Self::Foreign { path, open, .. } => opened(open, path)?.totals(),
         })
     }
 
@@ -139,8 +146,9 @@ impl Recording {
     fn begin_nanos(&self) -> Result<Option<u64>, PlayError> {
         Ok(match self {
             Self::Container(bag) => bag.time_range()?.map(|(first, _)| first),
-            Self::Foreign { path, .. } => {
-                open_foreign(path)?.next_message()?.map(|message| message.log_time_nanos)
+            Self::Foreign { path, open, .. } => {
+                let first = opened(open, path)?.next_message().map_err(PlayError::Source)?;
+                first.map(|message| message.log_time_nanos)
             }
         })
     }
@@ -162,9 +170,9 @@ impl Recording {
                     see(topic, entry.log_time_nanos, entry.publish_time_nanos, bytes);
                 }
             }
-            Self::Foreign { path, .. } => {
-                let mut source = open_foreign(path)?;
-                while let Some(message) = source.next_message()? {
+            Self::Foreign { path, open, .. } => {
+                let mut source = opened(open, path)?;
+                while let Some(message) = source.next_message().map_err(PlayError::Source)? {
                     if wanted[message.topic] {
                         let (log, publish) = (message.log_time_nanos, message.publish_time_nanos);
                         see(message.topic, log, publish, message.data.len());
@@ -183,13 +191,17 @@ impl Recording {
                 Some(query) => Reader::Container(bag.query(&query)?),
                 None => Reader::Nothing,
             },
-            Self::Foreign { path, .. } => {
-                let mut source = open_foreign(path)?;
+            Self::Foreign { path, open, .. } => {
+                let mut source = opened(open, path)?;
                 source.skip_before(from);
                 Reader::Foreign { source, from_nanos: from, until_nanos: until }
             }
         })
     }
+}
+
+fn opened(open: &Opener, path: &Path) -> Result<Box<dyn PlaySource>, PlayError> {
+    open(path).map_err(PlayError::Source)
 }
 
 /// `None` if no topic is wanted: a query without names asks for all of them.
@@ -203,7 +215,7 @@ fn query(bag: &Bag, wanted: &[bool], from: u64, until: u64) -> Option<Query> {
 pub(super) enum Reader<'a> {
     Nothing,
     Container(Cursor<'a>),
-    Foreign { source: Box<dyn MessageSource>, from_nanos: u64, until_nanos: u64 },
+    Foreign { source: Box<dyn PlaySource>, from_nanos: u64, until_nanos: u64 },
 }
 
 impl Reader<'_> {
@@ -230,7 +242,9 @@ impl Reader<'_> {
                 }
             },
             Self::Foreign { source, from_nanos, until_nanos } => loop {
-                let Some(message) = source.next_message()? else { return Ok(None) };
+                let Some(message) = source.next_message().map_err(PlayError::Source)? else {
+                    return Ok(None);
+                };
                 if message.log_time_nanos > *until_nanos {
                     return Ok(None);
                 }
@@ -252,8 +266,10 @@ impl Reader<'_> {
 }
 
 impl Recordings {
-    pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, PlayError> {
-        let parts: Result<Vec<_>, _> = paths.iter().map(|p| Recording::open(p.as_ref())).collect();
+    /// `opener` opens what is no container.
+    pub fn open(paths: &[impl AsRef<Path>], opener: Option<&Opener>) -> Result<Self, PlayError> {
+        let parts: Result<Vec<_>, _> =
+            paths.iter().map(|path| Recording::open(path.as_ref(), opener)).collect();
         let parts = parts?;
         let topics = parts.iter().flat_map(Recording::topics).cloned().collect();
         Ok(Self { parts, topics })

@@ -339,7 +339,7 @@ impl Bag {
     }
 
     /// The MCAP file with the files that the recording carries along (MCAP's attachments), if it has
-    /// any; [`attachments`](crate::convert::attachments) reads it.
+    /// any; `livebag_bags::attachments` reads it.
     pub fn attachments_path(&self) -> Option<PathBuf> {
         let name = Some(&self.manifest.attachments).filter(|name| !name.is_empty());
         name.map(|name| self.path.join(name))

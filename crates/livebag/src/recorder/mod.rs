@@ -11,17 +11,16 @@ use std::thread::JoinHandle;
 use livebag_format::container::{ClockJumps, Losses};
 use livebag_format::{Account, Topic};
 
-use crate::convert::ConvertError;
 use crate::limits::{JOBS_MAX, READ_INTEREST, TOPICS_MAX};
 use crate::queue::{Budget, NewMessage, QueueOptions, TopicQueue};
 use crate::source::Selector;
 use crate::storage::{Disk, KernelDisk, MethodChoice};
 
+mod bag;
 mod brick;
 mod close;
 mod compress;
 mod copy_buffers;
-mod database;
 mod discovery;
 mod engine;
 mod flight;
@@ -36,6 +35,7 @@ mod splits;
 mod topic;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
+pub use bag::{BagFileWriter, BagWriteError, BagWriter};
 pub(crate) use close::{ends_with_summary, write_summary};
 pub use memory::cache_bytes_available;
 pub use options::{
@@ -66,11 +66,11 @@ pub enum RecordError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// A database refused something.
-    #[error("{source}{}", hint_of(source))]
-    Database {
+    /// A bag of another make could not be written.
+    #[error("{source}{}", source.hint())]
+    Bag {
         /// What was tried, and what was said.
-        source: Box<ConvertError>,
+        source: BagWriteError,
     },
     /// The recording was closed in order, but ended early.
     #[error("the recording ended early: {0}; everything written before it is kept and readable")]
@@ -103,13 +103,6 @@ pub enum RecordError {
     /// The recorder's thread is gone.
     #[error("the recorder has stopped")]
     Stopped,
-}
-
-fn hint_of(error: &ConvertError) -> &'static str {
-    match error {
-        ConvertError::Io { source, .. } => hint(source),
-        _ => "",
-    }
 }
 
 fn hint(error: &io::Error) -> &'static str {
@@ -389,6 +382,15 @@ impl Recorder {
     /// # Errors
     /// If it exists, or cannot be made or written.
     pub fn create(directory: &Path, options: RecorderOptions) -> Result<Self, RecordError> {
+        let disk = Self::probe_for(directory)?;
+        let method = disk.choice().clone();
+        let mut this = Self::create_on(Arc::new(disk), directory, options)?;
+        this.method = Some(method);
+        Ok(this)
+    }
+
+    /// The disk for a new recording, if one can be made there.
+    fn probe_for(directory: &Path) -> Result<KernelDisk, RecordError> {
         let parent = match directory.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -405,14 +407,28 @@ impl Recorder {
             source,
         })?;
         raise_file_limit();
+        Ok(disk)
+    }
+
+    /// Records into a bag of another make, which `writer` writes: files named as the directory with their number
+    /// behind it. Of the options those about chunks, durability and schedules mean nothing there.
+    ///
+    /// # Errors
+    /// As of [`Recorder::create`], and what the writer refuses.
+    pub fn create_bag(
+        directory: &Path,
+        options: RecorderOptions,
+        writer: Box<dyn BagWriter>,
+    ) -> Result<Self, RecordError> {
+        let disk = Self::probe_for(directory)?;
         let method = disk.choice().clone();
-        let mut this = Self::create_on(Arc::new(disk), directory, options)?;
+        let shared = Arc::new(Shared::new(Arc::new(disk), directory, options));
+        let mut this = Self::start(bag::Collector::create(shared.clone(), writer)?, shared)?;
         this.method = Some(method);
         Ok(this)
     }
 
-    /// The same on any disk, a simulated one for example; but databases are written by SQLite, which
-    /// knows the kernel's disk only.
+    /// The same on any disk, a simulated one for example.
     ///
     /// # Errors
     /// If the directory exists, or cannot be made or written.
@@ -422,11 +438,7 @@ impl Recorder {
         options: RecorderOptions,
     ) -> Result<Self, RecordError> {
         let shared = Arc::new(Shared::new(disk, directory, options));
-        if shared.options.database.is_some() {
-            Self::start(database::Collector::create(shared.clone())?, shared)
-        } else {
-            Self::start(engine::Engine::create(shared.clone())?, shared)
-        }
+        Self::start(engine::Engine::create(shared.clone())?, shared)
     }
 
     fn start(

@@ -7,7 +7,6 @@ use livebag_format::mcap::Compression;
 use regex::Regex;
 
 use crate::clock::Clock;
-use crate::convert::Sqlite3Options;
 use crate::limits::{
     CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX, COMPRESSION_LEVEL_DEFAULT, COMPRESSION_THREADS_MAX,
 };
@@ -47,10 +46,6 @@ pub struct RecorderOptions {
     /// Name of the one MCAP file that takes all topics of a split, as rosbag2 has it; the split's
     /// number is put behind it. `None`: a brick for every topic, which is read faster.
     pub one_file: Option<String>,
-    /// Record into a rosbag2 bag of SQLite databases instead of a container: the directory's name with
-    /// the file's number behind it, and a `metadata.yaml` at the end. Of the options here those about chunks,
-    /// durability and schedules mean nothing there.
-    pub database: Option<Sqlite3Options>,
     /// How chunks are compressed.
     pub compression: ChunkCompression,
     /// Whether the chunks of large frames carry a checksum as well, which takes a pass over their
@@ -81,7 +76,6 @@ impl Default for RecorderOptions {
             start_paused: false,
             sync_interval: None,
             one_file: None,
-            database: None,
             compression: ChunkCompression::default(),
             checksum: false,
             schedule: Schedule::Immediate,

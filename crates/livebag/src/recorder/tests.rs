@@ -10,7 +10,6 @@ use crate::query::{Bag, BagState, Query};
 use crate::storage::{Fault, SimulatedDisk};
 
 mod account;
-mod database;
 mod ending;
 mod floods;
 mod slow_disk;

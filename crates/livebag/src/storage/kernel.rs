@@ -180,7 +180,7 @@ fn io_uring_reason(error: &io::Error) -> String {
 /// Opens a file that is there, if it is one. A pipe would hold up who opens it, and a device or a socket
 /// is no recording.
 #[expect(clippy::disallowed_methods, reason = "this is the seam")]
-pub(crate) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let opened = options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(path);
     match opened {
         Ok(file) => regular(file),

@@ -31,8 +31,7 @@ mod removal;
 mod simulated;
 
 pub use block::Block;
-pub(crate) use kernel::open_regular;
-pub use kernel::{KernelDisk, Method, MethodChoice};
+pub use kernel::{KernelDisk, Method, MethodChoice, open_regular};
 pub(crate) use mapping::Stretch;
 pub use mapping::{FilePart, Mapping};
 pub use owner::Owner;

@@ -383,8 +383,9 @@ fn check(seed: u64) {
         let lacking = (original.messages.len() - found.len()) as u64;
         assert_eq!(damaged.max(damaged_then), lacking, "{said}: counted");
     }
-    let verified = livebag::verify(&path, &mut |_| {}).unwrap_or_else(|e| panic!("{said}: {e}"));
-    let is_known = |damage: &livebag::Damage| damage.to_string().contains("damaged or gone");
+    let verified =
+        livebag_bags::verify(&path, &mut |_| {}).unwrap_or_else(|e| panic!("{said}: {e}"));
+    let is_known = |damage: &livebag_bags::Damage| damage.to_string().contains("damaged or gone");
     let left: Vec<_> = verified.damage.iter().filter(|damage| !is_known(damage)).collect();
     assert!(left.is_empty(), "{said}: {left:?}");
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use livebag::convert::{Sqlite3Options, Sqlite3Writer, write_bag_metadata};
 use livebag::{Message, Topic};
+use livebag_bags::{Sqlite3Options, Sqlite3Writer, write_bag_metadata};
 use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, TopicEntry};
 use mcap::records::MessageHeader;
 use mcap::{WriteOptions, Writer};
@@ -358,7 +358,7 @@ mod tests {
                 assert!(written.latencies.percentiles().is_some());
                 // Counted first: a reader of a database in WAL mode makes two files beside it.
                 assert_eq!(bag.read_dir().unwrap().count(), 4 + 1, "{storage} {preset}");
-                let source = livebag::convert::open_any(&bag).unwrap();
+                let source = livebag_bags::open_any(&bag).unwrap();
                 assert_eq!(source.message_count(), Some(303), "{storage} {preset}");
             }
         }

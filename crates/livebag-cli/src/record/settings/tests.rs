@@ -59,12 +59,12 @@ fn what_makes_no_sense_is_named() {
 fn databases_have_presets_of_their_own() {
     let of = |key: &str| Some(key.to_owned());
     let database = Settings { storage: of("sqlite3"), ..Settings::default() };
-    let plain = database.options().unwrap().database.unwrap();
+    let plain = database.database().unwrap().unwrap();
     assert_eq!((plain.preset, plain.metadata_version.number()), (Sqlite3Preset::None, 7));
     let resilient =
         Settings { preset: of("resilient"), metadata_version: of("9"), ..database.clone() };
     assert_eq!(resilient.metadata_version().unwrap(), None);
-    let resilient = resilient.options().unwrap().database.unwrap();
+    let resilient = resilient.database().unwrap().unwrap();
     assert_eq!(resilient.preset, Sqlite3Preset::Resilient);
     assert_eq!(resilient.metadata_version.number(), 9);
     let bad = |settings: Settings| settings.options().unwrap_err().to_string();
@@ -72,7 +72,7 @@ fn databases_have_presets_of_their_own() {
     let schedule = Settings { schedule: of("cycle-aware"), ..database.clone() };
     assert!(bad(schedule).contains("sqlite3"));
     assert!(bad(Settings { checksum: true, ..database }).contains("checksum"));
-    assert!(Settings::default().options().unwrap().database.is_none());
+    assert!(Settings::default().database().unwrap().is_none());
 }
 
 #[test]

@@ -14,10 +14,9 @@ use livebag_format::container::{
 };
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES_MAX, ChunkHeader, MAGIC, MESSAGE_HEADER_BYTES, MessageHeader,
+    CHUNK_HEADER_BYTES_MAX, ChunkHeader, Definition, MAGIC, MESSAGE_HEADER_BYTES, MessageHeader,
     RECORD_HEADER_BYTES, RecordHeader, opcode,
 };
-use mcap::records::Record;
 
 use super::says_the_same;
 use crate::container::read_manifest;
@@ -383,7 +382,7 @@ fn summary_start(file: &dyn DiskFile, length: u64) -> io::Result<Option<u64>> {
 /// Notes the topics that records from `at` on announce, up to the first thing that is no record.
 fn read_definitions(
     brick: &mut Brick,
-    schemas: &mut Vec<mcap::Schema<'static>>,
+    schemas: &mut Vec<Definition>,
     mut at: u64,
     length: u64,
 ) -> io::Result<()> {
@@ -395,18 +394,17 @@ fn read_definitions(
         if wanted && record.body_bytes <= RECORD_BYTES_MAX {
             let mut body = vec![0; record.body_bytes as usize];
             brick.file.read_at(&mut body, at + RECORD_HEADER_BYTES as u64)?;
-            match mcap::parse_record(record.opcode, &body) {
-                Ok(Record::Header(header)) => {
-                    (brick.profile, brick.library) = (header.profile, header.library);
+            match Definition::parse(record.opcode, &body) {
+                Some(Definition::Header { profile, library }) => {
+                    (brick.profile, brick.library) = (profile, library);
                 }
-                Ok(Record::Schema { header, data }) => schemas.push(mcap::Schema {
-                    id: header.id,
-                    name: header.name,
-                    encoding: header.encoding,
-                    data: data.into_owned().into(),
-                }),
-                Ok(Record::Channel(channel)) => take_channel(brick, channel, schemas),
-                _ => {}
+                Some(schema @ Definition::Schema { .. }) => schemas.push(schema),
+                Some(Definition::Channel { id, schema_id, topic, message_encoding, metadata }) => {
+                    let topic =
+                        Topic { name: topic, message_encoding, metadata, ..Topic::default() };
+                    take_channel(brick, id, schema_id, topic, schemas);
+                }
+                None => {}
             }
         }
         brick.has_attachments |= record.opcode == opcode::ATTACHMENT;
@@ -426,23 +424,21 @@ fn record_at(file: &dyn DiskFile, at: u64, length: u64) -> io::Result<Option<(Re
     Ok(record.zip(end.filter(|end| *end <= length)))
 }
 
-fn take_channel(brick: &mut Brick, channel: mcap::records::Channel, schemas: &[mcap::Schema<'_>]) {
-    let schema = schemas.iter().find(|schema| schema.id == channel.schema_id);
-    let known = brick.topics.iter().any(|(id, _)| *id == channel.id);
+fn take_channel(brick: &mut Brick, number: u16, of: u16, mut topic: Topic, schemas: &[Definition]) {
+    let known = brick.topics.iter().any(|(id, _)| *id == number);
     // Neither is given by a recorder.
-    if known || channel.id == 0 || channel.topic.is_empty() {
+    if known || number == 0 || topic.name.is_empty() {
         return;
     }
-    let topic = Topic {
-        name: channel.topic,
-        type_name: schema.map(|schema| schema.name.clone()).unwrap_or_default(),
-        message_encoding: channel.message_encoding,
-        schema_encoding: schema.map(|schema| schema.encoding.clone()).unwrap_or_default(),
-        schema: schema.map(|schema| schema.data.to_vec()).unwrap_or_default(),
-        metadata: channel.metadata,
-    };
+    let schema =
+        schemas.iter().find(|schema| matches!(schema, Definition::Schema { id, .. } if *id == of));
+    if let Some(Definition::Schema { name, encoding, data, .. }) = schema {
+        topic.type_name.clone_from(name);
+        topic.schema_encoding.clone_from(encoding);
+        topic.schema.clone_from(data);
+    }
     if !is_torn(&topic) {
-        brick.topics.push((channel.id, topic));
+        brick.topics.push((number, topic));
     }
 }
 

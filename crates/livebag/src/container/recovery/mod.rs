@@ -313,7 +313,7 @@ fn mend_group(
 }
 
 /// Whether the headers in a brick and an entry of its index describe one message.
-pub(crate) fn says_the_same(message: &MessageHeader, entry: &IndexEntry, channel_id: u16) -> bool {
+pub fn says_the_same(message: &MessageHeader, entry: &IndexEntry, channel_id: u16) -> bool {
     message.channel_id == channel_id
         && message.sequence == entry.sequence as u32
         && message.log_time_nanos == entry.log_time_nanos

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use livebag_format::Topic;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, Compression, MAGIC,
-    MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES, MESSAGE_INDEX_HEADER_BYTES, MessageHeader,
-    RECORD_HEADER_BYTES, RecordHeader, chunk_messages, opcode, put_channel, put_file_start,
-    put_message_index, put_schema,
+    CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, Compression, Definition,
+    MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES, MESSAGE_INDEX_HEADER_BYTES,
+    MessageHeader, RECORD_HEADER_BYTES, RecordHeader, chunk_messages, opcode, put_channel,
+    put_file_start, put_message_index, put_schema,
 };
 
 use super::index::Claim;
@@ -220,7 +220,7 @@ impl<'a> Walk<'a> {
             Some((_, end)) if end - magic <= DEFINITION_BYTES_MAX => {
                 let record = self.read(magic, end)?;
                 let body = record.get(RECORD_HEADER_BYTES..).unwrap_or_default();
-                !body.is_empty() && mcap::parse_record(opcode::HEADER, body).is_ok()
+                !body.is_empty() && Definition::parse(opcode::HEADER, body).is_some()
             }
             _ => false,
         };
@@ -345,7 +345,7 @@ impl<'a> Walk<'a> {
             return Ok(true);
         }
         let body = record.get(RECORD_HEADER_BYTES..).unwrap_or_default();
-        Ok(mcap::parse_record(record[0], body).is_ok())
+        Ok(Definition::parse(record[0], body).is_some())
     }
 
     /// Where the bytes from `at` on end that are not zero.

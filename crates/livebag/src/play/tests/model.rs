@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::convert::{SinkOptions, open_any, to_mcap};
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -109,7 +108,7 @@ proptest! {
         ops in ops(),
         repeat: bool,
         start_paused: bool,
-        is_mcap: bool,
+        is_foreign: bool,
         ahead_messages in 1usize..8,
     ) {
         let times: Vec<u64> = steps
@@ -118,17 +117,16 @@ proptest! {
             .collect();
         let folder = counted(&times);
         let mut path = folder.path().join("bag");
-        if is_mcap {
-            let mcap = folder.path().join("mcap");
-            let mut source = open_any(&path).unwrap();
-            to_mcap(&mut *source, &mcap, SinkOptions::default(), &mut |_| {}).unwrap();
-            path = mcap;
+        let container = path.clone();
+        if is_foreign {
+            path = Listed::file_in(folder.path());
         }
         let options = PlayOptions {
             repeat, start_paused, ahead_messages, lead_in: Duration::ZERO, ..simulated()
         };
         let mut kept = Kept::new(&options);
-        let mut player = Player::open(&[path], options, &mut kept).unwrap();
+        let open = move |_: &Path| Ok(Box::new(Listed::of(&container)) as Box<dyn PlaySource>);
+        let mut player = Player::open_with(&[path], options, &mut kept, open).unwrap();
         let status = real(&mut player, &ops);
         let played: Vec<_> = kept.take().iter().map(|played| usize::from(played.data[0])).collect();
         prop_assert_eq!(&played, &model(&times, &ops, repeat, start_paused));

@@ -6,7 +6,6 @@ use livebag_format::rosbag2::{Policy, QosProfile};
 use proptest::prelude::*;
 
 use super::*;
-use crate::convert::{SinkOptions, open_any, to_mcap};
 
 fn play(folder: &tempfile::TempDir, options: PlayOptions) -> Vec<(u64, u8)> {
     let (mut player, kept) = keeping(folder, options);
@@ -220,13 +219,13 @@ fn several_recordings_are_played_as_one() {
     let first = record(&[(&a, 10, b"1"), (&a, 30, b"4"), (&b, 50, b"6")]);
     let second = record(&[(&b, 20, b"2"), (&a, 30, b"5 and more"), (&b, 70, b"8")]);
     let third = record(&[(&a, 25, b"3"), (&a, 60, b"7")]);
-    let mcap = third.path().join("mcap");
-    let mut source = open_any(&third.path().join("bag")).unwrap();
-    to_mcap(&mut *source, &mcap, SinkOptions::default(), &mut |_| {}).unwrap();
-    let paths = [first.path().join("bag"), second.path().join("bag"), mcap];
+    let container = third.path().join("bag");
+    let listed = Listed::file_in(third.path());
+    let paths = [first.path().join("bag"), second.path().join("bag"), listed];
     let options = PlayOptions { lead_in: Duration::ZERO, ..simulated() };
     let mut kept = Kept::new(&options);
-    let mut player = Player::open(&paths, options, &mut kept).unwrap();
+    let open = move |_: &Path| Ok(Box::new(Listed::of(&container)) as Box<dyn PlaySource>);
+    let mut player = Player::open_with(&paths, options, &mut kept, open).unwrap();
     player.run(&mut |_| {}).unwrap();
     let played = kept.bytes();
     assert_eq!(played.iter().map(|p| p.1).collect::<Vec<_>>(), *b"12345678");

@@ -12,9 +12,9 @@ use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 
 pub use glance::{Glance, GlanceState, glance};
 
-use crate::convert::ConvertError;
-use crate::query::{BagError, BagState};
-use crate::storage::{Disk, KernelDisk};
+use crate::ConvertError;
+use livebag::{BagError, BagState};
+use livebag::{Disk, KernelDisk};
 
 mod container;
 mod foreign;
@@ -44,7 +44,7 @@ pub enum RecordingKind {
 impl RecordingKind {
     /// What a file is by its name, compressed as a whole (`.zstd`) or not.
     pub fn of_file(path: &Path) -> Self {
-        let plain = crate::convert::plain_name(path);
+        let plain = crate::plain_name(path);
         match plain.extension().and_then(|extension| extension.to_str()) {
             Some("db3") => Self::Sqlite3,
             Some("bag") => Self::Ros1Bag,

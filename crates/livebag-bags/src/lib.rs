@@ -16,12 +16,17 @@ mod compressed;
 mod copy;
 mod error;
 mod file;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod mcap_file;
-pub(crate) mod mcap_records;
+mod mcap_records;
 mod mcap_resync;
 mod mcap_sink;
 mod merge;
 mod merged;
+mod player;
+mod record_sqlite;
 mod reindex;
 mod ros1_bag;
 mod ros2;
@@ -41,6 +46,7 @@ mod sqlite_pages;
 #[cfg(feature = "sqlite3")]
 mod sqlite_writer;
 mod temporary;
+mod verify;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -48,10 +54,10 @@ pub(crate) mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use livebag_format::Topic;
 use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 use livebag_format::ros1::bag::MAGIC_ANY_VERSION as ROS1_MAGIC;
 use livebag_format::rosbag2::BagMetadata;
-use livebag_format::{Message, Topic};
 
 pub use attachments::{Attachment, AttachmentData, attachments};
 pub(crate) use bag_metadata::joined_metadata;
@@ -59,9 +65,12 @@ pub use bag_metadata::{make_rosbag2, write_bag_metadata};
 pub(crate) use compressed::{Unpacked, is_compressed, plain_name, standing_for};
 pub use copy::{Copied, Progress, open_any, to_container, to_mcap, to_sqlite3};
 pub use error::ConvertError;
+pub use livebag::{SourceMessage, SourceTotals};
 pub(crate) use mcap_file::{McapSummary, mcap_summary};
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
 pub use merged::merged;
+pub use player::{open_player, survey_play};
+pub use record_sqlite::record_sqlite;
 pub use reindex::{Reindexed, reindex};
 pub(crate) use reindex::{difference, survey};
 pub use ros2::to_ros2;
@@ -80,6 +89,10 @@ pub(crate) use sqlite_connection::check_integrity;
 pub use sqlite_options::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary};
 #[cfg(feature = "sqlite3")]
 pub use sqlite_writer::Sqlite3Writer;
+pub use verify::{
+    Damage, Glance, GlanceState, RecordingKind, Verified, VerifyError, VerifyProgress, glance,
+    verify, verify_container_on,
+};
 
 use file::ForeignFile;
 
@@ -109,33 +122,6 @@ impl SchemaBytes {
     }
 }
 
-/// One message of a [`MessageSource`]. Times are nanoseconds since the Unix epoch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceMessage {
-    /// Index into [`MessageSource::topics`].
-    pub topic: usize,
-    /// When the recorder took it.
-    pub log_time_nanos: u64,
-    /// When the source stamped it; `log_time_nanos` where the recording does not say.
-    pub publish_time_nanos: u64,
-    /// The source's count; 0 where there is none.
-    pub sequence: u64,
-    /// The encoded message.
-    pub data: Vec<u8>,
-}
-
-impl SourceMessage {
-    /// The same, as formats take it.
-    pub fn as_message(&self) -> Message<'_> {
-        Message {
-            log_time_nanos: self.log_time_nanos,
-            publish_time_nanos: self.publish_time_nanos,
-            sequence: self.sequence,
-            data: &self.data,
-        }
-    }
-}
-
 /// Named keys and values that a recording carries along (MCAP metadata).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MetadataRecord {
@@ -162,22 +148,6 @@ fn add_records(all: &mut Vec<MetadataRecord>, of_file: &[MetadataRecord]) {
     }
     *all = before;
     all.append(&mut new);
-}
-
-/// What a recording's own tables say of its messages.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SourceTotals {
-    /// Messages by topic.
-    pub counts: Vec<u64>,
-    /// Log times of the first and the last message; `None` without messages.
-    pub times_nanos: Option<(u64, u64)>,
-}
-
-impl SourceTotals {
-    fn add_times(&mut self, first: u64, last: u64) {
-        let (from, until) = self.times_nanos.unwrap_or((first, last));
-        self.times_nanos = Some((from.min(first), until.max(last)));
-    }
 }
 
 /// A recording, read front to back; on any thread, one at a time.

@@ -6,7 +6,7 @@ mod rounds;
 use rounds::run;
 
 use super::*;
-use crate::convert::tests::{mcap_bytes, ros1_bag::bag, sqlite::database as make_database};
+use crate::tests::{mcap_bytes, ros1_bag::bag, sqlite::database as make_database};
 
 fn slices(seeds: &[Vec<u8>]) -> Vec<&[u8]> {
     seeds.iter().map(Vec::as_slice).collect()

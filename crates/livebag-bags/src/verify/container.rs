@@ -13,9 +13,9 @@ use livebag_format::mcap::{
 
 use super::index::{BrickFile, Depth, IndexCheck, Told};
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, mcap_file};
-use crate::container::is_being_written;
-use crate::query::BagState;
-use crate::storage::Disk;
+use livebag::BagState;
+use livebag::Disk;
+use livebag::internal::is_being_written;
 
 /// Checks the container at `path`.
 pub(super) fn check(

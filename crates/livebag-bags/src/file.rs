@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::ConvertError;
-use crate::storage::open_regular;
+use livebag::internal::open_regular;
 
 /// A file of another program's making. Its length is the one it had when it was opened.
 pub(super) struct ForeignFile {

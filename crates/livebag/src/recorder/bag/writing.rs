@@ -1,6 +1,6 @@
 //! The thread that writes: from queues into transactions.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,7 @@ use livebag_format::container::LOCK_FILE;
 use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Message, Topic};
 
-use super::add;
-use crate::convert::{ConvertError, Sqlite3Options, Sqlite3Writer};
+use super::{BagFileWriter, BagWriteError, BagWriter, add};
 use crate::limits::{COMMIT_BYTES_MAX, POLL_MAX, SPACE_LOOK_INTERVAL};
 use crate::queue::{Queued, TopicQueue};
 use crate::recorder::split::{RESERVE_FILE, reserve_space};
@@ -36,6 +35,8 @@ pub(super) enum Order {
 pub(super) struct Written {
     /// Of each file that is still there.
     pub files: Vec<BagMetadata>,
+    /// What wrote them.
+    pub writer: Box<dyn BagWriter>,
     /// Held until `metadata.yaml` is there.
     pub lock: Option<Box<dyn Lock>>,
     /// Whether every file was closed in order.
@@ -74,11 +75,13 @@ struct Past {
 
 pub(super) struct Writing {
     shared: Arc<Shared>,
-    options: Sqlite3Options,
+    writer: Box<dyn BagWriter>,
+    /// Names and values that every file carries.
+    custom: BTreeMap<String, String>,
     /// By the topic's number in every file.
     topics: Vec<Recorded>,
     /// `None` after a failure: what comes then is counted as lost.
-    file: Option<Sqlite3Writer>,
+    file: Option<Box<dyn BagFileWriter>>,
     /// Every file was closed in order, as far as it was closed.
     is_whole: bool,
     number: u32,
@@ -94,9 +97,9 @@ pub(super) struct Writing {
 }
 
 /// `run1_0.db3`, as rosbag2 names its files.
-fn path_of(directory: &Path, number: u32) -> PathBuf {
+fn path_of(directory: &Path, number: u32, extension: &str) -> PathBuf {
     let stem = directory.file_name().unwrap_or(directory.as_os_str()).to_string_lossy();
-    directory.join(format!("{stem}_{number}.db3"))
+    directory.join(format!("{stem}_{number}.{extension}"))
 }
 
 impl Writing {
@@ -104,7 +107,10 @@ impl Writing {
     ///
     /// # Errors
     /// If the directory exists, or the disk refuses.
-    pub fn create(shared: Arc<Shared>) -> Result<Self, RecordError> {
+    pub fn create(
+        shared: Arc<Shared>,
+        mut writer: Box<dyn BagWriter>,
+    ) -> Result<Self, RecordError> {
         let directory = shared.directory.clone();
         shared.disk.create_dir(&directory).map_err(|source| match source.kind() {
             std::io::ErrorKind::AlreadyExists => RecordError::Exists(directory.clone()),
@@ -117,14 +123,14 @@ impl Writing {
             source,
         })?;
         let reserve = reserve_space(&*shared.disk, &directory.join(RESERVE_FILE))?;
-        let mut options = shared.options.database.clone().unwrap_or_default();
         let custom = shared.options.metadata.iter().filter(|entry| entry.name == "custom_data");
-        options.custom_data.extend(custom.flat_map(|entry| entry.values.clone()));
-        let file = Sqlite3Writer::create(&path_of(&directory, 0), options.clone())?;
+        let custom: BTreeMap<_, _> = custom.flat_map(|entry| entry.values.clone()).collect();
+        let file = writer.create(&path_of(&directory, 0, writer.extension()), &custom)?;
         let began_nanos = shared.options.clock.monotonic_nanos();
         Ok(Self {
             shared,
-            options,
+            writer,
+            custom,
             topics: Vec::new(),
             file: Some(file),
             is_whole: true,
@@ -170,9 +176,9 @@ impl Writing {
     /// Does something with the file; its first failure is the last.
     fn with_file<T>(
         &mut self,
-        work: impl FnOnce(&mut Sqlite3Writer) -> Result<T, ConvertError>,
+        work: impl FnOnce(&mut dyn BagFileWriter) -> Result<T, BagWriteError>,
     ) -> Option<T> {
-        let done = work(self.file.as_mut()?);
+        let done = work(&mut **self.file.as_mut()?);
         done.map_err(|error| self.fail(&error.into())).ok()
     }
 
@@ -272,7 +278,7 @@ impl Writing {
 
     /// Ends the transaction: its messages are recorded.
     fn commit(&mut self) {
-        if self.with_file(Sqlite3Writer::commit).is_none() {
+        if self.with_file(|file| file.commit()).is_none() {
             return;
         }
         for Recorded { counters, open, .. } in &mut self.topics {
@@ -287,7 +293,7 @@ impl Writing {
     fn split_if_due(&mut self) {
         let rules = self.shared.options.split;
         let bytes = match rules.bytes_max {
-            Some(_) => self.with_file(Sqlite3Writer::file_bytes).unwrap_or(0),
+            Some(_) => self.with_file(|file| file.file_bytes()).unwrap_or(0),
             None => 0,
         };
         let now = self.shared.options.clock.monotonic_nanos();
@@ -307,8 +313,8 @@ impl Writing {
         }
         self.number += 1;
         self.began_nanos = self.shared.options.clock.monotonic_nanos();
-        let path = path_of(&self.shared.directory, self.number);
-        match Sqlite3Writer::create(&path, self.options.clone()) {
+        let path = path_of(&self.shared.directory, self.number, self.writer.extension());
+        match self.writer.create(&path, &self.custom) {
             Ok(file) => self.file = Some(file),
             Err(error) => return self.fail(&error.into()),
         }
@@ -335,10 +341,10 @@ impl Writing {
 
     fn close_file(&mut self) -> Option<()> {
         match self.file.take()?.finish() {
-            Ok(summary) => {
+            Ok((metadata, bytes)) => {
                 self.past.push_back(Past {
-                    metadata: summary.metadata,
-                    bytes: summary.file_bytes,
+                    metadata,
+                    bytes,
                     ended_nanos: self.shared.options.clock.wall_nanos(),
                 });
                 Some(())
@@ -396,7 +402,7 @@ impl Writing {
             return true;
         }
         let Some(most) = rules.bytes_max else { return false };
-        let open = self.with_file(Sqlite3Writer::file_bytes).unwrap_or(0);
+        let open = self.with_file(|file| file.file_bytes()).unwrap_or(0);
         open + self.past.iter().map(|past| past.bytes).sum::<u64>() > most
     }
 
@@ -411,7 +417,7 @@ impl Writing {
         for file in &oldest.metadata.relative_file_paths {
             let path = self.shared.directory.join(file);
             if let Err(source) = self.shared.disk.remove(&path) {
-                let doing = "removing the old database";
+                let doing = "removing the old file";
                 self.fail(&RecordError::Io { doing, path, source });
             }
         }
@@ -423,6 +429,6 @@ impl Writing {
             let _ = self.shared.disk.remove(&self.shared.directory.join(RESERVE_FILE));
         }
         let files = self.past.into_iter().map(|past| past.metadata).collect();
-        Written { files, is_whole: self.is_whole, lock: self.lock }
+        Written { files, is_whole: self.is_whole, lock: self.lock, writer: self.writer }
     }
 }

@@ -10,7 +10,7 @@ use livebag_format::rosbag2::{
 
 use super::ConvertError;
 use super::file::ForeignFile;
-use crate::query::{Bag, BagError};
+use livebag::{Bag, BagError};
 
 /// Writes `metadata.yaml` into the directory of a rosbag2 bag and makes it durable. It is what
 /// tells rosbag2 that the bag is whole, so it comes last.

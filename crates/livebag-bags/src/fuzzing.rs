@@ -7,7 +7,7 @@ use std::path::Path;
 
 use livebag_format::rosbag2::{BagMetadata, MetadataVersion};
 
-use crate::convert::{SinkCompression, open_foreign, salvage};
+use crate::{SinkCompression, open_foreign, salvage};
 use crate::{glance, verify};
 
 /// An MCAP file behind its magic; salvaged, too.

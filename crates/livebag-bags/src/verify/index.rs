@@ -12,8 +12,8 @@ use livebag_format::mcap::{
 };
 
 use super::Check;
-use crate::container::says_the_same;
-use crate::storage::DiskFile;
+use livebag::DiskFile;
+use livebag::internal::says_the_same;
 
 /// Entries read at once.
 const ENTRIES_AT_ONCE: u64 = 1024;

@@ -41,7 +41,7 @@ const TABLES: &str = "
 /// ```
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("bag_0.db3");
-/// use livebag::convert::{Sqlite3Options, Sqlite3Writer};
+/// use livebag_bags::{Sqlite3Options, Sqlite3Writer};
 /// use livebag::{Message, Topic};
 ///
 /// let mut writer = Sqlite3Writer::create(&path, Sqlite3Options::default())?;

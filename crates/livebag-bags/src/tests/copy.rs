@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use livebag_format::Message;
+
 use super::super::*;
 
 /// Everything of a recording that must survive.
@@ -77,11 +79,11 @@ fn real_recordings_survive_container_and_bag() {
 fn messages_of_one_instant_are_all_copied() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (folder.path().join("first"), folder.path().join("second"));
-    let options = crate::RecorderOptions {
-        overflow: crate::Overflow::Block,
-        ..crate::RecorderOptions::default()
+    let options = livebag::RecorderOptions {
+        overflow: livebag::Overflow::Block,
+        ..livebag::RecorderOptions::default()
     };
-    let recorder = crate::Recorder::create(&first, options).unwrap();
+    let recorder = livebag::Recorder::create(&first, options).unwrap();
     for name in ["/a", "/b"] {
         let topic = Topic { name: name.into(), message_encoding: "cdr".into(), ..Topic::default() };
         let writer = recorder.topic(topic).unwrap();

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, is_mcap, mcap_file};
-use crate::convert::{self, ConvertError, METADATA_FILE};
-use crate::storage::{Disk, DiskFile};
+use crate::{ConvertError, METADATA_FILE};
+use livebag::{Disk, DiskFile};
 
 type OnProgress<'a> = &'a mut dyn FnMut(&VerifyProgress);
 
@@ -17,7 +17,7 @@ pub(super) fn check_file(
 ) -> Result<Verified, VerifyError> {
     let io_error = |source| match source {
         source @ io::Error { .. } if source.kind() == io::ErrorKind::NotFound => {
-            VerifyError::Bag(crate::BagError::NotFound(path.to_owned()))
+            VerifyError::Bag(livebag::BagError::NotFound(path.to_owned()))
         }
         source => VerifyError::Io { path: path.to_owned(), source },
     };
@@ -45,7 +45,7 @@ pub(super) fn check_file(
 
 /// Reads every message; damage is what the reader says of it.
 fn read_through(check: &mut Check<'_>, path: &Path) -> Result<u64, VerifyError> {
-    let mut source = match convert::open_foreign(path) {
+    let mut source = match crate::open_foreign(path) {
         Ok(source) => source,
         Err(ConvertError::Damaged { path, reason }) => {
             check.damage(&path, None, reason);
@@ -87,7 +87,7 @@ fn check_database(
     let length = file.length();
     let length = length.map_err(|source| VerifyError::Io { path: path.to_owned(), source })?;
     check.begin_file(length);
-    match convert::check_integrity(plain) {
+    match crate::check_integrity(plain) {
         Ok(found) => found.into_iter().for_each(|what| check.damage(path, None, what)),
         Err(ConvertError::Damaged { reason, .. }) => check.damage(path, None, reason),
         Err(error) => return Err(error.into()),
@@ -103,16 +103,16 @@ pub(super) fn check_directory(
     on_progress: OnProgress<'_>,
 ) -> Result<Verified, VerifyError> {
     if !path.exists() {
-        return Err(crate::BagError::NotFound(path.to_owned()).into());
+        return Err(livebag::BagError::NotFound(path.to_owned()).into());
     }
-    let files = convert::files_in(path)?;
+    let files = crate::files_in(path)?;
     let length = |file: &Path| disk.open(file).and_then(|file| file.length()).unwrap_or(0);
     let bytes_total = files.iter().map(|file| length(file)).sum();
     let mut check = Check::new(disk, RecordingKind::Rosbag2, bytes_total, on_progress);
     for file in &files {
         let io_error = |source| VerifyError::Io { path: file.clone(), source };
-        let unpacked = match convert::is_compressed(file) {
-            true => Some(convert::Unpacked::new(file)?),
+        let unpacked = match crate::is_compressed(file) {
+            true => Some(crate::Unpacked::new(file)?),
             false => None,
         };
         if let Some(damage) = unpacked.as_ref().and_then(|unpacked| unpacked.damage()) {
@@ -132,7 +132,7 @@ pub(super) fn check_directory(
 
 fn check_metadata(check: &mut Check<'_>, directory: &Path) -> Result<(), VerifyError> {
     let path = directory.join(METADATA_FILE);
-    let told = match convert::read_metadata(directory) {
+    let told = match crate::read_metadata(directory) {
         Ok(Some(told)) => told,
         Ok(None) => {
             let what = "it is missing (not closed?); `livebag recover` makes it anew";
@@ -148,14 +148,14 @@ fn check_metadata(check: &mut Check<'_>, directory: &Path) -> Result<(), VerifyE
     check.begin_file(0);
     let before = check.verified.damage_count;
     for file in &told.relative_file_paths {
-        if convert::standing_for(&directory.join(file)).is_none() {
+        if crate::standing_for(&directory.join(file)).is_none() {
             check.damage(&directory.join(file), None, "it is missing, metadata.yaml names it");
         }
     }
     if check.verified.damage_count > before {
         return Ok(());
     }
-    let found = match convert::survey(directory) {
+    let found = match crate::survey(directory) {
         Ok(found) => found,
         // Why has been said.
         Err(ConvertError::Damaged { .. }) => return Ok(()),
@@ -164,7 +164,7 @@ fn check_metadata(check: &mut Check<'_>, directory: &Path) -> Result<(), VerifyE
     if told.storage_identifier == "sqlite3" {
         check.verified.messages += found.message_count;
     }
-    if let Some(what) = convert::difference(&told, &found) {
+    if let Some(what) = crate::difference(&told, &found) {
         check.damage(&path, None, what);
     } else if (told.starting_time_nanos, told.duration_nanos)
         != (found.starting_time_nanos, found.duration_nanos)

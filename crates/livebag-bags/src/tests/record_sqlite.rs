@@ -2,12 +2,30 @@
 
 use std::path::PathBuf;
 
-use super::*;
-use crate::convert::{Sqlite3Options, open_any};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use livebag::{
+    Overflow, Recorder, RecorderOptions, SnapshotRing, SplitRules, TopicRule, TopicRules,
+    TopicSettings, WriteError,
+};
+use livebag_format::Topic;
+
+use crate::{Sqlite3Options, open_any, record_sqlite};
+
+fn topic(name: &str) -> Topic {
+    Topic {
+        name: name.into(),
+        type_name: "std_msgs/msg/String".into(),
+        message_encoding: "cdr".into(),
+        schema_encoding: "ros2msg".into(),
+        schema: b"string data".to_vec(),
+        ..Topic::default()
+    }
+}
 
 fn recorder_at(path: &Path, database: Sqlite3Options, options: RecorderOptions) -> Recorder {
-    let options = RecorderOptions { database: Some(database), ..options };
-    Recorder::create(path, options).unwrap()
+    record_sqlite(path, options, database).unwrap()
 }
 
 /// Sequence numbers as the messages' bytes tell them, by topic in the order of the bag.

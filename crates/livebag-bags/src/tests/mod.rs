@@ -2,6 +2,8 @@ mod attachments;
 mod copy;
 mod mcap_file;
 mod mcap_sink;
+#[cfg(feature = "sqlite3")]
+mod record_sqlite;
 mod recordings;
 pub(crate) mod ros1_bag;
 mod rosbag2_bags;
@@ -12,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 use livebag_format::Topic;
 use mcap::records::MessageHeader;
+
+use livebag_format::Message;
 
 use super::*;
 

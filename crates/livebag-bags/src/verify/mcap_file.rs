@@ -10,8 +10,8 @@ use livebag_format::mcap::{
 use mcap::records::Record;
 
 use super::Check;
-use crate::convert::mcap_records::{message, parse_record, unpack};
-use crate::storage::DiskFile;
+use crate::mcap_records::{message, parse_record, unpack};
+use livebag::DiskFile;
 
 /// Longest chunk that is read into memory.
 const CHUNK_BYTES_MAX: u64 = 1 << 30;

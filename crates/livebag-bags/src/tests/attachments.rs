@@ -3,8 +3,8 @@
 use std::io::Read;
 
 use super::*;
-use crate::Bag;
 use crate::{Damage, Verified, verify};
+use livebag::Bag;
 
 /// Odd sizes, an empty one, one of several pieces, two of one name; names as people give them.
 fn samples() -> Vec<Attachment> {
@@ -148,7 +148,7 @@ fn a_conversion_that_was_cut_short_keeps_what_it_had() {
     assert_ne!(open, text);
     std::fs::write(&manifest, open).unwrap();
     let bag = Bag::open(&container).unwrap();
-    assert_eq!(bag.state(), crate::BagState::Recovered);
+    assert_eq!(bag.state(), livebag::BagState::Recovered);
     assert_eq!(comparable(&attachments(&bag).unwrap()), comparable(&samples()));
 }
 

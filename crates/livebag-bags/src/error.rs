@@ -61,10 +61,10 @@ pub enum ConvertError {
     },
     /// The container that was to be read cannot be.
     #[error(transparent)]
-    Bag(#[from] crate::BagError),
+    Bag(#[from] livebag::BagError),
     /// The container that was to be written cannot be.
     #[error(transparent)]
-    Record(#[from] crate::RecordError),
+    Record(#[from] livebag::RecordError),
     /// A write failed before; the file ends there.
     #[error("{} was given up after an earlier write failed", path.display())]
     GivenUp {

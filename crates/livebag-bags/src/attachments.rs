@@ -12,7 +12,7 @@ use mcap::records::AttachmentHeader;
 
 use super::file::ForeignFile;
 use super::{ConvertError, MessageSource, mcap_file};
-use crate::query::Bag;
+use livebag::Bag;
 
 /// What is read of an attachment at once.
 const PIECE_BYTES: usize = 1 << 20;

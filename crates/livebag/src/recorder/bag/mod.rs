@@ -1,11 +1,13 @@
-//! Recording into SQLite: a bag of rosbag2 whose files are databases.
+//! Recording into a bag of another make, as a [`BagWriter`] writes it: SQLite databases, for example.
 //!
 //! Two threads, and between them nothing but the queues, bounded as always. The recorder's own takes
 //! frames out of their streams before they are overwritten; the other one ([`writing`]) puts what the
-//! queues hold into transactions. What SQLite does not keep up with is lost in the queue, and counted.
+//! queues hold into transactions. What the writer does not keep up with is lost in the queue, and counted.
 
 mod writing;
 
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -13,21 +15,103 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use livebag_format::Topic;
 use livebag_format::container::{LOCK_FILE, Losses};
+use livebag_format::rosbag2::BagMetadata;
+use livebag_format::{Message, Topic};
 
 use self::writing::{Order, Writing, Written};
 use super::discovery::Discovery;
 use super::topic::TopicState;
 use super::{Command, Counters, Machine, PanicLatch, RecordError, Shared};
-use crate::convert::{ConvertError, joined_metadata, reindex, write_bag_metadata};
 use crate::limits::{FILL_BYTES_PER_NANO, JOBS_MAX, MANIFEST_INTERVAL, POLL_MAX, POLL_MIN};
 use crate::queue::{NewMessage, TopicQueue};
 use crate::source::StreamSource;
 
-impl From<ConvertError> for RecordError {
-    fn from(error: ConvertError) -> Self {
-        Self::Database { source: Box::new(error) }
+/// Writes bags of another make: see [`Recorder::create_bag`](crate::Recorder::create_bag). Used by one thread.
+pub trait BagWriter: Send {
+    /// What the names of its files end with: `db3`.
+    fn extension(&self) -> &'static str;
+
+    /// Makes a file. `custom` are names and values to store in it.
+    ///
+    /// # Errors
+    /// If it exists, or the disk refuses.
+    fn create(
+        &mut self,
+        path: &Path,
+        custom: &BTreeMap<String, String>,
+    ) -> Result<Box<dyn BagFileWriter>, BagWriteError>;
+
+    /// Makes the bag's `metadata.yaml`, which tells others that the bag is whole, from what its closed files have
+    /// and from `custom`. `files` is `None` if one of them could not be closed: then they are to be asked.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    fn finish(
+        &mut self,
+        directory: &Path,
+        files: Option<&[BagMetadata]>,
+        custom: BTreeMap<String, String>,
+    ) -> Result<(), BagWriteError>;
+}
+
+/// One file of a [`BagWriter`]. Errors are whatever the disk refuses; nothing is written after the first.
+pub trait BagFileWriter: Send {
+    /// Adds a topic. Topics are numbered from 0 in the order in which they are added.
+    ///
+    /// # Errors
+    /// See [`BagFileWriter`].
+    fn add_topic(&mut self, topic: &Topic) -> Result<(), BagWriteError>;
+
+    /// Adds a message of a topic to the open transaction.
+    ///
+    /// # Errors
+    /// See [`BagFileWriter`].
+    fn write(&mut self, topic: usize, message: &Message<'_>) -> Result<(), BagWriteError>;
+
+    /// Ends the transaction: its messages are recorded.
+    ///
+    /// # Errors
+    /// See [`BagFileWriter`].
+    fn commit(&mut self) -> Result<(), BagWriteError>;
+
+    /// Length of the file so far.
+    ///
+    /// # Errors
+    /// See [`BagFileWriter`].
+    fn file_bytes(&mut self) -> Result<u64, BagWriteError>;
+
+    /// Closes the file; returns what it has and its length.
+    ///
+    /// # Errors
+    /// See [`BagFileWriter`].
+    fn finish(self: Box<Self>) -> Result<(BagMetadata, u64), BagWriteError>;
+}
+
+/// Why a bag cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct BagWriteError {
+    what: String,
+    /// The system's refusal, if that was it.
+    source: Option<io::Error>,
+}
+
+impl BagWriteError {
+    /// What was tried and why it failed, in words; `source` is the system's refusal, if that was it.
+    pub fn new(what: impl ToString, source: Option<io::Error>) -> Self {
+        Self { what: what.to_string(), source }
+    }
+
+    /// What to do about it.
+    pub(super) fn hint(&self) -> &'static str {
+        self.source.as_ref().map_or("", super::hint)
+    }
+}
+
+impl From<BagWriteError> for RecordError {
+    fn from(source: BagWriteError) -> Self {
+        Self::Bag { source }
     }
 }
 
@@ -67,19 +151,19 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Makes the directory and the first database in it.
+    /// Makes the directory and the first file in it.
     ///
     /// # Errors
     /// If the directory exists, or the disk refuses.
-    pub fn create(shared: Arc<Shared>) -> Result<Self, RecordError> {
-        let writing = Writing::create(shared.clone())?;
+    pub fn create(shared: Arc<Shared>, writer: Box<dyn BagWriter>) -> Result<Self, RecordError> {
+        let writing = Writing::create(shared.clone(), writer)?;
         let (orders, receiver) = sync_channel(JOBS_MAX);
         let writing = std::thread::Builder::new()
-            .name("livebag-sqlite".into())
+            .name("livebag-bag".into())
             .spawn({
                 let shared = shared.clone();
                 move || {
-                    let _latch = PanicLatch(&shared, "the thread that writes the database");
+                    let _latch = PanicLatch(&shared, "the thread that writes the bag");
                     writing.run(&receiver)
                 }
             })
@@ -225,21 +309,15 @@ impl Collector {
     }
 
     /// `metadata.yaml`, which tells rosbag2 that the bag is whole.
-    fn write_metadata(&self, written: &Written) -> Result<(), RecordError> {
-        let directory: &Path = &self.shared.directory;
-        let options = self.shared.options.database.as_ref();
-        let version = options.map(|options| options.metadata_version).unwrap_or_default();
-        if !written.is_whole {
-            // The database that failed is asked what it has.
-            return Ok(reindex(directory, Some(version)).map(drop)?);
-        }
-        let mut metadata = joined_metadata(&written.files);
+    fn write_metadata(&self, written: &mut Written) -> Result<(), RecordError> {
+        let mut custom = BTreeMap::new();
         for Source { topic, counters, .. } in &self.sources {
             if let Some(text) = lost_text(&counters.losses()) {
-                metadata.custom_data.insert(format!("livebag.lost{}", topic.name), text);
+                custom.insert(format!("livebag.lost{}", topic.name), text);
             }
         }
-        Ok(write_bag_metadata(directory, &metadata, version)?)
+        let files = written.is_whole.then_some(&written.files[..]);
+        Ok(written.writer.finish(&self.shared.directory, files, custom)?)
     }
 }
 
@@ -280,9 +358,9 @@ impl Machine for Collector {
         self.sources.iter().for_each(|source| source.state.queue.close());
         self.order(Order::Finish);
         let writing = self.writing.take().ok_or(RecordError::Stopped)?;
-        let written = writing.join().map_err(|_| RecordError::Stopped)?;
+        let mut written = writing.join().map_err(|_| RecordError::Stopped)?;
         self.sources.iter_mut().for_each(Source::note_counts);
-        let told = self.write_metadata(&written);
+        let told = self.write_metadata(&mut written);
         // One that cannot be removed is only a file more: nobody holds it.
         let _ = self.shared.disk.remove(&self.shared.directory.join(LOCK_FILE));
         drop(written.lock);

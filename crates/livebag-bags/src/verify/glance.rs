@@ -6,10 +6,10 @@ use livebag_format::container::CONTAINER_FILE;
 use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 
 use super::{RecordingKind, is_container};
-use crate::container::is_being_written;
-use crate::convert::{self, ConvertError, METADATA_FILE};
-use crate::query::{Bag, BagError, BagState, BagTopic};
-use crate::storage::{Disk, KernelDisk};
+use crate::{ConvertError, METADATA_FILE};
+use livebag::internal::is_being_written;
+use livebag::{Bag, BagError, BagState, BagTopic};
+use livebag::{Disk, KernelDisk};
 
 /// How a recording was left, as far as it shows without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,13 +97,13 @@ fn glance_at_directory(path: &Path) -> Option<Glance> {
     if !is_rosbag2(path) {
         return None;
     }
-    Some(match convert::read_metadata(path) {
+    Some(match crate::read_metadata(path) {
         Ok(Some(told)) => {
             let times = (told.message_count > 0).then_some(told.starting_time_nanos);
             let times = times.map(|start| (start, start.saturating_add(told.duration_nanos)));
             let glance = Glance::new(kind, GlanceState::Closed).with_times(times);
             let message_count = Some(told.message_count);
-            let is_missing = |file: &&String| convert::standing_for(&path.join(file)).is_none();
+            let is_missing = |file: &&String| crate::standing_for(&path.join(file)).is_none();
             let missing = told.relative_file_paths.iter().find(is_missing);
             match missing {
                 None => Glance { message_count, ..glance },
@@ -129,9 +129,9 @@ fn is_rosbag2(path: &Path) -> bool {
         return true;
     }
     let own = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    convert::files_in(path).is_ok_and(|files| {
+    crate::files_in(path).is_ok_and(|files| {
         files.iter().any(|file| {
-            let plain = convert::plain_name(file);
+            let plain = crate::plain_name(file);
             let stem = plain.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             // rosbags leaves the number out.
             let number = stem.strip_prefix(&own).and_then(|rest| rest.strip_prefix('_'));
@@ -184,7 +184,7 @@ fn glance_at_file(path: &Path) -> Option<Glance> {
     } else {
         return None;
     };
-    let source = match convert::open_foreign(path) {
+    let source = match crate::open_foreign(path) {
         Ok(source) => source,
         Err(error) => return Some(Glance::troubled(kind, GlanceState::Damaged, error)),
     };
@@ -201,12 +201,12 @@ fn glance_at_file(path: &Path) -> Option<Glance> {
 
 fn glance_at_mcap(path: &Path) -> Glance {
     let kind = RecordingKind::Mcap;
-    match convert::mcap_summary(path) {
-        Ok(convert::McapSummary { count, times, problem: None, note }) => {
+    match crate::mcap_summary(path) {
+        Ok(crate::McapSummary { count, times, problem: None, note }) => {
             Glance { message_count: count, note, ..Glance::new(kind, GlanceState::Closed) }
                 .with_times(times)
         }
-        Ok(convert::McapSummary { problem: Some((is_cut, problem)), .. }) => {
+        Ok(crate::McapSummary { problem: Some((is_cut, problem)), .. }) => {
             let state = if is_cut { GlanceState::Crashed } else { GlanceState::Damaged };
             Glance::troubled(kind, state, problem)
         }

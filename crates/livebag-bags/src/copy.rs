@@ -12,8 +12,8 @@ use super::{
     Rosbag2Written, SinkOptions, SinkSummary, SourceMessage, Sqlite3Options, Sqlite3Summary,
     attachments, open_foreign, to_rosbag2,
 };
-use crate::query::{Bag, BagState, Query, Span};
-use crate::recorder::{Overflow, Recorder, RecorderOptions, Status};
+use livebag::{Bag, BagState, Query, Span};
+use livebag::{Overflow, Recorder, RecorderOptions, Status};
 
 /// Name under which a container keeps rosbag2's `custom_data`.
 const CUSTOM_DATA: &str = "rosbag2.custom_data";

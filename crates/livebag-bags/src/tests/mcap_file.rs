@@ -39,8 +39,8 @@ fn what_lengths_say_takes_no_memory_and_shared_schemas_have_a_bound() {
 fn a_summary_names_no_byte_twice() {
     let index = mcap::records::MetadataIndex { offset: 8, length: 60, name: "a".to_owned() };
     let summary = mcap::Summary { metadata_indexes: vec![index; 2], ..Default::default() };
-    assert!(crate::convert::mcap_file::is_possible(&summary, 120));
-    assert!(!crate::convert::mcap_file::is_possible(&summary, 119));
+    assert!(crate::mcap_file::is_possible(&summary, 120));
+    assert!(!crate::mcap_file::is_possible(&summary, 119));
 }
 
 /// Chunks of about three messages.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Subcommand;
-use livebag::{Clock, PlayOptions, Player, Stamp, StreamOutput};
+use livebag::{Clock, PlayOptions, Stamp, StreamOutput};
 use livebag_shm::{FrameMeta, PointField, PointsLayout, StreamOptions, Writer};
 
 use crate::outcome::{CliError, Outcome};

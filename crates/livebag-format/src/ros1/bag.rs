@@ -154,6 +154,7 @@ pub fn decompress<'a>(
 ) -> Result<Cow<'a, [u8]>, BagError> {
     match compression {
         "none" => Ok(Cow::Borrowed(data)),
+        #[cfg(feature = "bzip2")]
         "bz2" => read_exactly("bz2", bzip2::read::BzDecoder::new(data), decompressed_bytes),
         "lz4" => read_exactly("lz4", lz4_flex::frame::FrameDecoder::new(data), decompressed_bytes),
         found => Err(BagError::Compression { found: found.to_owned() }),

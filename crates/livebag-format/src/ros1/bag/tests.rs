@@ -70,7 +70,8 @@ fn every_compression_gives_the_same_bytes() {
     lz4.write_all(&plain).unwrap();
     let compressed =
         [("none", plain.clone()), ("bz2", bz2.finish().unwrap()), ("lz4", lz4.finish().unwrap())];
-    for (name, data) in compressed {
+    let known = |name: &str| name != "bz2" || cfg!(feature = "bzip2");
+    for (name, data) in compressed.into_iter().filter(|(name, _)| known(name)) {
         let size = plain.len() as u32;
         assert_eq!(decompress(name, &data, size).unwrap(), plain, "{name}");
         if name != "none" {

@@ -51,6 +51,7 @@ mod follow;
 mod frame;
 /// The static header, checked before it is believed.
 mod header;
+mod kind;
 /// Stream names and paths.
 mod name;
 /// What a writer may ask for.
@@ -97,7 +98,8 @@ pub use error::{
 };
 pub use event::FrameEvent;
 pub use follow::{FrameRef, Next};
-pub use frame::{FrameHeader, FrameLayout, FrameMeta, ImageLayout, Kind, PointField, PointsLayout};
+pub use frame::{FrameHeader, FrameLayout, FrameMeta, ImageLayout, PointField, PointsLayout};
+pub use kind::Kind;
 pub use limits::{
     FRAME_ID_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PIXEL_ENCODING_BYTES_MAX,
     POINT_FIELDS_MAX, READER_LABEL_BYTES_MAX, SCHEMA_BYTES_MAX, SLOTS_MAX, SLOTS_MIN,

@@ -30,11 +30,6 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 compile_error!("livebag streams need 64-bit little-endian Linux");
 
-/// The Rust of README.md compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;
-
 /// Readers tell of themselves.
 mod attendance;
 /// Copying a frame out.

@@ -20,6 +20,7 @@ mod export;
 mod full_disk;
 mod help;
 mod names;
+mod older;
 mod play;
 mod record;
 mod remote;

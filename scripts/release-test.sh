@@ -66,9 +66,9 @@ if [ -n "$dist" ]; then
     ok "the README's sixty seconds with the archive's command"
     if [ "$(id -u)" = 0 ]; then
         # A root with nothing in it but the archive.
-        root=$work/bare; mkdir -p "$root"/{proc,dev/shm,sys,tmp}
+        root=$work/bare; mkdir -p "$root"/{proc,dev/shm,sys,tmp}; : > "$root/dev/null"
         cp -r "$work"/livebag-*-linux-musl "$root/livebag"
-        if unshare --mount bash -c "mount -t proc proc $root/proc && mount -t tmpfs tmpfs $root/dev/shm && mount -t tmpfs tmpfs $root/tmp &&
+        if unshare --mount bash -c "mount -t proc proc $root/proc && mount -t tmpfs tmpfs $root/dev/shm && mount -t tmpfs tmpfs $root/tmp && mount --bind /dev/null $root/dev/null &&
             cd / && chroot $root /livebag/bin/livebag --version && { chroot $root /livebag/bin/livebag demo --dir /tmp/d --seconds 2 >$work/bare.log 2>&1 || [ \$? = 3 ]; } &&
             chroot $root /livebag/bin/livebag info /tmp/d" >"$work/bare.out" 2>&1; then ok "the demo in a root with nothing but the archive"
         else cat "$work/bare.out" "$work/bare.log"; fail "the archive's command in an empty root"; fi

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The C++ and Python of README.md and the guides: C++ must compile, Python must parse. Rust snippets of
-# README.md are doctests of livebag-shm.
+# The C++ and Python of README.md and the guides: C++ must compile, Python must parse.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python3 - README.md docs/cpp.md docs/recording.md docs/python.md python/README.md <<'PY'

@@ -8,7 +8,8 @@ mkdir -p "$BUILD"
 cd "$ROOT"
 [ "${CI:-}" != true ] || export CARGO_INCREMENTAL=0
 
-step_fmt()     { cargo fmt --all --check && python3 scripts/bench-table.py --check; }
+step_fmt()     { cargo fmt --all --check && python3 scripts/import-circles.py &&
+    python3 scripts/bench-table.py --check; }
 step_clippy()  { cargo clippy --locked --workspace --all-features --all-targets -- -D warnings; }
 step_test()    { bash scripts/setup.sh dds && cargo test --locked --workspace --all-features; }
 step_features() { bash scripts/features.sh; }

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::control::{self, Answer, Order};
 use crate::outcome::{CliError, Outcome};
-use crate::record::control::{self, Answer, Order};
 use crate::text;
 
 /// Pause, resume, split, snapshot or stop a running recorder, or show its status.

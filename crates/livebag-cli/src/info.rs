@@ -10,8 +10,8 @@ use livebag_format::visible;
 use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
+use crate::place::Trust;
 use crate::place::{self, Place};
-use crate::query::Trust;
 use crate::report::{self, Lost, TopicReport};
 use crate::serve::ZenohArgs;
 use crate::{files, select, text};

@@ -9,8 +9,8 @@ use livebag::Clock;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
+use crate::control::Order;
 use crate::outcome::{CliError, Outcome};
-use crate::record::control::Order;
 
 mod ending;
 

@@ -8,8 +8,8 @@ use livebag_net::tell::{BagInfo, BagRow};
 use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
+use crate::place::Trust;
 use crate::place::{self, Place, Told};
-use crate::query::Trust;
 use crate::serve::ZenohArgs;
 use crate::text;
 

@@ -36,6 +36,8 @@ mod verify;
 
 // What they share.
 mod absent;
+mod control;
+mod features;
 mod files;
 mod interrupt;
 mod outcome;

@@ -116,14 +116,14 @@ fn verify_hint(error: &livebag_bags::VerifyError) -> String {
 
 fn remote_hint(error: &livebag_net::remote::RemoteError) -> String {
     match error {
-        livebag_net::remote::RemoteError::NotBuilt => crate::absent::cure("http"),
+        livebag_net::remote::RemoteError::NotBuilt => crate::features::cure("http"),
         _ => String::new(),
     }
 }
 
 fn zenoh_hint(error: &livebag_net::zenoh::ZenohError) -> String {
     match error {
-        livebag_net::zenoh::ZenohError::NotBuilt => crate::absent::cure("zenoh"),
+        livebag_net::zenoh::ZenohError::NotBuilt => crate::features::cure("zenoh"),
         _ => String::new(),
     }
 }
@@ -134,7 +134,7 @@ fn convert_hint(error: &livebag_bags::ConvertError) -> String {
         livebag_bags::ConvertError::Io { action, source, .. } if *action != "open" => {
             hint(source).to_owned()
         }
-        livebag_bags::ConvertError::NotBuilt { .. } => crate::absent::cure("sqlite3"),
+        livebag_bags::ConvertError::NotBuilt { .. } => crate::features::cure("sqlite3"),
         _ => String::new(),
     }
 }

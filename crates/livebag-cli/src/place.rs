@@ -3,13 +3,37 @@
 use std::path::{Path, PathBuf};
 
 use livebag::Clock;
-use livebag_net::remote::{Address, RemoteServer};
+use livebag_net::remote::{Address, RemoteOptions, RemoteServer};
 use livebag_net::tell::{BagInfo, BagRow};
 use livebag_net::zenoh::{Found, ZenohAddress, ZenohAsker, ZenohError};
 
 use crate::outcome::CliError;
-use crate::query::Trust;
 use crate::serve::ZenohArgs;
+
+/// What a server wants to know.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Trust {
+    /// A file with the server's token [default: the token in LIVEBAG_TOKEN]
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+    /// Certificates that are trusted, PEM [default: those of this machine]
+    #[arg(long, value_name = "FILE", global = true)]
+    ca_cert: Option<PathBuf>,
+}
+
+impl Trust {
+    /// For a server.
+    ///
+    /// # Errors
+    /// If the token cannot be read.
+    pub fn options(&self) -> Result<RemoteOptions, CliError> {
+        let token = match &self.token_file {
+            Some(path) => Some(crate::serve::read_token(path)?.trim().to_owned()),
+            None => std::env::var("LIVEBAG_TOKEN").ok(),
+        };
+        Ok(RemoteOptions { token, ca_certificates: self.ca_cert.clone() })
+    }
+}
 
 /// What an argument that names recordings means.
 pub enum Place {

@@ -8,13 +8,12 @@ use clap::Subcommand;
 use livebag::{Bag, Clock, Query, Span};
 use livebag_bags::RecordingKind;
 use livebag_format::container::CONTAINER_FILE;
-use livebag_net::remote::RemoteOptions;
 
 use crate::outcome::{CliError, Outcome};
 use crate::parse;
-use crate::place::Place;
+use crate::place::{Place, Trust};
 use crate::select::{self, When};
-use crate::serve::{self, ZenohArgs};
+use crate::serve::ZenohArgs;
 use crate::text;
 use answer::Answer;
 
@@ -109,31 +108,6 @@ Example:\n  livebag query http://robot:8767/run1 auto --within 1s --decimate /ca
         #[command(flatten)]
         wanted: Wanted,
     },
-}
-
-/// What a server wants to know.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub struct Trust {
-    /// A file with the server's token [default: the token in LIVEBAG_TOKEN]
-    #[arg(long, value_name = "FILE", global = true)]
-    token_file: Option<PathBuf>,
-    /// Certificates that are trusted, PEM [default: those of this machine]
-    #[arg(long, value_name = "FILE", global = true)]
-    ca_cert: Option<PathBuf>,
-}
-
-impl Trust {
-    /// For a server.
-    ///
-    /// # Errors
-    /// If the token cannot be read.
-    pub fn options(&self) -> Result<RemoteOptions, CliError> {
-        let token = match &self.token_file {
-            Some(path) => Some(serve::read_token(path)?.trim().to_owned()),
-            None => std::env::var("LIVEBAG_TOKEN").ok(),
-        };
-        Ok(RemoteOptions { token, ca_certificates: self.ca_cert.clone() })
-    }
 }
 
 #[derive(clap::Args)]

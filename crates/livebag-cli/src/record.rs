@@ -17,7 +17,6 @@ use crate::outcome::{CliError, Outcome};
 use crate::report::{self, Lost, TopicReport};
 use crate::{parse, serve, text};
 
-pub mod control;
 pub mod graph;
 mod names;
 mod progress;
@@ -26,7 +25,7 @@ mod settings;
 mod stats;
 mod waiting;
 
-use control::{ControlSocket, Keyboard};
+use crate::control::{self, ControlSocket, Keyboard};
 use names::Wanted;
 use progress::Progress;
 use settings::Settings;

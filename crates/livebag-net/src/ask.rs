@@ -6,6 +6,7 @@ use livebag::{Bag, Query, Span};
 
 use crate::limits::{ARRAY_ITEMS_MAX, NAME_BYTES_MAX, TOPICS_MAX, WITHIN_MAX};
 use crate::moment::{self, Moment};
+use crate::text::shortened;
 
 /// A request that makes no sense: what was found, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -244,15 +245,6 @@ pub fn rate_of(text: &str) -> Result<(String, f64), AskError> {
             shortened(text)
         ))
     })
-}
-
-/// For error texts: what came from outside is not repeated at length.
-pub(crate) fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(60).filter(|c| !c.is_control()).collect();
-    if text.chars().nth(60).is_some() {
-        short.push('…');
-    }
-    short
 }
 
 /// Takes percent escapes and `+` out of a part of an address.

@@ -38,6 +38,7 @@ mod pool;
 pub mod remote;
 mod small_file;
 pub mod tell;
+mod text;
 #[cfg(feature = "server")]
 mod wireless;
 pub mod zenoh;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::ask::shortened;
+use crate::text::shortened;
 
 /// `1s`, `500ms`, `2m30s`, `1.5` (seconds).
 ///

@@ -12,10 +12,9 @@ use crate::error::{CreateError, HeaderError};
 use crate::futex;
 use crate::header::StaticHeader;
 use crate::layout::{
-    MAGIC_MAIN, MAGIC_WAKE, MAIN_BYTES_MIN, PAGE_BYTES, SCHEMA_OFFSET, WAKE_BYTES, header, live,
-    state, wake,
+    MAGIC_MAIN, MAGIC_WAKE, MAIN_BYTES_MIN, SCHEMA_OFFSET, WAKE_BYTES, header, live, state, wake,
 };
-use crate::limits::CREATE_ATTEMPTS_MAX;
+use crate::limits::{CREATE_ATTEMPTS_MAX, PAGE_BYTES};
 use crate::memory::{Access, Mapped, ReadMemory, WriteMemory};
 use crate::name::Name;
 use crate::object::{self, LockHolder};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::frame::Kind;
+use crate::kind::Kind;
 
 /// A stream name that breaks the rules.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

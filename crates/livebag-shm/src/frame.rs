@@ -1,42 +1,13 @@
 //! What a frame says about itself: as the caller states it, and as words of the slot header.
 
-use std::fmt;
-
 use crate::error::{PublishError, ReadError};
+use crate::kind::Kind;
 use crate::layout::slot as at;
 use crate::limits::{
     FRAME_ID_BYTES_MAX, PIXEL_ENCODING_BYTES_MAX, POINT_FIELD_NAME_BYTES_MAX, POINT_FIELDS_MAX,
 };
 use crate::memory::{ReadMemory, WriteMemory};
 use crate::slot::Slot;
-
-/// What the frames of a stream are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Kind {
-    /// Bytes in an encoding that the stream names, for example serialised messages.
-    Bytes = 0,
-    /// Raw pixels, row by row: `sensor_msgs/msg/Image`.
-    Image = 1,
-    /// Raw points: `sensor_msgs/msg/PointCloud2`.
-    Points = 2,
-}
-
-impl Kind {
-    pub(crate) fn from_number(number: u32) -> Option<Kind> {
-        [Kind::Bytes, Kind::Image, Kind::Points].into_iter().find(|kind| *kind as u32 == number)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Bytes => "bytes",
-            Kind::Image => "image",
-            Kind::Points => "points",
-        })
-    }
-}
 
 /// Dimensions of an image, as in `sensor_msgs/msg/Image`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,11 +1,12 @@
 //! The static header: what a stream says about itself, checked before anything of it is believed.
 
 use crate::error::HeaderError;
-use crate::frame::Kind;
+use crate::kind::Kind;
 use crate::layout::{
     FLAG_ALWAYS_WAKE, FLAG_CHECKSUM, Geometry, LAYOUT_VERSION, MAGIC_MAIN, MAIN_BYTES_MIN,
-    PAGE_BYTES, SCHEMA_OFFSET, header as at,
+    SCHEMA_OFFSET, header as at,
 };
+use crate::limits::PAGE_BYTES;
 use crate::limits::{
     ENCODING_NAME_BYTES_MAX, SCHEMA_BYTES_MAX, TOPIC_BYTES_MAX, TYPE_NAME_BYTES_MAX,
 };

@@ -1,15 +1,12 @@
 //! Named offsets of `docs/stream-layout.md`, and the arithmetic of where areas lie.
 
 use crate::error::HeaderError;
-use crate::frame::Kind;
+use crate::kind::Kind;
 use crate::limits::{
-    PAYLOAD_BYTES_MAX, SCHEMA_BYTES_MAX, SLOTS_DEFAULT_BYTES, SLOTS_DEFAULT_MAX, SLOTS_DEFAULT_MIN,
-    SLOTS_MAX, SLOTS_MIN,
+    HUGE_PAGE_BYTES, PAGE_BYTES, PAYLOAD_BYTES_MAX, SCHEMA_BYTES_MAX, SLOTS_DEFAULT_BYTES,
+    SLOTS_DEFAULT_MAX, SLOTS_DEFAULT_MIN, SLOTS_MAX, SLOTS_MIN,
 };
 
-pub(crate) const PAGE_BYTES: usize = 4096;
-/// Size of a huge page on x86-64 and on aarch64 with 4 KiB pages.
-pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// From this sum of payloads on, the payload area is laid out for huge pages.
 pub(crate) const HUGE_AREA_BYTES_MIN: usize = 4 << 20;
 

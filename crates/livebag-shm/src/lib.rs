@@ -30,11 +30,6 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 compile_error!("livebag streams need 64-bit little-endian Linux");
 
-/// The Rust of README.md compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;
-
 /// Readers tell of themselves.
 mod attendance;
 /// Copying a frame out.
@@ -51,6 +46,7 @@ mod follow;
 mod frame;
 /// The static header, checked before it is believed.
 mod header;
+mod kind;
 /// Stream names and paths.
 mod name;
 /// What a writer may ask for.
@@ -97,7 +93,8 @@ pub use error::{
 };
 pub use event::FrameEvent;
 pub use follow::{FrameRef, Next};
-pub use frame::{FrameHeader, FrameLayout, FrameMeta, ImageLayout, Kind, PointField, PointsLayout};
+pub use frame::{FrameHeader, FrameLayout, FrameMeta, ImageLayout, PointField, PointsLayout};
+pub use kind::Kind;
 pub use limits::{
     FRAME_ID_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PIXEL_ENCODING_BYTES_MAX,
     POINT_FIELDS_MAX, READER_LABEL_BYTES_MAX, SCHEMA_BYTES_MAX, SLOTS_MAX, SLOTS_MIN,

@@ -1,6 +1,8 @@
 //! Every bound of a stream, in one place.
 
-use crate::layout::PAGE_BYTES;
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// Size of a huge page on x86-64 and on aarch64 with 4 KiB pages.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Longest stream name in bytes: leaves room for prefix and suffix in the 255 of a file name.
 pub const NAME_BYTES_MAX: usize = 200;

@@ -1,8 +1,8 @@
 //! What a writer may ask of a stream.
 
 use crate::error::CreateError;
-use crate::frame::Kind;
 use crate::header::StaticHeader;
+use crate::kind::Kind;
 use crate::layout::{Geometry, default_slot_count};
 use crate::limits::{
     ENCODING_NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, SCHEMA_BYTES_MAX, SLOTS_MAX, SLOTS_MIN,

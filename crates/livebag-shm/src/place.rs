@@ -2,7 +2,8 @@
 
 use std::io;
 
-use crate::layout::{Geometry, HUGE_PAGE_BYTES};
+use crate::layout::Geometry;
+use crate::limits::HUGE_PAGE_BYTES;
 use crate::memory::Mapped;
 use crate::options::{HugePages, Placement};
 

@@ -6,7 +6,7 @@ use livebag_net::tell::{BagInfo, TopicRow};
 use super::Info;
 use crate::outcome::CliError;
 use crate::place::Told;
-use crate::query::Trust;
+use crate::place::Trust;
 use crate::report::{Lost, TopicReport};
 use crate::text;
 

@@ -2,7 +2,7 @@
 
 use livebag::{PlayControl, PlaySeek};
 
-use crate::record::control::Keyboard;
+use crate::control::Keyboard;
 
 /// How much faster or slower a key makes it.
 const RATE_STEP: f64 = 1.1;

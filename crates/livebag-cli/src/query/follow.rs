@@ -10,9 +10,9 @@ use livebag::{Bag, BagState, Buffer, Cursor, Query, Span, Topic};
 
 use super::answer::{Answer, Entry};
 use super::{Args, Wanted, lines};
+use crate::control;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
-use crate::record::control;
 use crate::{select, text};
 
 /// Time between two looks.

@@ -14,9 +14,9 @@ use livebag_net::{Catalog, KeepFresh, Secrets, Server, TlsFiles};
 pub use livebag_net::ServerOptions as Options;
 
 use super::{Access, Args, ZenohServe, read_token};
+use crate::control;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
-use crate::record::control;
 use crate::text;
 
 /// Shortest interval between two notices of readers to one recorder.

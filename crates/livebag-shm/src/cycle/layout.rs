@@ -1,6 +1,6 @@
 //! Named offsets of `docs/cycle-layout.md`.
 
-use crate::layout::PAGE_BYTES;
+use crate::limits::PAGE_BYTES;
 
 /// `LIVEBAGC`
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"LIVEBAGC");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::{ReadMemory, WriteMemory, copy};
-use crate::layout::HUGE_PAGE_BYTES;
+use crate::limits::HUGE_PAGE_BYTES;
 
 /// How a mapping may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Mapped {
                 )
             };
             let head = aligned - reserved as usize;
-            let tail_start = (aligned + bytes).next_multiple_of(crate::layout::PAGE_BYTES);
+            let tail_start = (aligned + bytes).next_multiple_of(crate::limits::PAGE_BYTES);
             let tail = (reserved as usize + span).saturating_sub(tail_start);
             // SAFETY: both ranges are parts of the reservation outside of the new mapping. A
             // failure leaves address space reserved, nothing else.

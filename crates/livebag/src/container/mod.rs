@@ -1,20 +1,22 @@
 //! What a directory is as a container: live, closed, or left by a recorder that died.
 //!
-//! Opening and repairing is decided here alone; [`crate::query`] then reads what there is.
+//! Opening and repairing is decided here alone; `query` then reads what there is.
 
 use std::io;
 use std::path::Path;
 
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest, State};
 
-use crate::query::{BagError, BagState};
 use crate::storage::Disk;
 
 mod recovery;
+mod state;
+pub(crate) mod unpack;
 
 use recovery::manifest;
 pub(crate) use recovery::read_owner;
 pub use recovery::says_the_same;
+pub use state::{BagError, BagState};
 
 pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
     let file = path.join(CONTAINER_FILE);

@@ -10,8 +10,8 @@ use livebag_format::index::IndexEntry;
 use livebag_format::mcap::CHUNK_HEADER_BYTES;
 
 use super::brick::{NO_CHUNK, PlainChunk, Use, WRONG_CHECKSUM, brick_ends, end_of, part};
-use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
+use crate::container::unpack::Unpacked;
 use crate::limits::{
     IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
 };

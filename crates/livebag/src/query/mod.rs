@@ -5,14 +5,12 @@
 //! a gigabyte and of a terabyte.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag_format::container::{
-    CONTAINER_FILE, ClockJumps, ContainerError, Losses, Manifest, MetadataEntry, Removed,
-};
+use livebag_format::container::{ClockJumps, Losses, Manifest, MetadataEntry, Removed};
 
+pub use crate::container::{BagError, BagState};
 use crate::container::{Opened, as_it_is, read_owner, settled, settled_thoroughly};
 use crate::storage::{Disk, KernelDisk};
 
@@ -25,7 +23,6 @@ mod index;
 mod newest_first;
 mod open;
 mod topic;
-pub(crate) mod unpack;
 mod virtual_file;
 
 pub use answer::{DAMAGED_RECORD, Laid, McapAnswer, Messages, Verdict, damaged_topics};
@@ -39,79 +36,6 @@ pub use virtual_file::{VirtualFile, VirtualFileError};
 use brick::Brick;
 use open::add_topics;
 use topic::Segment;
-
-/// What a container is at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BagState {
-    /// A recorder is writing it.
-    Live,
-    /// Closed in order.
-    Closed,
-    /// Its recorder died; what was committed has been kept and closed.
-    Recovered,
-    /// Its recorder died, and this user may not write here: read as it is.
-    Unrecovered,
-}
-
-impl std::fmt::Display for BagState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Live => "live",
-            Self::Closed => "closed",
-            Self::Recovered => "recovered",
-            Self::Unrecovered => "unrecovered",
-        })
-    }
-}
-
-/// Why a container cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BagError {
-    /// Nothing there.
-    #[error("{} does not exist", .0.display())]
-    NotFound(PathBuf),
-    /// Something else.
-    #[error(
-        "{} is not a livebag container (a directory with {CONTAINER_FILE}): `livebag convert` makes \
-         one of ROS 1 bags, rosbag2 directories and MCAP files", .0.display()
-    )]
-    NotAContainer(PathBuf),
-    /// `container.yaml` cannot be used.
-    #[error("{}: {source}", path.display())]
-    Manifest {
-        /// The container.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: ContainerError,
-    },
-    /// A topic that the container does not have.
-    #[error("the container has no topic {topic}; it has: {}", known.join(", "))]
-    NoTopic {
-        /// The name asked for.
-        topic: String,
-        /// The names there are.
-        known: Vec<String>,
-    },
-    /// An index entry or the message it points to is damaged.
-    #[error("{} is damaged at byte {offset}: {what}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        offset: u64,
-        /// What was found.
-        what: &'static str,
-    },
-    /// The disk refused.
-    #[error("reading {} failed: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
 
 /// Which messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use livebag_format::index::IndexEntry;
 
-use super::unpack::Unpacked;
 use super::{Bag, BagError, Buffer, Segment};
+use crate::container::unpack::Unpacked;
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
 
 /// Index entries read at once: an asker whose time runs out wants few.

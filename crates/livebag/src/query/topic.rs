@@ -9,7 +9,7 @@ use livebag_format::index::IndexEntry;
 use super::BagError;
 use super::brick::{Brick, NO_CHUNK};
 use super::index::IndexReader;
-use super::unpack::{UnpackError, Unpacked};
+use crate::container::unpack::{UnpackError, Unpacked};
 
 /// An index that was tampered with may promise messages of 4 GiB: from this length on its brick is
 /// asked first, which costs a system call.

@@ -56,7 +56,7 @@ pub const METHOD_VARIABLE: &str = "LIVEBAG_STORAGE";
 pub const OPENAT2_VARIABLE: &str = "LIVEBAG_OPENAT2";
 
 /// Name of the environment variable with a file: while it exists, no message is written, as on a disk that hangs.
-/// For tests.
+/// For tests: builds without debug assertions, as users have them, do not heed it.
 pub const HOLD_VARIABLE: &str = "LIVEBAG_HOLD_WRITES";
 
 /// How files are opened for reading.
@@ -87,7 +87,8 @@ impl KernelDisk {
     /// If a probe file cannot be made in `directory`.
     pub fn probe(directory: &Path) -> io::Result<Self> {
         let disk = Self::probe_as(directory, &std::env::var(METHOD_VARIABLE).unwrap_or_default())?;
-        Ok(Self { hold: std::env::var_os(HOLD_VARIABLE).map(PathBuf::from), ..disk })
+        let hold = std::env::var_os(HOLD_VARIABLE).filter(|_| cfg!(debug_assertions));
+        Ok(Self { hold: hold.map(PathBuf::from), ..disk })
     }
 
     /// The same with methods ruled out by `forced`, whose form is that of `LIVEBAG_STORAGE`:

@@ -19,9 +19,9 @@ use livebag_format::mcap::{
 };
 
 use super::says_the_same;
+use crate::container::BagError;
 use crate::container::read_manifest;
-use crate::query::BagError;
-use crate::query::unpack::Unpacked;
+use crate::container::unpack::Unpacked;
 use crate::recorder::FileNames;
 use crate::storage::{Access, Disk, DiskFile};
 

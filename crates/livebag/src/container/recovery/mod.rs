@@ -22,8 +22,8 @@ use livebag_format::index::IndexEntry;
 use livebag_format::mcap::MessageHeader;
 
 use super::{Opened, is_being_written, read_manifest};
+use crate::container::{BagError, BagState};
 use crate::limits::UNSETTLED_BYTES;
-use crate::query::{BagError, BagState};
 use crate::storage::{Access, Disk, Owner};
 
 mod index;

@@ -9,9 +9,9 @@ use livebag_format::mcap::{
 };
 
 use super::{Chunk, ENTRIES_AT_ONCE, Kind, Segment, Source, VirtualFile, VirtualFileError};
+use crate::container::unpack::Unpacked;
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
 use crate::query::answer::record_bytes;
-use crate::query::unpack::Unpacked;
 use crate::query::{BagError, Buffer};
 
 impl VirtualFile {

@@ -1,0 +1,1 @@
+../livebag-bench/build.rs

@@ -16,15 +16,15 @@ pub struct Item {
     pub published: u64,
     /// Monotonic time of the first of them, or of one that came before it.
     pub opened_nanos: u64,
-    /// Whether [`Order::tell`] has been here.
-    pub is_told: bool,
+    /// Whether [`Order::finalize_headers`] has been here.
+    pub is_final: bool,
 }
 
 impl Item {
     /// Log time of the newest message; before it is told, as its writer found it.
     pub fn newest_nanos(&self) -> u64 {
         match &self.queued {
-            Queued::Batch(batch) if !self.is_told => Headers::of(&batch.records)
+            Queued::Batch(batch) if !self.is_final => Headers::of(&batch.records)
                 .map(|(_, entry)| entry.log_time_nanos)
                 .max()
                 .unwrap_or(0),
@@ -94,7 +94,7 @@ impl Held {
 
     fn push(&mut self, queued: Queued, published: u64, opened_nanos: u64) {
         self.bytes += queued.held_bytes();
-        self.items.push_back(Item { queued, published, opened_nanos, is_told: false });
+        self.items.push_back(Item { queued, published, opened_nanos, is_final: false });
     }
 
     /// Room for the segments of a look, so that a writer who puts them here asks for no memory.
@@ -180,8 +180,8 @@ impl Order {
     }
 
     /// Writes the headers of messages as the file will have them, and what the index will say.
-    pub fn tell(&mut self, channel_id: u16, item: &mut Item) {
-        if std::mem::replace(&mut item.is_told, true) {
+    pub fn finalize_headers(&mut self, channel_id: u16, item: &mut Item) {
+        if std::mem::replace(&mut item.is_final, true) {
             return;
         }
         let batch = match &mut item.queued {

@@ -24,7 +24,7 @@ mod extent;
 
 pub use extent::{Extent, OwnedExtent};
 
-mod spares;
+mod block_pool;
 
 mod budget;
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 
+use super::block_pool::BlockPool;
 use super::held::{Held, Order};
 use super::inlet::{Inlet, Outlet, Refused, Reserved, SEGMENTS};
-use super::spares::Spares;
 use super::{Budget, NewMessage, Overflow, OwnedExtent, QueueOptions, Queued, WriteError};
 use crate::clock::Clock;
 use crate::limits::{
@@ -77,7 +77,7 @@ pub struct TopicQueue {
     inlet: Way,
     /// Only the recorder's threads.
     order: Mutex<Order>,
-    spares: Spares,
+    block_pool: BlockPool,
     /// Whether anything has come out of the inlet and waits; changes under the outlet's lock.
     is_held: AtomicBool,
     /// The recorder found a writer at the outlet at its last look, and went on.
@@ -119,7 +119,7 @@ impl TopicQueue {
             credit_bytes: AtomicI64::new(0),
             inlet: Inlet::new(Held::default()),
             order: Mutex::default(),
-            spares: Spares::default(),
+            block_pool: BlockPool::default(),
             is_held: AtomicBool::new(false),
             missed: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
@@ -201,7 +201,7 @@ impl TopicQueue {
             let mut outlet = self.inlet.outlet();
             self.end_open(&mut outlet);
             self.collect(&mut outlet);
-            outlet.items_mut().for_each(|item| order.tell(self.channel_id, item));
+            outlet.items_mut().for_each(|item| order.finalize_headers(self.channel_id, item));
         }
         let log_time_nanos = self.clock.wall_nanos().max(order.last_log_time_nanos);
         order.last_log_time_nanos = log_time_nanos;
@@ -328,7 +328,7 @@ impl TopicQueue {
         patience: Patience,
     ) -> Result<(), Refused> {
         let (own, bytes) = Self::room_for(message);
-        let spare = own.then(|| self.spares.block(bytes as usize));
+        let spare = own.then(|| self.block_pool.block(bytes as usize));
         let extent = spare.map(|spare| OwnedExtent::copied(message.data, spare));
         let log_time_nanos = message.log_time_nanos.unwrap_or_else(|| self.clock.wall_nanos());
         let entry = IndexEntry {
@@ -346,7 +346,7 @@ impl TopicQueue {
             (Err(refused), extent) => {
                 self.credit_bytes.fetch_add(bytes as i64, Relaxed);
                 if let Some(extent) = extent {
-                    self.spares.give_block(extent.block);
+                    self.block_pool.give_block(extent.block);
                 }
                 return Err(refused);
             }
@@ -565,14 +565,14 @@ impl TopicQueue {
         self.note_held(&outlet);
         drop(outlet);
         for mut item in items.drain(..) {
-            order.tell(self.channel_id, &mut item);
+            order.finalize_headers(self.channel_id, &mut item);
             out.push_back(item.queued);
         }
         order.items = items;
         drop(order);
         self.trim_credit();
         if let Some(Queued::Own(extent)) = out.back() {
-            self.spares.prepare_blocks(extent.block.len());
+            self.block_pool.prepare_blocks(extent.block.len());
         }
     }
 
@@ -614,7 +614,7 @@ impl TopicQueue {
 
     /// Gives back the memory of a large message.
     pub fn recycle_block(&self, block: Block) {
-        self.spares.give_block(block);
+        self.block_pool.give_block(block);
     }
 
     /// Stands where the recorder would stop if the kernel took the processor away from it.

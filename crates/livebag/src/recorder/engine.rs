@@ -13,12 +13,12 @@ use super::brick::Brick;
 use super::compress::Compressors;
 use super::discovery::Discovery;
 use super::flight::Flight;
+use super::frame_tracker::{FrameTracker, Watchdog};
 use super::gate::Gate;
 use super::keeper::Keeper;
-use super::lookout::{Lookout, Watchman};
-use super::rounds::Rounds;
+use super::retention::History;
+use super::round_robin::PriorityRoundRobin;
 use super::split::Split;
-use super::splits::History;
 use super::topic::{Cause, SplitTopic, TopicState};
 use super::{Command, Counters, Machine, RecordError, Shared};
 use crate::limits::{
@@ -58,10 +58,10 @@ pub(super) struct Engine {
     /// The recording's lock.
     pub lock: Option<Box<dyn Lock>>,
     /// The streams' side.
-    pub lookout: Arc<Lookout>,
+    pub tracker: Arc<FrameTracker>,
     /// Once there are streams.
-    watchman: Option<Watchman>,
-    rounds: Rounds,
+    watchdog: Option<Watchdog>,
+    rounds: PriorityRoundRobin,
     discovery: Discovery,
     next_manifest_nanos: u64,
     next_sync_nanos: u64,
@@ -93,7 +93,7 @@ impl Engine {
         let mut this = Self {
             gate: Gate::open(&shared.options)?,
             compressors: Compressors::start(&shared)?,
-            lookout: Arc::new(Lookout::new(shared.clone())),
+            tracker: Arc::new(FrameTracker::new(shared.clone())),
             shared,
             queue: disk.queue(),
             topics: Vec::new(),
@@ -105,8 +105,8 @@ impl Engine {
             history: History::default(),
             started_nanos: wall,
             lock,
-            watchman: None,
-            rounds: Rounds::default(),
+            watchdog: None,
+            rounds: PriorityRoundRobin::default(),
             discovery: Discovery::new(),
             next_manifest_nanos: 0,
             next_sync_nanos: 0,
@@ -210,10 +210,10 @@ impl Engine {
         let number = self.topics.len() - 1;
         let is_latched = self.topics[number].latched.is_some();
         self.topics[number].is_stream = true;
-        self.lookout.add(number, source, queue, is_latched);
-        if self.watchman.is_none() {
-            match Watchman::start(self.lookout.clone()) {
-                Ok(watchman) => self.watchman = Some(watchman),
+        self.tracker.add(number, source, queue, is_latched);
+        if self.watchdog.is_none() {
+            match Watchdog::start(self.tracker.clone()) {
+                Ok(watchdog) => self.watchdog = Some(watchdog),
                 Err(error) => self.shared.fail(error.to_string()),
             }
         }
@@ -229,16 +229,16 @@ impl Engine {
 
     /// Goes on with streams that were made anew under their old name.
     fn follow_successors(&mut self) {
-        for (at, source) in self.lookout.successors() {
+        for (at, source) in self.tracker.successors() {
             // What the old region still holds comes first.
             self.look();
             self.write_all_held();
             let topic = source.topic();
             if topic == *self.current().topics[at].topic {
                 self.current().topics[at].note_return();
-                self.lookout.replace(at, Some(source));
+                self.tracker.replace(at, Some(source));
             } else {
-                self.lookout.replace(at, None);
+                self.tracker.replace(at, None);
                 self.add_stream(topic, source);
             }
         }
@@ -246,8 +246,8 @@ impl Engine {
 
     /// Looks at the streams. Tells when to look again, if there are streams.
     fn look(&mut self) -> Option<Duration> {
-        let look_in = self.lookout.look();
-        for (topic, unseen) in self.lookout.take_unseen() {
+        let look_in = self.tracker.look();
+        for (topic, unseen) in self.tracker.take_losses() {
             let topic = &mut self.current().topics[topic];
             topic.lose(Cause::Transport, unseen.damaged);
             topic.lose(Cause::Lapped, unseen.lapped);
@@ -402,7 +402,7 @@ impl Engine {
 
     /// Which streams have nobody who writes them.
     fn note_writers(&mut self) {
-        for (topic, is_gone) in self.lookout.writers_gone() {
+        for (topic, is_gone) in self.tracker.writers_gone() {
             let counters = &self.current().topics[topic].counters;
             counters.is_gone.store(is_gone, Ordering::Relaxed);
         }
@@ -441,7 +441,7 @@ impl Engine {
 
     fn close_all(mut self) -> Result<(), RecordError> {
         self.look();
-        self.lookout.close();
+        self.tracker.close();
         for topic in &self.topics {
             topic.queue.close();
         }
@@ -450,7 +450,7 @@ impl Engine {
             self.look();
             self.reap(POLL_MIN);
         }
-        // What was lost since the last look, if only the watchman has seen it.
+        // What was lost since the last look, if only the watchdog has seen it.
         self.look();
         self.note_all_counts();
         self.finish_splits()
@@ -465,7 +465,7 @@ impl Engine {
         }
         let is_ring = self.shared.options.snapshot.is_some();
         while !self.shared.is_abandoned()
-            && (self.lookout.next_held().is_some() || (!is_ring && self.waiting().0 > 0))
+            && (self.tracker.next_pending().is_some() || (!is_ring && self.waiting().0 > 0))
         {
             self.look();
             self.write_some_held(u64::MAX);
@@ -483,8 +483,8 @@ impl Engine {
 
     /// Counts what will not be written: abandoned, or what a ring held when nobody asked for it any more.
     fn give_up_what_waits(&mut self, is_ring: bool) {
-        while let Some(next) = self.lookout.next_held() {
-            if let Some(going) = self.lookout.release(next.number, false) {
+        while let Some(next) = self.tracker.next_pending() {
+            if let Some(going) = self.tracker.release(next.number, false) {
                 self.give_up(going, Cause::Abandoned);
             }
         }

@@ -10,7 +10,7 @@ use livebag_shm::FrameRef;
 use super::brick::Brick;
 use super::compress::Job;
 use super::engine::Engine;
-use super::lookout::{FrameNumber, Going, Landed, Origin};
+use super::frame_tracker::{Completed, FrameNumber, Origin, Submitted};
 use super::topic::{Cause, Outcome, Ticket, TopicState};
 use crate::limits::{BLOCK_BYTES, OWN_CHUNK_BYTES_MIN};
 use crate::queue::{Batch, Extent, OwnedExtent, Queued, published};
@@ -113,12 +113,12 @@ impl Engine {
     /// Writes the frame that waits longest. `false` if it stays, for lack of room for the copy that is to be
     /// compressed.
     pub fn write_next_held(&mut self) -> bool {
-        let Some(next) = self.lookout.next_held() else { return false };
+        let Some(next) = self.tracker.next_pending() else { return false };
         let topic = next.topic;
         // While one of its frames waits, none enters the topic's queue: all there is older.
         self.take_queue(topic);
-        let Some(going) = self.lookout.release(next.number, self.compresses()) else {
-            let first = self.lookout.next_held();
+        let Some(going) = self.tracker.release(next.number, self.compresses()) else {
+            let first = self.tracker.next_pending();
             return first.is_none_or(|first| first.number != next.number);
         };
         if self.shared.failure().is_some() {
@@ -135,9 +135,9 @@ impl Engine {
         true
     }
 
-    pub fn give_up(&mut self, going: Going, cause: Cause) {
+    pub fn give_up(&mut self, going: Submitted, cause: Cause) {
         let copy = match going.from {
-            Origin::Slot { number, .. } => self.lookout.land(number).and_then(|landed| landed.copy),
+            Origin::Slot { number, .. } => self.tracker.land(number).and_then(|landed| landed.copy),
             Origin::Copy(extent) => Some(extent),
         };
         if let Some(extent) = copy {
@@ -146,8 +146,8 @@ impl Engine {
         self.current().topics[going.topic].lose(cause, 1);
     }
 
-    fn write_going(&mut self, place: Place, going: Going) {
-        let Going { topic, entry, from } = going;
+    fn write_going(&mut self, place: Place, going: Submitted) {
+        let Submitted { topic, entry, from } = going;
         match from {
             Origin::Slot { number, frame, encoder } => {
                 self.write_from_slot(topic, place, entry, (number, frame, encoder));
@@ -415,7 +415,7 @@ impl Engine {
                             let parts = completion.parts;
                             self.commit_frame(place, (offset, bytes), piece, lead, parts);
                         }
-                        Some(Landed { copy: Some(extent), .. }) => {
+                        Some(Completed { copy: Some(extent), .. }) => {
                             self.write_copy((place, offset, bytes), extent, piece);
                         }
                         // The padding record in front already covers the torn extent.
@@ -429,8 +429,8 @@ impl Engine {
     }
 
     /// Asks what has become of a frame; a copy's room is given back when its piece is settled.
-    fn land(&self, mut piece: Piece, number: FrameNumber) -> (Piece, Option<Landed>) {
-        let landed = self.lookout.land(number);
+    fn land(&self, mut piece: Piece, number: FrameNumber) -> (Piece, Option<Completed>) {
+        let landed = self.tracker.land(number);
         let copy = landed.as_ref().and_then(|landed| landed.copy.as_ref());
         piece.held_bytes = copy.map_or(0, |copy| copy.block.len() as u64);
         (piece, landed)
@@ -483,7 +483,7 @@ impl Engine {
         let is_large = block.len() >= OWN_CHUNK_BYTES_MIN;
         match (is_stream, piece.entries.len()) {
             // A stream's frames seldom pass through memory: theirs goes, once that is over.
-            (true, _) if is_large => self.lookout.give_back(block),
+            (true, _) if is_large => self.tracker.give_back(block),
             (false, 1) if is_large => queue.recycle_block(block),
             _ => {
                 if let Some(records) = block.into_vec() {

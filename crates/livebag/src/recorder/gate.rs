@@ -10,7 +10,7 @@ use std::time::Duration;
 use livebag_shm::CycleMonitor;
 
 use super::engine::{Engine, Take};
-use super::lookout::Waiting;
+use super::frame_tracker::Waiting;
 use super::{RecordError, RecorderOptions};
 use crate::limits::{BOARD_LOOK_INTERVAL, DEVICE_BYTES_MAX, POLL_MIN};
 use crate::scheduler::{Application, Decision, Observation, Policy, Schedule, WriteSpeed};
@@ -123,7 +123,7 @@ impl Engine {
         }
         self.note_all_counts();
         let queued = self.waiting();
-        let held = self.lookout.waiting();
+        let held = self.tracker.waiting();
         let allowed = self.gate.ask(now_nanos, held, queued).submit_bytes;
         let left = self.write_some_held(allowed);
         if left > 0 && queued.0 > 0 {
@@ -134,7 +134,7 @@ impl Engine {
     /// Writes frames that wait, oldest first, up to so many bytes; gives what is left of them.
     pub fn write_some_held(&mut self, mut left: u64) -> u64 {
         while !self.gate.is_full()
-            && let Some(next) = self.lookout.next_held().filter(|next| next.bytes <= left)
+            && let Some(next) = self.tracker.next_pending().filter(|next| next.bytes <= left)
         {
             if !self.write_next_held() {
                 break;
@@ -158,9 +158,9 @@ impl Engine {
 
     /// Writes every frame that waits.
     pub fn write_all_held(&mut self) {
-        while let Some(next) = self.lookout.next_held() {
+        while let Some(next) = self.tracker.next_pending() {
             if !self.write_next_held() {
-                self.lookout.give_up(next.number);
+                self.tracker.give_up(next.number);
             }
         }
     }

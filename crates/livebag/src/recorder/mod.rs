@@ -24,14 +24,14 @@ mod copy_buffers;
 mod discovery;
 mod engine;
 mod flight;
+mod frame_tracker;
 mod gate;
 mod keeper;
-mod lookout;
 mod memory;
 mod options;
-mod rounds;
+mod retention;
+mod round_robin;
 mod split;
-mod splits;
 mod topic;
 
 pub use crate::queue::{Overflow, Priority, WriteError};

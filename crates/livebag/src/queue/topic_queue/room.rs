@@ -59,7 +59,7 @@ impl TopicQueue {
         self.credit_bytes.fetch_add(held_bytes as i64, Relaxed);
         match oldest.queued {
             Queued::Batch(batch) => outlet.keep_records(batch.records),
-            Queued::Own(extent) => self.spares.give_block(extent.block),
+            Queued::Own(extent) => self.block_pool.give_block(extent.block),
         }
         self.prepare(outlet, 0);
         self.note_held(outlet);

@@ -99,7 +99,7 @@ fn a_torn_frame_takes_no_more_space_than_a_whole_one() {
             hand.publish(1);
         }
         hand.disk.stall(false);
-        while !hand.engine.flights.is_empty() || hand.engine.lookout.next_held().is_some() {
+        while !hand.engine.flights.is_empty() || hand.engine.tracker.next_pending().is_some() {
             assert!(hand.engine.turn(&hand.commands));
         }
     }

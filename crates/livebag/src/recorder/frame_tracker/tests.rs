@@ -8,14 +8,14 @@ use crate::recorder::RecorderOptions;
 use crate::storage::SimulatedDisk;
 
 /// A look-out that follows nothing yet.
-fn lookout() -> Lookout {
+fn tracker() -> FrameTracker {
     let disk = Arc::new(SimulatedDisk::new(1));
-    Lookout::new(Arc::new(Shared::new(disk, Path::new("bag"), RecorderOptions::default())))
+    FrameTracker::new(Arc::new(Shared::new(disk, Path::new("bag"), RecorderOptions::default())))
 }
 
-/// A stream of so many slots that `lookout` follows as its topic `number`.
+/// A stream of so many slots that `tracker` follows as its topic `number`.
 fn follow(
-    lookout: &Lookout,
+    tracker: &FrameTracker,
     (number, name): (usize, &str),
     bytes: usize,
     slots: u32,
@@ -23,28 +23,28 @@ fn follow(
     let name = format!("test-{}-{name}", std::process::id());
     let options = StreamOptions::bytes(bytes).slots(slots).remove_on_drop(true);
     let writer = Writer::create(&name, &options).unwrap();
-    let queue = lookout.shared.make_stream_queue(&name).unwrap();
-    let clock = lookout.shared.options.clock.clone();
+    let queue = tracker.shared.make_stream_queue(&name).unwrap();
+    let clock = tracker.shared.options.clock.clone();
     let source = StreamSource::new(Reader::open(&name).unwrap(), Owners::Trusted, true, clock);
-    lookout.add(number, source, queue.clone(), false);
+    tracker.add(number, source, queue.clone(), false);
     (writer, queue)
 }
 
 /// The kernel may take the processor away from the recorder's thread while it is at a queue's outlet. The
-/// watchman then finds no memory for more than a few small frames; their slots hold them.
+/// watchdog then finds no memory for more than a few small frames; their slots hold them.
 #[test]
 fn small_frames_wait_in_their_slots_while_the_recorder_is_stopped_in_its_queue() {
     const FRAMES: u64 = 200;
-    let lookout = lookout();
-    let (mut writer, queue) = follow(&lookout, (0, "stopped"), 10_000, 512);
+    let tracker = tracker();
+    let (mut writer, queue) = follow(&tracker, (0, "stopped"), 10_000, 512);
     // So that it has memory at all.
     writer.publish(&FrameMeta::bytes(), &[0; 10_000]).unwrap();
-    lookout.look();
+    tracker.look();
     let stopped = queue.stop_in_the_outlet();
     for _ in 1..FRAMES {
         writer.publish(&FrameMeta::bytes(), &[7; 10_000]).unwrap();
     }
-    lookout.look();
+    tracker.look();
     drop(stopped);
     let mut out = VecDeque::new();
     let mut taken = [0; 2];
@@ -54,69 +54,69 @@ fn small_frames_wait_in_their_slots_while_the_recorder_is_stopped_in_its_queue()
             let Queued::Batch(batch) = queued else { panic!("small ones") };
             *count += batch.entries.len() as u64;
         }
-        lookout.look();
+        tracker.look();
     }
     assert!(taken[0] > 0 && taken[1] > 0, "{taken:?}");
     assert_eq!(taken[0] + taken[1], FRAMES);
     assert_eq!(queue.counts(), [0; 3]);
-    assert!(lookout.take_unseen().is_empty());
+    assert!(tracker.take_losses().is_empty());
 }
 
 /// Half a lap before its slot is refilled a frame is copied; then nothing is urgent for it.
 #[test]
 fn frames_are_copied_before_they_are_overwritten() {
-    let lookout = lookout();
-    let (mut writer, _queue) = follow(&lookout, (0, "copied"), 100_000, 16);
+    let tracker = tracker();
+    let (mut writer, _queue) = follow(&tracker, (0, "copied"), 100_000, 16);
     let frame = vec![7; 100_000];
     let copied = || {
-        let watch = lookout.lock();
-        watch.held.iter().filter(|held| matches!(held.kept, Kept::Copied(_))).count()
+        let watch = tracker.lock();
+        watch.held.iter().filter(|held| matches!(held.kept, FrameLocation::Copied(_))).count()
     };
     for _ in 0..5 {
         writer.publish(&FrameMeta::bytes(), &frame).unwrap();
     }
-    lookout.look();
+    tracker.look();
     assert_eq!(copied(), 0);
     for _ in 0..5 {
         writer.publish(&FrameMeta::bytes(), &frame).unwrap();
     }
     // Nine are newer than the first.
-    lookout.look();
+    tracker.look();
     assert!((1..10).contains(&copied()), "{}", copied());
-    let first = lookout.next_held().unwrap();
-    lookout.lock().held[0].deadline_nanos = 0;
-    assert!(lookout.waiting().deadline_nanos > Some(0), "a copy's slot may be refilled");
-    assert!(lookout.release(first.number, false).is_some());
+    let first = tracker.next_pending().unwrap();
+    tracker.lock().held[0].deadline_nanos = 0;
+    assert!(tracker.waiting().deadline_nanos > Some(0), "a copy's slot may be refilled");
+    assert!(tracker.release(first.number, false).is_some());
 }
 
-/// Between the question for the frame that waits longest and its release the watchman may find it
+/// Between the question for the frame that waits longest and its release the watchdog may find it
 /// overwritten; then the next one, of another topic, must not go in its place.
 #[test]
 fn a_frame_that_was_given_up_is_not_released_as_another() {
-    let lookout = lookout();
+    let tracker = tracker();
     let mut writers: Vec<Writer> = [(0, "given-up-one"), (1, "given-up-other")]
-        .map(|topic| follow(&lookout, topic, 100_000, 4).0)
+        .map(|topic| follow(&tracker, topic, 100_000, 4).0)
         .into();
     let frame = vec![7; 100_000];
     writers[0].publish(&FrameMeta::bytes(), &frame).unwrap();
-    lookout.look();
+    tracker.look();
     writers[1].publish(&FrameMeta::bytes(), &frame).unwrap();
-    lookout.look();
-    let asked = lookout.next_held().unwrap();
+    tracker.look();
+    let asked = tracker.next_pending().unwrap();
     assert_eq!(asked.topic, 0);
     for _ in 0..8 {
         writers[0].publish(&FrameMeta::bytes(), &frame).unwrap();
     }
-    lookout.look();
-    assert!(lookout.release(asked.number, false).is_none());
-    let next = lookout.next_held().unwrap();
+    tracker.look();
+    assert!(tracker.release(asked.number, false).is_none());
+    let next = tracker.next_pending().unwrap();
     assert_eq!(next.topic, 1);
-    let going = lookout.release(next.number, false).unwrap();
+    let going = tracker.release(next.number, false).unwrap();
     assert_eq!(going.topic, 1);
     let Origin::Slot { number, .. } = going.from else { panic!("from its slot") };
-    assert!(lookout.land(number).unwrap().frame.is_intact());
-    assert!(lookout.land(number).is_none(), "once only");
-    let lapped: u64 = lookout.take_unseen().iter().map(|(_, unseen)| unseen.lapped).sum();
+    assert!(tracker.land(number).unwrap().frame.is_intact());
+    assert!(tracker.land(number).is_none(), "once only");
+    let lapped: u64 = tracker.take_losses().iter().map(|(_, unseen)| unseen.lapped).sum();
     // Nine were published, four slots can hold the last of them.
     assert!(lapped >= 5, "{lapped} were counted");
 }

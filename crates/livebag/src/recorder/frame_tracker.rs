@@ -2,7 +2,7 @@
 //!
 //! The recorder's thread polls streams in every round. But it also makes files, replaces manifests and syncs
 //! names, and on a busy disk each of these may take seconds, in which the streams go on. So a second thread, the
-//! watchdog ([`Watchman`]), counts the rounds, and polls in the recorder's place while one takes too long.
+//! watchdog ([`Watchdog`]), counts the rounds, and polls in the recorder's place while one takes too long.
 //! Nothing in here touches the disk.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +15,7 @@ use livebag_format::index::IndexEntry;
 use livebag_shm::FrameRef;
 
 use super::copy_buffers::CopyBuffers;
-use super::rounds::Rounds;
+use super::round_robin::PriorityRoundRobin;
 use super::{PanicLatch, RecordError, Shared};
 use crate::limits::{OWN_CHUNK_BYTES_MIN, POLL_MAX, POLL_MIN, WATCH_MAX, WATCH_MIN};
 use crate::queue::{NewMessage, OwnedExtent, TopicQueue};
@@ -25,7 +25,7 @@ use crate::storage::Block;
 
 /// What of a stream's frames will not be in the recording.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Unseen {
+pub(super) struct StreamLosses {
     pub damaged: u64,
     pub lapped: u64,
     /// No room in memory for a copy.
@@ -35,7 +35,7 @@ pub(super) struct Unseen {
     pub skipped: u64,
 }
 
-impl Unseen {
+impl StreamLosses {
     pub fn is_none(&self) -> bool {
         self.damaged + self.lapped + self.dropped + self.refused + self.skipped == 0
     }
@@ -49,21 +49,21 @@ struct Source {
     queue: Arc<TopicQueue>,
     /// Large frames are copied into the queue, too: the newest is repeated, or a ring holds it.
     stays_in_memory: bool,
-    unseen: Unseen,
+    unseen: StreamLosses,
 }
 
 /// Where a frame is that waits.
-enum Kept {
+enum FrameLocation {
     InSlot(FrameRef),
     /// In memory that its topic's queue has given room for.
     Copied(OwnedExtent),
 }
 
 /// A large frame that waits for a moment to be written.
-struct Held {
+struct PendingFrame {
     number: FrameNumber,
     source: usize,
-    kept: Kept,
+    kept: FrameLocation,
     /// All but place and length.
     entry: IndexEntry,
     encoder: Encoder,
@@ -74,17 +74,17 @@ struct Held {
     deadline_nanos: u64,
 }
 
-impl Held {
+impl PendingFrame {
     fn bytes(&self) -> u64 {
         match &self.kept {
-            Kept::InSlot(frame) => frame.payload_bytes() as u64,
-            Kept::Copied(extent) => extent.block.len() as u64,
+            FrameLocation::InSlot(frame) => frame.payload_bytes() as u64,
+            FrameLocation::Copied(extent) => extent.block.len() as u64,
         }
     }
 }
 
 /// A frame that the device is fetching out of its slot, or is about to.
-struct Flying {
+struct InFlightFrame {
     source: usize,
     frame: FrameRef,
     entry: IndexEntry,
@@ -97,14 +97,14 @@ pub(super) type FrameNumber = u64;
 
 /// The frame that waits longest.
 #[derive(Clone, Copy)]
-pub(super) struct NextHeld {
+pub(super) struct NextPending {
     pub number: FrameNumber,
     pub topic: usize,
     pub bytes: u64,
 }
 
 /// A frame on its way to the disk.
-pub(super) struct Going {
+pub(super) struct Submitted {
     pub topic: usize,
     /// All but place and length.
     pub entry: IndexEntry,
@@ -113,14 +113,14 @@ pub(super) struct Going {
 
 /// Where a frame is written from.
 pub(super) enum Origin {
-    /// Its slot. [`Lookout::land`] tells what has become of it.
+    /// Its slot. [`FrameTracker::land`] tells what has become of it.
     Slot { number: FrameNumber, frame: FrameRef, encoder: Encoder },
     /// A copy, which holds room of its topic's queue: as many bytes as its block.
     Copy(OwnedExtent),
 }
 
 /// What has become of a frame while the device fetched it.
-pub(super) struct Landed {
+pub(super) struct Completed {
     pub frame: FrameRef,
     /// A copy of it, which holds room of its topic's queue: as many bytes as its block.
     pub copy: Option<OwnedExtent>,
@@ -140,12 +140,12 @@ pub(super) struct Waiting {
 }
 
 #[derive(Default)]
-struct Watch {
+struct TrackerState {
     sources: Vec<Source>,
-    rounds: Rounds,
+    rounds: PriorityRoundRobin,
     /// Oldest first.
-    held: VecDeque<Held>,
-    flying: HashMap<FrameNumber, Flying>,
+    held: VecDeque<PendingFrame>,
+    flying: HashMap<FrameNumber, InFlightFrame>,
     next_number: FrameNumber,
     scratch: Vec<u8>,
     copy_buffers: CopyBuffers,
@@ -157,23 +157,23 @@ struct Watch {
 }
 
 /// See the module's text.
-pub(super) struct Lookout {
+pub(super) struct FrameTracker {
     shared: Arc<Shared>,
     /// Whoever has this lock holds no other of the recorder's and makes no system call that waits,
     /// so that neither of the two threads waits for the disk behind the other.
-    watch: Mutex<Watch>,
+    watch: Mutex<TrackerState>,
     /// A stream has come, or the end.
     news: Condvar,
     /// Looks by the recorder's own thread.
     rounds: AtomicU64,
 }
 
-impl Lookout {
+impl FrameTracker {
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared, watch: Mutex::default(), news: Condvar::new(), rounds: AtomicU64::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Watch> {
+    fn lock(&self) -> MutexGuard<'_, TrackerState> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,7 +182,7 @@ impl Lookout {
         let stays_in_memory = latched || self.shared.options.snapshot.is_some();
         let priority = queue.options().priority;
         let mut watch = self.lock();
-        let unseen = Unseen::default();
+        let unseen = StreamLosses::default();
         let at = watch.sources.len();
         let stream = Some(stream);
         watch.sources.push(Source { topic, stream, queue, stays_in_memory, unseen });
@@ -229,7 +229,7 @@ impl Lookout {
     }
 
     /// What will not be in the recording, since the last call, by topic.
-    pub fn take_unseen(&self) -> Vec<(usize, Unseen)> {
+    pub fn take_losses(&self) -> Vec<(usize, StreamLosses)> {
         let mut watch = self.lock();
         let sources = watch.sources.iter_mut().filter(|source| !source.unseen.is_none());
         sources.map(|source| (source.topic, std::mem::take(&mut source.unseen))).collect()
@@ -238,27 +238,28 @@ impl Lookout {
     /// What waits.
     pub fn waiting(&self) -> Waiting {
         let watch = self.lock();
-        let in_slots = watch.held.iter().filter(|held| matches!(held.kept, Kept::InSlot(_)));
+        let in_slots =
+            watch.held.iter().filter(|held| matches!(held.kept, FrameLocation::InSlot(_)));
         Waiting {
-            bytes: watch.held.iter().map(Held::bytes).sum(),
-            next_bytes: watch.held.front().map(Held::bytes),
+            bytes: watch.held.iter().map(PendingFrame::bytes).sum(),
+            next_bytes: watch.held.front().map(PendingFrame::bytes),
             oldest_nanos: watch.held.iter().map(|held| held.seen_nanos).min(),
             deadline_nanos: in_slots.map(|held| held.deadline_nanos).min(),
         }
     }
 
     /// The frame that waits longest.
-    pub fn next_held(&self) -> Option<NextHeld> {
+    pub fn next_pending(&self) -> Option<NextPending> {
         let watch = self.lock();
         let held = watch.held.front()?;
         let topic = watch.sources[held.source].topic;
-        Some(NextHeld { number: held.number, topic, bytes: held.bytes() })
+        Some(NextPending { number: held.number, topic, bytes: held.bytes() })
     }
 
     /// Lets the frame go that waits longest, if it is still this one: it may have been lost since it was
     /// asked for, and another has its place. As a copy if it is to be compressed; without room for one it
     /// stays.
-    pub fn release(&self, number: FrameNumber, as_copy: bool) -> Option<Going> {
+    pub fn release(&self, number: FrameNumber, as_copy: bool) -> Option<Submitted> {
         let mut watch = self.lock();
         if watch.held.front()?.number != number {
             return None;
@@ -266,39 +267,39 @@ impl Lookout {
         if as_copy && !watch.copy_held(&self.shared, 0) {
             return None;
         }
-        if as_copy && matches!(watch.held.front()?.kept, Kept::InSlot(_)) {
+        if as_copy && matches!(watch.held.front()?.kept, FrameLocation::InSlot(_)) {
             return None;
         }
         let held = watch.held.pop_front()?;
-        let Held { source, kept, entry, encoder, .. } = held;
+        let PendingFrame { source, kept, entry, encoder, .. } = held;
         let from = match kept {
-            Kept::Copied(extent) => Origin::Copy(extent),
-            Kept::InSlot(frame) => {
+            FrameLocation::Copied(extent) => Origin::Copy(extent),
+            FrameLocation::InSlot(frame) => {
                 let bytes = frame.payload_bytes() as u64;
                 self.shared.slot_bytes.fetch_sub(bytes, Ordering::Relaxed);
-                let flying = Flying { source, frame: frame.clone(), entry, encoder, copy: None };
+                let flying =
+                    InFlightFrame { source, frame: frame.clone(), entry, encoder, copy: None };
                 watch.flying.insert(number, flying);
                 Origin::Slot { number, frame, encoder }
             }
         };
-        Some(Going { topic: watch.sources[source].topic, entry, from })
+        Some(Submitted { topic: watch.sources[source].topic, entry, from })
     }
 
     /// Gives the frame up that waits longest, if it is this one: there is no room for a copy of it.
     pub fn give_up(&self, number: FrameNumber) {
         let mut watch = self.lock();
-        if let Some(held) = watch
-            .held
-            .pop_front_if(|held| held.number == number && matches!(held.kept, Kept::InSlot(_)))
-        {
+        if let Some(held) = watch.held.pop_front_if(|held| {
+            held.number == number && matches!(held.kept, FrameLocation::InSlot(_))
+        }) {
             watch.count_lost(&self.shared, &held, true);
         }
     }
 
     /// Tells what has become of a frame, which is not watched any more; `None` if it was not.
-    pub fn land(&self, number: FrameNumber) -> Option<Landed> {
-        let Flying { frame, copy, .. } = self.lock().flying.remove(&number)?;
-        Some(Landed { frame, copy })
+    pub fn land(&self, number: FrameNumber) -> Option<Completed> {
+        let InFlightFrame { frame, copy, .. } = self.lock().flying.remove(&number)?;
+        Some(Completed { frame, copy })
     }
 
     /// Memory of a large frame's copy that has been written.
@@ -308,7 +309,7 @@ impl Lookout {
         drop(unwanted);
     }
 
-    /// Looks while the recorder's thread has no time to. Ends with [`Lookout::end`].
+    /// Looks while the recorder's thread has no time to. Ends with [`FrameTracker::end`].
     fn stand_in(&self) {
         let mut rounds = u64::MAX;
         let mut stands_in = false;
@@ -348,7 +349,7 @@ impl Lookout {
     }
 }
 
-impl Watch {
+impl TrackerState {
     /// Takes every frame that is new now of every stream, and copies what is about to be overwritten.
     fn look(&mut self, shared: &Shared) -> Option<Duration> {
         let (mut lap, mut again) = (None, None);
@@ -426,10 +427,10 @@ impl Watch {
         shared.slot_bytes.fetch_add(frame.payload_bytes() as u64, Ordering::Relaxed);
         let number = self.next_number;
         self.next_number += 1;
-        self.held.push_back(Held {
+        self.held.push_back(PendingFrame {
             number,
             source: at,
-            kept: Kept::InSlot(frame),
+            kept: FrameLocation::InSlot(frame),
             entry,
             encoder: stream.encoder(),
             seen_nanos: now,
@@ -464,8 +465,10 @@ impl Watch {
         while let Some(held) = self.held.get(at) {
             let stream = self.sources[held.source].stream.as_ref();
             let endangered = match &held.kept {
-                Kept::InSlot(frame) => stream.is_some_and(|stream| stream.endangers(frame)),
-                Kept::Copied(_) => false,
+                FrameLocation::InSlot(frame) => {
+                    stream.is_some_and(|stream| stream.endangers(frame))
+                }
+                FrameLocation::Copied(_) => false,
             };
             at += usize::from(!endangered || self.copy_held(shared, at));
         }
@@ -475,7 +478,7 @@ impl Watch {
             let endangered = stream.is_some_and(|stream| stream.endangers(&flying.frame));
             if flying.copy.is_none() && endangered {
                 // Without room, or torn already: the device may still have been fast enough.
-                let Flying { frame, entry, encoder, .. } = &*flying;
+                let InFlightFrame { frame, entry, encoder, .. } = &*flying;
                 let buffers = &mut self.copy_buffers;
                 let copied = copy(&source.queue, buffers, frame, (*entry, *encoder));
                 flying.copy = copied.ok();
@@ -487,14 +490,14 @@ impl Watch {
     /// that is refilled, the disk may fetch it or give room back.
     fn copy_held(&mut self, shared: &Shared, at: usize) -> bool {
         let Some(held) = self.held.get_mut(at) else { return false };
-        let Kept::InSlot(frame) = &held.kept else { return true };
+        let FrameLocation::InSlot(frame) = &held.kept else { return true };
         let source = &mut self.sources[held.source];
         let described = (held.entry, held.encoder);
         match copy(&source.queue, &mut self.copy_buffers, frame, described) {
             Ok(extent) => {
                 // Release: who sees it leave its slot sees a whole copy.
                 shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
-                held.kept = Kept::Copied(extent);
+                held.kept = FrameLocation::Copied(extent);
             }
             Err(NoCopy::NoRoom) => held.lacks_room = true,
             Err(NoCopy::Overwritten) => {
@@ -508,13 +511,13 @@ impl Watch {
     }
 
     /// Counts a frame as lost that waited in its slot: dropped if it lacked room for a copy.
-    fn count_lost(&mut self, shared: &Shared, held: &Held, lacked_room: bool) {
+    fn count_lost(&mut self, shared: &Shared, held: &PendingFrame, lacked_room: bool) {
         let unseen = &mut self.sources[held.source].unseen;
         match lacked_room {
             true => unseen.dropped += 1,
             false => unseen.lapped += 1,
         }
-        if let Kept::InSlot(frame) = &held.kept {
+        if let FrameLocation::InSlot(frame) = &held.kept {
             shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
         }
     }
@@ -556,15 +559,15 @@ fn copy(
 }
 
 /// The thread that stands in.
-pub(super) struct Watchman {
-    lookout: Arc<Lookout>,
+pub(super) struct Watchdog {
+    tracker: Arc<FrameTracker>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watchman {
-    pub fn start(lookout: Arc<Lookout>) -> Result<Self, RecordError> {
-        let path = lookout.shared.directory.clone();
-        let watched = lookout.clone();
+impl Watchdog {
+    pub fn start(tracker: Arc<FrameTracker>) -> Result<Self, RecordError> {
+        let path = tracker.shared.directory.clone();
+        let watched = tracker.clone();
         let thread = std::thread::Builder::new()
             .name("livebag-watch".into())
             .spawn(move || {
@@ -576,13 +579,13 @@ impl Watchman {
                 path,
                 source,
             })?;
-        Ok(Self { lookout, thread: Some(thread) })
+        Ok(Self { tracker, thread: Some(thread) })
     }
 }
 
-impl Drop for Watchman {
+impl Drop for Watchdog {
     fn drop(&mut self) {
-        self.lookout.end();
+        self.tracker.end();
         if let Some(thread) = self.thread.take() {
             // A panic there has been reported by the thread itself.
             let _ = thread.join();

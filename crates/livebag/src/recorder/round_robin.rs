@@ -4,12 +4,12 @@ use crate::queue::Priority;
 
 /// Topics by priority, in another order among equals each time.
 #[derive(Default)]
-pub(super) struct Rounds {
+pub(super) struct PriorityRoundRobin {
     topics: Vec<(Priority, usize)>,
     turn: usize,
 }
 
-impl Rounds {
+impl PriorityRoundRobin {
     pub fn add(&mut self, priority: Priority, topic: usize) {
         self.topics.push((priority, topic));
         // Stable: equals stay in the order of their coming.

@@ -15,7 +15,7 @@ use crate::limits::SPACE_LOOK_INTERVAL;
 use crate::queue::NewMessage;
 
 /// A split that takes no more messages.
-struct Past {
+struct ClosedSplit {
     number: u32,
     bytes: u64,
     ended_nanos: u64,
@@ -25,7 +25,7 @@ struct Past {
 /// What the recorder remembers of its splits, beside those being written.
 #[derive(Default)]
 pub(super) struct History {
-    past: VecDeque<Past>,
+    past: VecDeque<ClosedSplit>,
     /// The topics of the first split, once it is closed: they are told in the recording's own
     /// manifest, which goes on changing.
     first: Option<Vec<TopicManifest>>,
@@ -104,7 +104,7 @@ impl Engine {
         while self.splits.len() > 1 && self.splits[0].in_flight == 0 {
             let Some(split) = self.splits.pop_front() else { break };
             let topics = split.describe_topics();
-            self.history.past.push_back(Past {
+            self.history.past.push_back(ClosedSplit {
                 number: split.number,
                 bytes: split.bytes(),
                 ended_nanos: self.shared.options.clock.wall_nanos(),

@@ -16,7 +16,7 @@ const TRIES: usize = 1024;
 /// The block that came back first is filled first. What a device has just fetched lies in no cache of ours, and
 /// copying into it takes up to five times as long as into memory whose last use is some dozen messages ago.
 #[derive(Default)]
-pub(super) struct Spares {
+pub(super) struct BlockPool {
     free: Mutex<Free>,
 }
 
@@ -34,7 +34,7 @@ impl Free {
     }
 }
 
-impl Spares {
+impl BlockPool {
     fn free(&self) -> Option<MutexGuard<'_, Free>> {
         (0..TRIES).find_map(|_| match self.free.try_lock() {
             Ok(free) => Some(free),

@@ -13,7 +13,7 @@ export LIVEBAG_FRAMES=$BUILD/interop/frames
 if [ "${1:-}" != checkers ]; then
     say "building the command and the containers to check"
     # Within `make test` the packages are those it has built already (features unify over them).
-    read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli -p livebag --all-features}"
+    read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli -p livebag-bags --all-features}"
     cargo build --locked "${packages[@]}" --bins --examples
     export LIVEBAG=$TARGET/debug/livebag
     rm -rf "$LIVEBAG_FRAMES"; mkdir -p "$LIVEBAG_FRAMES"

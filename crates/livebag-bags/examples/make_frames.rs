@@ -9,10 +9,8 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::{
-    Clock, PlayOptions, Player, Recorder, RecorderOptions, Selector, Stamp, StreamOutput,
-};
-use livebag_bags::open_foreign;
+use livebag::{Clock, PlayOptions, Recorder, RecorderOptions, Selector, Stamp, StreamOutput};
+use livebag_bags::{open_foreign, open_player};
 use livebag_format::ros1;
 use livebag_shm::{
     FrameLayout, FrameMeta, ImageLayout, Kind, PointField, PointsLayout, StreamOptions, Writer,
@@ -253,7 +251,7 @@ fn crc32<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> u32 {
 fn record_real(out: &Path, name: &str, bag: &Path) -> Outcome<()> {
     let options = PlayOptions { repeat: true, rate: 4.0, ..PlayOptions::default() };
     let prefix = format!("frames-{}", std::process::id());
-    let mut player = Player::open(&[bag], options, &mut StreamOutput::new(&prefix, Stamp::Now))?;
+    let mut player = open_player(&[bag], options, &mut StreamOutput::new(&prefix, Stamp::Now))?;
     let names: Vec<_> = player.topics().iter().map(|topic| topic.name().to_owned()).collect();
     let recorder = Recorder::create(&out.join(name), RecorderOptions::default())?;
     recorder.follow(Selector::names(&names))?;

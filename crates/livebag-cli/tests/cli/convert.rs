@@ -194,7 +194,10 @@ fn attachments_are_listed_kept_and_told_of() {
     let mut bytes = writer.into_inner().into_inner();
     std::fs::write(&file, &bytes).unwrap();
     let summary = run(&["convert", text(&file), text(&bag), "--json"]).expect(0, &[]).json();
-    assert_eq!((&summary["attachments"], &summary["lost_attachments"]), (&2.into(), &0.into()));
+    assert_eq!(
+        (&summary["attachment_count"], &summary["damaged_attachments"]),
+        (&2.into(), &0.into())
+    );
     for path in [&file, &bag] {
         let info = run(&["info", text(path), "--json"]).expect(0, &[]).json();
         assert_eq!(info["attachments"][0]["name"], "notes\n.txt");

@@ -18,7 +18,7 @@ targets=("$@")
 
 # The tests' seeds are what the fuzzer begins with.
 export LIVEBAG_FUZZ_SEEDS=$ROOT/fuzz/corpus
-crates=(-p livebag -p livebag-net -p livebag-shm)
+crates=(-p livebag-bags -p livebag-net -p livebag-shm)
 [[ " ${targets[*]} " != *" discovery "* ]] || crates+=(-p livebag-ros2 --features livebag-ros2/dds,livebag-ros2/zenoh)
 say "seeds for $LIVEBAG_FUZZ_SEEDS"
 cargo test --quiet "${crates[@]}" --lib fuzzing -- --include-ignored >/dev/null

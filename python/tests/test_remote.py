@@ -99,10 +99,10 @@ except KeyboardInterrupt:
 
 def test_a_server_that_stalls_is_interrupted():
     topic = {"name": "/a", "type": "", "message_encoding": "raw", "schema_encoding": "", "message_count": 1,
-             "rate_hz": None, "start_nanos": 1, "end_nanos": 1, "skipped": 0, "message_bytes": 1,
+             "rate_hz": None, "start_time": "1", "end_time": "1", "skipped": 0, "message_bytes": 1,
              "lost": {"transport": 0, "queue": 0, "lapped": 0, "disk": 0, "total": 0}}
-    info = {"name": "run", "state": "live", "profile": "", "started_nanos": 1, "start_nanos": 1, "end_nanos": 1,
-            "message_count": 1, "topic_count": 1, "lost_count": 0, "library": "", "failure": None,
+    info = {"name": "run", "state": "live", "profile": "", "started_time": "1", "start_time": "1", "end_time": "1",
+            "message_count": 1, "topic_count": 1, "library": "", "failure": None,
             "lost": topic["lost"], "removed_splits": 0, "topics": [topic]}
 
     class Stalling(http.server.BaseHTTPRequestHandler):

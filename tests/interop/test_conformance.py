@@ -80,7 +80,7 @@ def test_query_gives_each_message(suite, tmp_path):
         tools.livebag("convert", file, container)
         messages = held_by(file)[0]
         lines = tools.livebag("query", container, "history", "--json").splitlines()
-        told = [(line["topic"], line["log_time"], line["publish_time"], line["bytes"]) for line in map(json.loads, lines)]
+        told = [(line["topic"], int(line["log_time"]), int(line["publish_time"]), line["bytes"]) for line in map(json.loads, lines)]
         assert told == [(topic, log, publish, len(data)) for topic, _, log, publish, data in messages], file.name
         text = tools.livebag("query", container, "history")
         assert re.search(rf"^{len(messages)} messages, ", text, re.MULTILINE), f"{file.name}: {text}"

@@ -135,7 +135,7 @@ def info_counts(bag):
 
 def convert(source, target, *options):
     said = json.loads(livebag("convert", source, target, "--json", *options))
-    assert said["lost_messages"] == 0
+    assert said["damaged"] == 0
     return said
 
 

@@ -206,8 +206,7 @@ impl Layout {
         };
         let mut start = Vec::new();
         mcap::put_file_start(&mut start, "ros2", LIBRARY);
-        mcap::put_schema(&mut start, id, &topic);
-        mcap::put_channel(&mut start, id, id, &topic);
+        mcap::put_definition(&mut start, id, &topic);
         let position = start.len() as u64;
         mcap::put_padding_to(&mut start, position, BLOCK_BYTES);
         let (brick_name, index_name) = (format!("{name}.mcap"), format!("{name}.idx"));

@@ -70,6 +70,7 @@ pub struct Args {
 #[derive(Serialize)]
 struct Summary {
     network: String,
+    #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
     topics: Vec<Row>,
     warnings: Vec<String>,
@@ -81,9 +82,11 @@ struct Row {
     /// `to_ros2` or `from_ros2`.
     direction: &'static str,
     message_count: u64,
+    #[serde(rename = "message_bytes")]
     bytes: u64,
     /// Left out by `--throttle`.
     skipped: u64,
+    #[serde(serialize_with = "crate::json::total")]
     lost: u64,
     /// What the other side would not take.
     refused: u64,

@@ -90,14 +90,14 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_pending: bool,
     /// Messages on the disk.
+    #[serde(rename = "message_count")]
     pub messages: u64,
     /// Bytes of those.
+    #[serde(rename = "message_bytes")]
     pub bytes: u64,
     /// How many of those messages were repeated at the head of a split.
     #[serde(default)]
     pub repeated: u64,
-    /// Messages lost, all causes.
-    pub lost: u64,
     /// Messages left out on purpose.
     pub skipped: u64,
     /// Where every message is that was published.
@@ -130,7 +130,7 @@ impl TopicAnswer {
 
 impl Answer {
     fn new(status: &Status, error: Option<String>) -> Self {
-        let (messages, bytes, lost) = status.totals();
+        let (messages, bytes, _) = status.totals();
         Self {
             error,
             paused: status.paused,
@@ -139,7 +139,6 @@ impl Answer {
             messages,
             bytes,
             repeated: status.topics.iter().map(|topic| topic.repeated).sum(),
-            lost: lost.total(),
             skipped: status.topics.iter().map(|topic| topic.skipped).sum(),
             account: status.account(),
             topics: status.topics.iter().map(TopicAnswer::new).collect(),

@@ -187,16 +187,22 @@ impl Target {
 struct Summary {
     path: String,
     storage: Storage,
+    #[serde(rename = "topic_count")]
     topics: usize,
     message_count: u64,
+    #[serde(rename = "message_bytes")]
     bytes: u64,
     /// Attachments taken over, and those that were damaged and left out.
+    #[serde(rename = "attachment_count")]
     attachments: u64,
+    #[serde(rename = "damaged_attachments")]
     lost_attachments: u64,
     /// Messages that the source says it has; null where a part was asked for.
     source_message_count: Option<u64>,
     /// Messages that are known to have been there and could not be read or re-encoded.
+    #[serde(rename = "damaged")]
     lost_messages: u64,
+    #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
     warnings: Vec<String>,
 }

@@ -49,7 +49,7 @@ fn render(answer: &Answer) -> String {
         text::plural(answer.splits as usize, "split"),
         text::count(answer.messages),
         text::bytes(answer.bytes as f64),
-        text::count(answer.lost),
+        text::count(answer.account.lost.total()),
         text::count(answer.skipped),
         text::bytes(answer.cache_bytes as f64),
     )

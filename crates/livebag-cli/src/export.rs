@@ -82,9 +82,11 @@ struct Summary {
     path: String,
     message_count: u64,
     /// Messages that could not be read, decoded or drawn.
+    #[serde(rename = "damaged")]
     lost_messages: u64,
     topics: Vec<TopicSummary>,
     warnings: Vec<String>,
+    #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
 }
 
@@ -94,6 +96,7 @@ struct TopicSummary {
     #[serde(rename = "type")]
     type_name: String,
     message_count: u64,
+    #[serde(rename = "damaged")]
     lost_messages: u64,
     /// The folder of images, the table or the video; null where nothing was made of the topic.
     files: Vec<String>,

@@ -77,8 +77,11 @@ struct Info {
     /// Null where a server does not tell.
     files: Option<Vec<File>>,
     size_bytes: Option<u64>,
+    #[serde(rename = "started_time", with = "livebag_format::json_time")]
     started_nanos: u64,
+    #[serde(rename = "start_time", with = "livebag_format::json_time")]
     start_nanos: Option<u64>,
+    #[serde(rename = "end_time", with = "livebag_format::json_time")]
     end_nanos: Option<u64>,
     duration_nanos: u64,
     message_count: u64,
@@ -108,7 +111,9 @@ struct AttachmentReport {
     name: String,
     media_type: String,
     bytes: u64,
+    #[serde(rename = "log_time_time", with = "livebag_format::json_time")]
     log_time_nanos: u64,
+    #[serde(rename = "create_time_time", with = "livebag_format::json_time")]
     create_time_nanos: u64,
 }
 

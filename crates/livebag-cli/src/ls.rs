@@ -52,6 +52,7 @@ struct Row {
     problem: Option<String>,
     /// What is unusual, though nothing is wrong.
     note: Option<String>,
+    #[serde(rename = "start_time", with = "livebag_format::json_time")]
     start_nanos: Option<u64>,
     duration_nanos: Option<u64>,
     message_count: Option<u64>,

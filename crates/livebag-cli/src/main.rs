@@ -22,6 +22,7 @@ mod demo;
 mod doctor;
 mod export;
 mod info;
+mod json;
 mod ls;
 mod man;
 mod play;

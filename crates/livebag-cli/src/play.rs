@@ -32,19 +32,25 @@ struct Summary {
     paths: Vec<String>,
     message_count: u64,
     /// Not published: damaged, or larger than a stream takes.
+    #[serde(rename = "damaged")]
     lost_messages: u64,
+    #[serde(rename = "message_bytes")]
     bytes: u64,
     /// How often the end was reached.
     rounds: u64,
+    #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
     /// Where it stood at the end, and where the last message is; from the beginning of what is played.
+    #[serde(rename = "position_nanos", serialize_with = "crate::json::seconds")]
     position_s: f64,
+    #[serde(rename = "length_nanos", serialize_with = "crate::json::seconds")]
     length_s: f64,
     /// The speed at the end.
     rate: f64,
     /// Messages on /clock.
     clock_message_count: u64,
     /// The most that a message came after its time.
+    #[serde(rename = "late_max_nanos", serialize_with = "crate::json::milliseconds")]
     late_max_ms: f64,
     interrupted: bool,
     streams: Vec<StreamReport>,

@@ -86,10 +86,12 @@ struct Summary {
     /// What ended the recording early.
     failure: Option<String>,
     /// From the first look at the streams to the end.
+    #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
     message_count: u64,
+    #[serde(rename = "message_bytes")]
     bytes: u64,
-    gb_per_s: f64,
+    message_bytes_per_s: f64,
     lost: Lost,
     /// Where every message is that was published.
     account: Account,
@@ -428,7 +430,7 @@ impl Summary {
             duration_s,
             message_count: topics.iter().map(|topic| topic.message_count).sum(),
             bytes,
-            gb_per_s: bytes as f64 / 1e9 / duration_s.max(1e-9),
+            message_bytes_per_s: bytes as f64 / duration_s.max(1e-9),
             lost: (&account).into(),
             account,
             removed_splits,
@@ -504,7 +506,7 @@ fn render(summary: &Summary) -> String {
         text::count(summary.message_count),
         text::bytes(summary.bytes as f64),
         summary.duration_s,
-        summary.gb_per_s,
+        summary.message_bytes_per_s / 1e9,
         path = summary.path,
     ));
     out

@@ -75,14 +75,18 @@ struct Report {
     /// The file that was written.
     output: Option<String>,
     message_count: u64,
+    #[serde(rename = "message_bytes")]
     bytes: u64,
     /// Messages that the recording is known to have had and that cannot be read; null where that is not
     /// known.
+    #[serde(rename = "damaged")]
     lost_messages: Option<u64>,
     /// Since when nobody has counted what was published and lost, because the recorder died;
     /// nanoseconds since the Unix epoch.
+    #[serde(rename = "unknown_since_time", with = "livebag_format::json_time")]
     unknown_since_nanos: Option<u64>,
     damage: Vec<String>,
+    #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
 }
 

@@ -19,7 +19,7 @@ pub struct Lost {
     /// Null where it is not known: the recorder died.
     total: Option<u64>,
     /// Since when it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     unknown_since_nanos: Option<u64>,
 }
 
@@ -126,12 +126,15 @@ pub struct TopicReport {
     /// Messages recorded.
     pub message_count: u64,
     /// Bytes of those.
+    #[serde(rename = "message_bytes")]
     pub bytes: u64,
     /// Messages per second between the first and the last; null with fewer than two.
     pub rate_hz: Option<f64>,
     /// Log time of the first message.
+    #[serde(rename = "start_time", with = "livebag_format::json_time")]
     pub start_nanos: Option<u64>,
     /// Log time of the last message.
+    #[serde(rename = "end_time", with = "livebag_format::json_time")]
     pub end_nanos: Option<u64>,
     /// How many of `message_count` were recorded before and stand at the head of a split once more:
     /// published are all others, and the lost ones. While recording as of a second ago; null where

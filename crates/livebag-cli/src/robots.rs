@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use livebag::Clock;
+use livebag_net::tell::Lost;
 use livebag_net::zenoh::{ZenohAddress, ZenohAsker};
 use serde::Serialize;
 
@@ -33,11 +34,13 @@ struct Row {
     robot: String,
     bag: String,
     state: Option<String>,
+    #[serde(rename = "start_time", with = "livebag_format::json_time")]
     start_nanos: Option<u64>,
+    #[serde(rename = "end_time", with = "livebag_format::json_time")]
     end_nanos: Option<u64>,
     message_count: Option<u64>,
     topic_count: Option<usize>,
-    lost_count: Option<u64>,
+    lost: Option<Lost>,
 }
 
 /// Lists them.
@@ -57,7 +60,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
             end_nanos: row.as_ref().and_then(|row| row.end_nanos),
             message_count: row.as_ref().map(|row| row.message_count),
             topic_count: row.as_ref().map(|row| row.topic_count),
-            lost_count: row.as_ref().map(|row| row.lost_count),
+            lost: row.as_ref().map(|row| row.lost),
         });
     }
     let mut out = std::io::stdout().lock();
@@ -86,7 +89,7 @@ fn table(rows: &[Row]) -> String {
             known(duration.map(text::duration)),
             known(row.topic_count.map(|count| text::count(count as u64))),
             known(row.message_count.map(text::count)),
-            known(row.lost_count.map(text::count)),
+            known(row.lost.map(|lost| text::count(lost.causes().total()))),
         ]
     };
     let head =

@@ -83,6 +83,7 @@ struct Row {
     /// How often a writer has attached.
     epoch: u64,
     rate_hz: f64,
+    #[serde(rename = "message_bytes_per_s")]
     bytes_per_s: f64,
     slots: u32,
     payload_bytes_max: usize,

@@ -39,6 +39,7 @@ struct Report {
     state: Option<String>,
     whole: bool,
     file_count: u64,
+    #[serde(rename = "size_bytes")]
     bytes: u64,
     message_count: u64,
     checksum_count: u64,
@@ -47,6 +48,7 @@ struct Report {
     damage: Vec<DamageReport>,
     /// What is unusual, though nothing is damaged.
     warnings: Vec<DamageReport>,
+    #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
 }
 

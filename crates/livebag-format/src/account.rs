@@ -61,7 +61,8 @@ impl Account {
 struct ToldLosses {
     #[serde(flatten)]
     causes: Losses,
-    total: u64,
+    /// `null` where it is not known: the recorder died.
+    total: Option<u64>,
 }
 
 /// As it is told: with what follows from it. `null` is what is not known.
@@ -79,7 +80,12 @@ struct Told {
     skipped: u64,
     lost: ToldLosses,
     unknown: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "unknown_since_time",
+        with = "crate::json_time",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     unknown_since_nanos: Option<u64>,
 }
 
@@ -93,7 +99,10 @@ impl From<Account> for Told {
             damaged: account.damaged,
             repeated: account.repeated,
             skipped: account.skipped,
-            lost: ToldLosses { causes: account.lost, total: account.lost.total() },
+            lost: ToldLosses {
+                causes: account.lost,
+                total: is_complete.then(|| account.lost.total()),
+            },
             unknown: is_complete.then_some(0),
             unknown_since_nanos: account.unknown_since_nanos,
         }

@@ -16,6 +16,7 @@ pub mod decode;
 pub mod definitions;
 pub mod endpoint;
 pub mod index;
+pub mod json_time;
 pub mod mcap;
 pub mod ros1;
 pub mod rosbag2;

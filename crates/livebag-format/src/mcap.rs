@@ -110,6 +110,19 @@ pub fn put_schema(out: &mut Vec<u8>, id: u16, topic: &Topic) {
     });
 }
 
+/// Appends what describes `topic`: its schema, if it has one, and its channel, both numbered `id`.
+pub fn put_definition(out: &mut Vec<u8>, id: u16, topic: &Topic) {
+    if topic.has_schema() {
+        put_schema(out, id, topic);
+    }
+    put_channel(out, id, schema_id(id, topic), topic);
+}
+
+/// The number of the schema of the topic with channel `id`: 0 means none in MCAP.
+pub fn schema_id(id: u16, topic: &Topic) -> u16 {
+    if topic.has_schema() { id } else { 0 }
+}
+
 /// Appends the channel record of `topic`.
 pub fn put_channel(out: &mut Vec<u8>, id: u16, schema_id: u16, topic: &Topic) {
     put_record(out, opcode::CHANNEL, |body| {

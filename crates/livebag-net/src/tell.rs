@@ -23,19 +23,20 @@ pub struct Lost {
     /// Given up at the end on request.
     #[serde(default)]
     pub abandoned: u64,
-    /// All of them.
-    pub total: u64,
+    /// All of them; `null` where that is not known, because the recorder died.
+    pub total: Option<u64>,
 }
 
-impl From<Losses> for Lost {
-    fn from(lost: Losses) -> Self {
+impl From<&Account> for Lost {
+    fn from(account: &Account) -> Self {
+        let lost = account.lost;
         Self {
             transport: lost.transport,
             queue: lost.queue,
             lapped: lost.lapped,
             disk: lost.disk,
             abandoned: lost.abandoned,
-            total: lost.total(),
+            total: account.is_complete().then(|| lost.total()),
         }
     }
 }
@@ -58,17 +59,20 @@ pub struct BagRow {
     /// MCAP's profile: `ros2`, `ros1` or empty.
     pub profile: String,
     /// When recording began.
+    #[serde(rename = "started_time", with = "livebag_format::json_time")]
     pub started_nanos: u64,
     /// First log time.
+    #[serde(rename = "start_time", with = "livebag_format::json_time")]
     pub start_nanos: Option<u64>,
     /// Last log time.
+    #[serde(rename = "end_time", with = "livebag_format::json_time")]
     pub end_nanos: Option<u64>,
     /// Messages that can be read now.
     pub message_count: u64,
     /// Topics.
     pub topic_count: usize,
-    /// Messages lost, all causes.
-    pub lost_count: u64,
+    /// Losses by cause, those of removed splits included.
+    pub lost: Lost,
 }
 
 impl BagRow {
@@ -88,7 +92,7 @@ impl BagRow {
             end_nanos: range.map(|(_, end)| end),
             message_count: counts.sum::<Result<u64, _>>()?,
             topic_count: bag.topics().len(),
-            lost_count: bag.lost().total(),
+            lost: (&bag.account()?).into(),
         })
     }
 }
@@ -103,8 +107,6 @@ pub struct BagInfo<Rows = Vec<TopicRow>> {
     pub library: String,
     /// What ended the recording early.
     pub failure: Option<String>,
-    /// Losses by cause, those of removed splits included.
-    pub lost: Lost,
     /// Where every message is that was published. An older server does not tell.
     #[serde(default)]
     pub account: Option<Account>,
@@ -127,7 +129,6 @@ impl<Rows> BagInfo<Rows> {
             row: BagRow::new(name, bag)?,
             library: bag.library().to_owned(),
             failure: bag.failure().map(str::to_owned),
-            lost: bag.lost().into(),
             account: Some(bag.account()?),
             clock_jumps: Some(bag.clock_jumps()),
             removed_splits: bag.removed().splits,
@@ -140,7 +141,7 @@ impl BagInfo {
     /// Where every message is that was published, as far as the server tells.
     pub fn account(&self) -> Account {
         self.account.unwrap_or_else(|| {
-            let mut sum = Account { lost: self.lost.causes(), ..Account::default() };
+            let mut sum = Account { lost: self.row.lost.causes(), ..Account::default() };
             for topic in &self.topics {
                 sum.recorded += topic.message_count;
                 sum.skipped += topic.skipped;
@@ -250,8 +251,10 @@ pub struct TopicRow {
     /// Messages per second between the first and the last.
     pub rate_hz: Option<f64>,
     /// First log time.
+    #[serde(rename = "start_time", with = "livebag_format::json_time")]
     pub start_nanos: Option<u64>,
     /// Last log time.
+    #[serde(rename = "end_time", with = "livebag_format::json_time")]
     pub end_nanos: Option<u64>,
     /// Losses by cause.
     pub lost: Lost,
@@ -340,7 +343,7 @@ impl TopicRow {
             rate_hz: range.and_then(rate),
             start_nanos: range.map(|(start, _)| start),
             end_nanos: range.map(|(_, end)| end),
-            lost: account.lost.into(),
+            lost: (&account).into(),
             skipped: account.skipped,
             account: Some(account),
             writer_returns: topic.writer_returns(),
@@ -357,8 +360,10 @@ pub struct MessageLine {
     /// Topic name.
     pub topic: String,
     /// When the recorder took it.
+    #[serde(with = "livebag_format::json_time")]
     pub log_time: u64,
     /// When the source stamped it.
+    #[serde(with = "livebag_format::json_time")]
     pub publish_time: u64,
     /// The source's count.
     pub sequence: u64,
@@ -376,6 +381,7 @@ pub struct MessageLine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DamagedLine {
     /// Messages left out because they, or their index entries, are damaged, by topic.
+    #[serde(rename = "damaged_by_topic")]
     pub damaged: BTreeMap<String, u64>,
 }
 

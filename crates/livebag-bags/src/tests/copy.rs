@@ -99,3 +99,38 @@ fn messages_of_one_instant_are_all_copied() {
     to_container(&mut *source, &second, &mut |_| {}).unwrap();
     assert_eq!(read_all(&first), read_all(&second));
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test reads a brick as another program does")]
+fn a_topic_without_a_schema_has_none_in_bricks_and_virtual_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let options = livebag::RecorderOptions {
+        overflow: livebag::Overflow::Block,
+        ..livebag::RecorderOptions::default()
+    };
+    let recorder = livebag::Recorder::create(&path, options).unwrap();
+    let topic = Topic { name: "/raw".into(), message_encoding: "raw".into(), ..Topic::default() };
+    let message = Message { log_time_nanos: 1, publish_time_nanos: 1, sequence: 1, data: b"abc" };
+    recorder.topic(topic).unwrap().write_message(&message).unwrap();
+    recorder.finish().unwrap();
+    assert_has_no_schema(&std::fs::read(path.join("raw.mcap")).unwrap());
+
+    let bag = livebag::Bag::open(&path).unwrap();
+    let file = livebag::VirtualFile::new(&bag, &livebag::Query::default()).unwrap();
+    let mut bytes = livebag::Buffer::default();
+    while (bytes.len() as u64) < file.len() {
+        file.read(bytes.len() as u64, 1 << 20, &mut bytes).unwrap();
+    }
+    assert_has_no_schema(&bytes);
+    assert_eq!(verify(&path, &mut |_| {}).unwrap().damage_count, 0);
+}
+
+fn assert_has_no_schema(file: &[u8]) {
+    let summary = mcap::Summary::read(file).unwrap().expect("the file has a summary");
+    assert!(summary.schemas.is_empty(), "{:?}", summary.schemas);
+    assert_eq!(summary.stats.unwrap().schema_count, 0);
+    let messages: Vec<_> = mcap::MessageStream::new(file).unwrap().map(Result::unwrap).collect();
+    assert_eq!(messages.len(), 1);
+    assert!(messages[0].channel.schema.is_none());
+}

@@ -316,8 +316,12 @@ impl<'c, 'd> Split<'c, 'd> {
             let id = topic.channel_id;
             let (mut schema, mut channel) = (Vec::new(), Vec::new());
             put_schema(&mut schema, id, &described);
-            put_channel(&mut channel, id, id, &described);
-            wanted.push(("schema", (opcode::SCHEMA, id), schema));
+            // A topic without a schema has an empty one in recordings of before 0.1.0.
+            let names_schema = described.has_schema() || found.contains_key(&(opcode::SCHEMA, id));
+            put_channel(&mut channel, id, if names_schema { id } else { 0 }, &described);
+            if names_schema {
+                wanted.push(("schema", (opcode::SCHEMA, id), schema));
+            }
             wanted.push(("channel", (opcode::CHANNEL, id), channel));
         }
         for (what, key, record) in wanted {

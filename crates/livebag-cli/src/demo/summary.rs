@@ -16,13 +16,16 @@ use crate::{files, text};
 pub struct Summary {
     path: String,
     /// Bytes of the container's files.
+    #[serde(rename = "size_bytes")]
     disk_bytes: u64,
     /// FullHD cameras that were simulated.
     cameras: u32,
     /// From the first to the last message.
+    #[serde(rename = "duration_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
     message_count: u64,
     /// Bytes of the messages.
+    #[serde(rename = "message_bytes")]
     bytes: u64,
     gb_per_s: f64,
     lost: Lost,

@@ -13,7 +13,9 @@ use crate::outcome::CliError;
 #[derive(Serialize)]
 struct Line<'a> {
     topic: &'a str,
+    #[serde(with = "livebag_format::json_time")]
     log_time: u64,
+    #[serde(with = "livebag_format::json_time")]
     publish_time: u64,
     sequence: u64,
     bytes: usize,

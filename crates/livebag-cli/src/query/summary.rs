@@ -11,8 +11,11 @@ use crate::text;
 #[derive(Serialize)]
 pub struct Summary {
     message_count: u64,
+    #[serde(rename = "message_bytes")]
     bytes: u64,
+    #[serde(rename = "start_time", with = "livebag_format::json_time")]
     start_nanos: Option<u64>,
+    #[serde(rename = "end_time", with = "livebag_format::json_time")]
     end_nanos: Option<u64>,
     /// Between the newest message's log time and now.
     newest_age_nanos: Option<u64>,
@@ -31,8 +34,11 @@ struct TopicSummary {
     #[serde(rename = "type")]
     type_name: String,
     message_count: u64,
+    #[serde(rename = "message_bytes")]
     bytes: u64,
+    #[serde(rename = "start_time", with = "livebag_format::json_time")]
     start_nanos: u64,
+    #[serde(rename = "end_time", with = "livebag_format::json_time")]
     end_nanos: u64,
 }
 

@@ -10,6 +10,7 @@ use crate::report::Lost;
 
 #[derive(Serialize)]
 struct Line<'a> {
+    #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     elapsed_s: f64,
     paused: bool,
     splits: u32,
@@ -21,7 +22,9 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Topic<'a> {
     name: &'a str,
+    #[serde(rename = "message_count")]
     messages: u64,
+    #[serde(rename = "message_bytes")]
     bytes: u64,
     repeated: u64,
     lost: Lost,

@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let urls = server.urls();
     if args.json {
         let mut out = std::io::stdout().lock();
-        writeln!(out, "{}", serde_json::json!({ "urls": urls, "bags": count }))?;
+        writeln!(out, "{}", serde_json::json!({ "urls": urls, "bag_count": count }))?;
         out.flush()?;
     }
     for url in &urls {

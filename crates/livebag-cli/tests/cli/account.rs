@@ -78,7 +78,7 @@ fn what_a_dead_recorder_lost_is_not_known() {
     assert_eq!(info["state"], "recovered");
     let account = &info["account"];
     assert!(account["published"].is_null() && account["unknown"].is_null(), "{account}");
-    assert!(account["unknown_since_nanos"].as_u64().unwrap() > 0, "{account}");
+    assert!(account["unknown_since_time"].is_string(), "{account}");
     assert!(info["lost"]["total"].is_null(), "{info}");
     let shown = run(&["info", bag]).expect(0, &[]).out;
     assert!(shown.contains("not known"), "{shown}");

@@ -31,21 +31,21 @@ fn a_recorder_pauses_splits_and_stops_when_told() {
     let (name, mut writer) = stream(StreamOptions::bytes(1000).slots(64));
     let recording = Recording::begin(&[&name, "-o", bag, "--stats", "0.05"], 1);
     publish(&mut writer, 10);
-    wait_until("ten messages", || status(bag)["messages"] == 10);
+    wait_until("ten messages", || status(bag)["message_count"] == 10);
 
     run(&["ctl", bag, "pause"]).expect(0, &[]);
     assert_eq!(status(bag)["paused"], true);
     publish(&mut writer, 5);
     wait_until("five left out", || status(bag)["skipped"] == 5);
     run(&["ctl", bag, "resume"]).expect(0, &[]);
-    assert_eq!(status(bag)["messages"], 10, "what came in the pause is not recorded");
+    assert_eq!(status(bag)["message_count"], 10, "what came in the pause is not recorded");
 
     let split = run(&["ctl", bag, "split", "--json"]).expect(0, &[]).json();
     assert_eq!(split["splits"], 2, "it is answered when it has happened: {split}");
     recording.signal(Signal::USR1);
     wait_until("a third split", || status(bag)["splits"] == 3);
     publish(&mut writer, 7);
-    wait_until("seven more", || status(bag)["messages"] == 17);
+    wait_until("seven more", || status(bag)["message_count"] == 17);
 
     run(&["ctl", bag, "snapshot"]).expect(1, &["snapshot"]);
     run(&["ctl", bag, "stop"]).expect(0, &[]);
@@ -70,9 +70,9 @@ fn a_ring_goes_to_the_disk_on_a_signal() {
     let recording = Recording::begin(&[&name, "-o", bag, "--snapshot-mode"], 1);
     publish(&mut writer, 20);
     wait_until("the ring holds them", || status(bag)["cache_bytes"].as_u64() > Some(20 * 100));
-    assert_eq!(status(bag)["messages"], 0);
+    assert_eq!(status(bag)["message_count"], 0);
     recording.signal(Signal::USR2);
-    wait_until("the ring is written", || status(bag)["messages"] == 20);
+    wait_until("the ring is written", || status(bag)["message_count"] == 20);
     recording.interrupt().expect(0, &[]);
 }
 
@@ -120,7 +120,7 @@ fn keys_pause_split_and_end_a_recording() {
     let recording = Recording::begin_command(command, 1);
     assert!(!takes_lines(&program), "it takes key by key");
     publish(&mut writer, 10);
-    wait_until("ten messages", || status(bag)["messages"] == 10);
+    wait_until("ten messages", || status(bag)["message_count"] == 10);
 
     keys.write_all(b" ").unwrap();
     wait_until("it pauses", || status(bag)["paused"] == true);
@@ -132,7 +132,7 @@ fn keys_pause_split_and_end_a_recording() {
     keys.write_all(b"x\ns").unwrap();
     wait_until("a second split", || status(bag)["splits"] == 2);
     publish(&mut writer, 7);
-    wait_until("seven more", || status(bag)["messages"] == 17);
+    wait_until("seven more", || status(bag)["message_count"] == 17);
     keys.write_all(b"tq").unwrap();
 
     let ended = recording.end().expect(0, &["keys: space", "--snapshot-mode"]);
@@ -155,7 +155,7 @@ fn a_key_writes_the_ring() {
     publish(&mut writer, 20);
     wait_until("the ring holds them", || status(bag)["cache_bytes"].as_u64() > Some(20 * 100));
     keys.write_all(b"t").unwrap();
-    wait_until("the ring is written", || status(bag)["messages"] == 20);
+    wait_until("the ring is written", || status(bag)["message_count"] == 20);
     keys.write_all(b"q").unwrap();
     recording.end().expect(0, &[]);
 }
@@ -199,7 +199,7 @@ fn nobody_else_controls_a_recorder() {
         refused.expect(1, &["belongs to another user", "only its owner may control it"]);
     }
     publish(&mut writer, 10);
-    wait_until("it records all the same", || status(text(&bag))["messages"] == 10);
+    wait_until("it records all the same", || status(text(&bag))["message_count"] == 10);
     assert_eq!(status(text(&bag))["paused"], false);
     let mode = std::fs::metadata(bag.join("control.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

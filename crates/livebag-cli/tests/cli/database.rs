@@ -66,7 +66,7 @@ fn a_recording_of_databases_is_split_and_closed() {
             images.publish(&meta, &vec![number as u8; 640 * 480]).unwrap();
         }
         let all = 25 * (from / 20 + 1);
-        wait_until("everything is committed", || status(bag)["messages"] == all);
+        wait_until("everything is committed", || status(bag)["message_count"] == all);
     };
     both(0);
     assert_eq!(state_at_a_glance(bag), "live");
@@ -106,7 +106,7 @@ fn what_was_committed_outlives_a_kill() {
     let arguments = [&*name, "-o", bag, "--storage", "sqlite3", "--preset", "resilient"];
     let recording = Recording::begin(&arguments, 1);
     publish(&mut writer, 0..30, 324);
-    wait_until("everything is committed", || status(bag)["messages"] == 30);
+    wait_until("everything is committed", || status(bag)["message_count"] == 30);
     recording.signal(Signal::KILL);
     assert_ne!(recording.end().code, 0);
     assert!(!path.join("metadata.yaml").exists());
@@ -127,7 +127,7 @@ fn old_databases_go() {
     let recording = Recording::begin(&arguments, 1);
     for round in 0..3 {
         publish(&mut writer, 10 * round..10 * (round + 1), 324);
-        wait_until("ten more", || status(bag)["messages"] == 10 * (round + 1));
+        wait_until("ten more", || status(bag)["message_count"] == 10 * (round + 1));
         run(&["ctl", bag, "split"]).expect(0, &[]);
         wait_until("a file more", || status(bag)["splits"] == round + 2);
     }

@@ -19,6 +19,7 @@ mod ending;
 mod export;
 mod full_disk;
 mod help;
+mod json;
 mod names;
 mod older;
 mod play;

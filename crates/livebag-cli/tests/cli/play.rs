@@ -231,7 +231,10 @@ fn keys_step_seek_change_the_rate_and_end() {
     let ended = playing.end().expect(0, &["keys: space", "paused"]);
     let said = ended.json();
     assert_eq!(said["message_count"], 4);
-    assert_eq!((&said["rate"], &said["length_s"]), (&1.1.into(), &3990.0.into()));
+    assert_eq!(
+        (&said["rate"], &said["length_nanos"]),
+        (&1.1.into(), &3_990_000_000_000_u64.into())
+    );
     assert_eq!((&said["rounds"], &said["interrupted"]), (&0.into(), &false.into()));
     assert!(takes_lines(&program), "the terminal is as it was");
 }
@@ -277,7 +280,10 @@ fn several_bags_go_out_under_other_names_with_a_clock() {
     assert_eq!(said["streams"][0]["name"], format!("{name}.a"));
     assert_eq!(said["streams"][2]["topic"], "/clock");
     assert!(said["clock_message_count"].as_u64().unwrap() > 0, "{said}");
-    assert_eq!((&said["length_s"], &said["position_s"]), (&1.5.into(), &1.5.into()));
+    assert_eq!(
+        (&said["length_nanos"], &said["position_nanos"]),
+        (&1_500_000_000_u64.into(), &1_500_000_000_u64.into())
+    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
     let times: Vec<u64> = newest
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
-        .map(|line| line["log_time"].as_u64().unwrap())
+        .map(|line| line["log_time"].as_str().unwrap().parse::<u64>().unwrap())
         .collect();
     assert!(times.is_sorted_by(|a, b| a >= b), "the newest come first");
     run(&["query", &url, "latest", "-t", "/none"]).expect(1, &["no topic /none"]);
@@ -71,7 +71,7 @@ fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
     let (here, there) = (listed(text(&bag)), listed(base));
     assert_eq!(there, listed(&url));
     assert_eq!(there.as_array().unwrap().len(), 1);
-    for name in ["kind", "state", "problem", "start_nanos", "duration_nanos", "message_count"] {
+    for name in ["kind", "state", "problem", "start_time", "duration_nanos", "message_count"] {
         assert_eq!(here[0][name], there[0][name], "{name}");
     }
     assert_eq!(there[0]["path"].as_str(), Some(&*url));

@@ -25,11 +25,11 @@ fn two_splits(bag: &str, max_age: &str) -> (Recording, Writer) {
     let (name, mut writer) = stream(StreamOptions::bytes(1000).slots(64));
     let recording = Recording::begin(&[&name, "-o", bag, "--max-age", max_age], 1);
     publish(&mut writer, 10, 100);
-    wait_until("ten messages", || status(bag)["messages"] == 10);
+    wait_until("ten messages", || status(bag)["message_count"] == 10);
     run(&["ctl", bag, "split"]).expect(0, &[]);
     wait_until("a second split", || status(bag)["splits"] == 2);
     publish(&mut writer, 7, 100);
-    wait_until("seven more", || status(bag)["messages"] == 17);
+    wait_until("seven more", || status(bag)["message_count"] == 17);
     (recording, writer)
 }
 
@@ -99,7 +99,7 @@ fn a_flood_of_low_priority_costs_a_critical_topic_nothing() {
     publish(&mut alarming, CRITICAL, BYTES);
     // The recorder takes what has been published before it follows this order.
     run(&["ctl", bag, "snapshot"]).expect(0, &[]);
-    wait_until("the ring is written", || status(bag)["messages"].as_u64() > Some(CRITICAL));
+    wait_until("the ring is written", || status(bag)["message_count"].as_u64() > Some(CRITICAL));
     recording.interrupt();
     let info = info(bag);
     let topics = info["topics"].as_array().unwrap();
@@ -120,12 +120,12 @@ fn repeated_messages_are_counted_apart() {
     let topic = format!("/{map}");
     let recording = Recording::begin(&[&*map, "-o", bag, "--repeat-latched", &topic, "--json"], 1);
     publish(&mut writer, 3, 100);
-    wait_until("three messages", || status(bag)["messages"] == 3);
+    wait_until("three messages", || status(bag)["message_count"] == 3);
     for repeated in 1..=2 {
         run(&["ctl", bag, "split"]).expect(0, &[]);
         wait_until("one more", || status(bag)["repeated"] == repeated);
     }
-    assert_eq!(status(bag)["messages"], 5);
+    assert_eq!(status(bag)["message_count"], 5);
     let ended = recording.interrupt().expect(0, &[]);
     assert_eq!(ended.json()["topics"][0]["repeated"], 2);
     let told = info(bag);

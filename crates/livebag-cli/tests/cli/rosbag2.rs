@@ -184,7 +184,7 @@ fn ros1_messages_are_re_encoded_and_those_that_cannot_be_are_told() {
     let out = folder.path().join("ros2");
     let ended = run(&["convert", text(&path), text(&out), "--to-ros2", "--json"]);
     let summary = ended.expect(3, &["/chatter", "left out"]).json();
-    assert_eq!((&summary["lost_messages"], &summary["message_count"]), (&1.into(), &1.into()));
+    assert_eq!((&summary["damaged"], &summary["message_count"]), (&1.into(), &1.into()));
     assert_eq!(summary["storage"], "mcap");
     let yaml = std::fs::read_to_string(out.join("metadata.yaml")).unwrap();
     assert!(yaml.contains("std_msgs/msg/String") && yaml.contains("RIHS01_df668c74"), "{yaml}");

@@ -166,7 +166,7 @@ fn bags_of_every_version_are_read_alike() {
         newest.2.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len() as u64, COUNT);
     assert_eq!(lines[3]["value"]["data"], "md", "{}", lines[3]);
-    assert_eq!(lines[3]["log_time"], START_NANOS + 3 * STEP_NANOS);
+    assert_eq!(lines[3]["log_time"], (START_NANOS + 3 * STEP_NANOS).to_string());
     // The storage mcap came with Galactic.
     let older = (1..9).map(|version| (version, "sqlite3"));
     for (version, storage) in older.chain((4..=9).map(|version| (version, "mcap"))) {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Compression, MAGIC, opcode, put_channel, put_record, put_schema, put_string};
+use super::{
+    Compression, MAGIC, opcode, put_channel, put_record, put_schema, put_string, schema_id,
+};
 use crate::Topic;
 use crate::index::IndexEntry;
 
@@ -102,13 +104,15 @@ impl SummaryBuilder {
         };
         let start = this.position();
         for (id, topic) in topics.clone() {
-            put_schema(&mut this.out, id, topic);
-            this.schema_count += 1;
+            if topic.has_schema() {
+                put_schema(&mut this.out, id, topic);
+                this.schema_count += 1;
+            }
         }
         this.close_group(opcode::SCHEMA, start);
         let start = this.position();
         for (id, topic) in topics {
-            put_channel(&mut this.out, id, id, topic);
+            put_channel(&mut this.out, id, schema_id(id, topic), topic);
             this.channel_counts.insert(id, 0);
         }
         this.close_group(opcode::CHANNEL, start);

@@ -18,7 +18,7 @@ fn lines_tell_times_and_sizes() {
     assert_eq!(lines.len(), known.len());
     for (at, (line, (topic, time, data))) in lines.iter().zip(&known).enumerate() {
         let expected = json!({
-            "topic": topic, "log_time": time, "publish_time": time - 5,
+            "topic": topic, "log_time": time.to_string(), "publish_time": (time - 5).to_string(),
             "sequence": at / 2, "bytes": data.len(),
         });
         assert_eq!(*line, expected);

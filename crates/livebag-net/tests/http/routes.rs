@@ -29,8 +29,8 @@ fn recordings_are_listed_and_described() {
         (&row["name"], &row["state"], &row["message_count"], &row["topic_count"]),
         (&json!("run1"), &json!("closed"), &json!(100), &json!(2))
     );
-    assert_eq!(row["start_nanos"], START_NANOS);
-    assert_eq!(row["end_nanos"], known.last().unwrap().1);
+    assert_eq!(row["start_time"], START_NANOS.to_string());
+    assert_eq!(row["end_time"], known.last().unwrap().1.to_string());
     let info = get(site.address(), "/v1/bags/run1").must(200).json();
     assert_eq!(info["name"], "run1");
     assert_eq!(info["lost"]["total"], 0);

@@ -6,7 +6,7 @@ use livebag_format::Topic;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, ChunkExtent, MESSAGE_HEADER_BYTES, SummaryBuilder, chunk_header,
-    message_header, put_channel, put_file_start, put_message_index, put_metadata, put_schema,
+    message_header, put_definition, put_file_start, put_message_index, put_metadata,
 };
 
 use super::{Bag, BagError, Buffer, Cursor, NewestFirst};
@@ -357,8 +357,7 @@ pub fn damaged_topics(bag: &Bag, damaged: &[u64]) -> BTreeMap<String, u64> {
 
 /// Schema and channel of a topic.
 pub(super) fn put_topic(out: &mut Vec<u8>, id: u16, topic: &Topic) {
-    put_schema(out, id, topic);
-    put_channel(out, id, id, topic);
+    put_definition(out, id, topic);
 }
 
 /// Moves what `out` has from `at` on, to make room for `bytes`.

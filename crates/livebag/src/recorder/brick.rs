@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use livebag_format::Topic;
 use livebag_format::mcap::{
-    ChunkExtent, RECORD_HEADER_BYTES, padding_header, put_channel, put_file_start, put_padding_to,
-    put_schema,
+    ChunkExtent, RECORD_HEADER_BYTES, padding_header, put_definition, put_file_start,
+    put_padding_to,
 };
 
 use crate::limits::{BLOCK_BYTES, CHUNKS_KEPT_MAX, WRITE_BEHIND_BYTES};
@@ -48,8 +48,7 @@ impl Brick {
         let mut start = Vec::new();
         put_file_start(&mut start, profile, LIBRARY);
         for (id, topic) in topics {
-            put_schema(&mut start, *id, topic);
-            put_channel(&mut start, *id, *id, topic);
+            put_definition(&mut start, *id, topic);
         }
         let position = start.len() as u64;
         put_padding_to(&mut start, position, BLOCK_BYTES as u64);
@@ -77,8 +76,7 @@ impl Brick {
     /// If the disk refuses.
     pub fn announce(&mut self, channel_id: u16, topic: &Topic) -> io::Result<()> {
         let mut records = Vec::new();
-        put_schema(&mut records, channel_id, topic);
-        put_channel(&mut records, channel_id, channel_id, topic);
+        put_definition(&mut records, channel_id, topic);
         let block = match self.access {
             Access::Direct => Block::padded(records),
             Access::Buffered => Block::unaligned(records),

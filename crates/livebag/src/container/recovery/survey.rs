@@ -21,7 +21,7 @@ use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, Compression, Definition,
     MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES, MESSAGE_INDEX_HEADER_BYTES,
     MessageHeader, RECORD_HEADER_BYTES, RecordHeader, chunk_messages, opcode, put_channel,
-    put_file_start, put_message_index, put_schema,
+    put_file_start, put_message_index, put_schema, schema_id,
 };
 
 use super::index::Claim;
@@ -333,9 +333,7 @@ impl<'a> Walk<'a> {
             if ids.1 != Some(&of) {
                 continue;
             }
-            let (schema, channel) = definitions(member);
-            let wanted = if ids.0 == Some(&opcode::SCHEMA) { schema } else { channel };
-            if wanted != record {
+            if !is_definition_of(member, &record) {
                 return Ok(false);
             }
             self.announced.insert((record[0], place));
@@ -430,8 +428,7 @@ impl<'a> Walk<'a> {
             if !chunk.counts.iter().any(|(id, _)| *id == member.channel_id) {
                 continue;
             }
-            let (schema, channel) = definitions(member);
-            for record in [schema, channel] {
+            for record in definitions(member) {
                 if self.announced.contains(&(record[0], place)) {
                     continue;
                 }
@@ -455,10 +452,9 @@ impl<'a> Walk<'a> {
         let [stretch] = self.survey.stretches.as_mut_slice() else { return };
         if self.survey.chunks.is_empty() && stretch.range.end == self.survey.tail {
             for member in self.members {
-                let (schema, channel) = definitions(member);
                 let at = stretch.range.start + stretch.records.len() as u64;
                 self.survey.announced.push((at, member.channel_id));
-                stretch.records.extend([schema, channel].concat());
+                stretch.records.extend(definitions(member).concat());
             }
             let end = stretch.range.start + stretch.records.len() as u64;
             if end + RECORD_HEADER_BYTES as u64 > stretch.range.end {
@@ -663,13 +659,30 @@ fn end_of(chunk: &ChunkExtent) -> u64 {
     chunk.offset + chunk.chunk_bytes() + chunk.counts.iter().map(bytes).sum::<u64>()
 }
 
-/// A topic's schema and channel record.
-fn definitions(member: &Member) -> (Vec<u8>, Vec<u8>) {
-    let id = member.channel_id;
-    let (mut schema, mut channel) = (Vec::new(), Vec::new());
-    put_schema(&mut schema, id, &member.topic);
-    put_channel(&mut channel, id, id, &member.topic);
-    (schema, channel)
+/// A topic's schema record, if it has a schema, and its channel record.
+fn definitions(member: &Member) -> Vec<Vec<u8>> {
+    let (id, topic) = (member.channel_id, &member.topic);
+    let mut records = Vec::new();
+    if topic.has_schema() {
+        records.push(Vec::new());
+        put_schema(&mut records[0], id, topic);
+    }
+    records.push(Vec::new());
+    put_channel(records.last_mut().expect("just pushed"), id, schema_id(id, topic), topic);
+    records
+}
+
+/// Whether `record` is a topic's schema or channel. A topic without a schema once had an empty one.
+fn is_definition_of(member: &Member, record: &[u8]) -> bool {
+    let (id, topic) = (member.channel_id, &member.topic);
+    let mut wanted = definitions(member);
+    if !topic.has_schema() {
+        let (mut schema, mut channel) = (Vec::new(), Vec::new());
+        put_schema(&mut schema, id, topic);
+        put_channel(&mut channel, id, id, topic);
+        wanted.extend([schema, channel]);
+    }
+    wanted.iter().any(|wanted| wanted == record)
 }
 
 /// Tells a message of a brick from every other: its chunk, and where in it.

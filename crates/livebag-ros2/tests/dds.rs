@@ -13,6 +13,8 @@ use livebag_ros2::network::{Network, NetworkError, Role, ServiceRequest, TopicRe
 use livebag_ros2::{Durability, History, Qos, Reliability};
 
 mod conformance;
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 mod dds {
     mod fast;
     pub mod peers;

@@ -32,7 +32,10 @@ impl Fast {
         let program = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
             .join("../../build/dds/fast_peer");
         if !program.exists() {
-            println!("left out: {} is missing (scripts/setup.sh dds)", program.display());
+            crate::skipped::skipped(&format!(
+                "{} is missing (scripts/setup.sh dds)",
+                program.display()
+            ));
             return None;
         }
         let mut command = Command::new(program);

@@ -199,7 +199,7 @@ impl Python {
         let check = check.args(["-c", "import cyclonedds"]).stderr(Stdio::null()).status();
         let is_there = check.is_ok_and(|status| status.success());
         if !is_there {
-            println!("left out: {} has no package cyclonedds", python.display());
+            crate::skipped::skipped(&format!("{} has no package cyclonedds", python.display()));
         }
         is_there.then_some(Self(python))
     }
@@ -228,7 +228,9 @@ impl C {
                 .arg(folder().join("peer.c"))
                 .args(["peer.c", "-I.", "-O1", "-o", "peer", "-lddsc"]));
         if !is_there {
-            println!("left out: there is no idlc, C compiler or libddsc (Debian: cyclonedds-dev)");
+            crate::skipped::skipped(
+                "there is no idlc, C compiler or libddsc (Debian: cyclonedds-dev)",
+            );
         }
         is_there.then_some(Self { program, _folder: build })
     }

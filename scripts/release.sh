@@ -91,7 +91,7 @@ esac
 case " $parts " in *" crates "*)
     began=$SECONDS
     # Each against the others of this workspace, since none is in a registry yet.
-    cargo package --locked --allow-dirty --no-verify --workspace --exclude livebag-bench --exclude livebag-python \
+    cargo package --locked --allow-dirty --no-verify --workspace --exclude livebag-python \
         --target-dir "$work/package" >"$work/package.log" 2>&1 || { cat "$work/package.log"; fail "cargo package failed"; }
     mkdir -p "$out/crates"; cp "$work"/package/package/*.crate "$out/crates/"
     note_built "crates/ ($(find "$out/crates" -name '*.crate' | wc -l))" "$out/crates" $((SECONDS - began)) ;;

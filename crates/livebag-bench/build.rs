@@ -1,11 +1,14 @@
-//! Bakes the commit that the benchmark was built from into it: figures belong to the code of the binary, not to
-//! what lies in the working directory when it runs.
+//! Bakes the commit that the benchmarks were built from into them, and the versions of the peers: figures belong to
+//! the code of the binary, not to what lies in the working directory when it runs.
 
 use std::path::Path;
 use std::process::Command;
 
 /// What the binary is made of, relative to this package.
 const SOURCES: [&str; 3] = ["../../crates", "../../Cargo.toml", "../../Cargo.lock"];
+/// Here, and in the package as it is published.
+const LOCK_FILES: [&str; 2] = ["../../Cargo.lock", "Cargo.lock"];
+const PEERS: [&str; 4] = ["iceoryx2", "zenoh", "mcap", "io-uring"];
 
 fn main() {
     SOURCES.iter().for_each(|path| println!("cargo:rerun-if-changed={path}"));
@@ -17,6 +20,23 @@ fn main() {
         }
     }
     println!("cargo:rustc-env=LIVEBAG_COMMIT={}", commit());
+    println!("cargo:rustc-env=LIVEBAG_PEERS={}", peers());
+}
+
+/// `NAME VERSION, …` of the peers that the lock file has.
+#[expect(clippy::disallowed_methods, reason = "Cargo's file, not a recording")]
+fn peers() -> String {
+    let lock =
+        LOCK_FILES.iter().find_map(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    let versions =
+        PEERS.iter().filter_map(|name| Some(format!("{name} {}", locked_version(&lock, name)?)));
+    versions.collect::<Vec<_>>().join(", ")
+}
+
+/// The version of a package: the line after its name.
+fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
+    let (_, after) = lock.split_once(&format!("\nname = \"{package}\"\nversion = \""))?;
+    Some(after.split_once('"')?.0)
 }
 
 /// `0123456789ab`, `0123456789ab-dirty` if the sources differ from it, or `unknown`: without git, or outside of

@@ -288,7 +288,7 @@ def test_what_is_closed_or_no_time_is_said(sample):
     closed.close()
     with pytest.raises(ValueError, match="closed"):
         len(closed)
-    with pytest.raises(TypeError, match="not str"):
+    with pytest.raises(ValueError, match="expected"):
         livebag.open(sample).read_messages(start_time="yesterday")
 
 

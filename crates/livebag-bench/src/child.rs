@@ -14,6 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::clock;
 use crate::error::{BenchError, Result};
+use crate::usage;
 
 /// Set-up of a process: zenoh takes the longest, about a second.
 const READY_SECONDS_MAX: u64 = 60;
@@ -141,10 +142,7 @@ pub fn orders<T: DeserializeOwned>(json: &str) -> Result<T> {
 
 /// The child's side: binds this thread, and those that it will start, to one processor.
 pub fn bind_to(core: usize) -> Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
-    rustix::thread::sched_setaffinity(None, &set)
-        .map_err(|e| BenchError::io(format!("binding a process to processor {core}"), e))
+    usage::pin(&[core]).map_err(|e| BenchError::io("binding a process to its processor", e))
 }
 
 /// The child's side: goes before others on the processors, where it may.

@@ -20,7 +20,8 @@ pub fn realtime_nanos() -> u64 {
 /// CPU time, user and system, of this process, in nanoseconds.
 ///
 /// Every thread of the thread group counts, among them the ones that the kernel makes for
-/// io_uring (`iou-wrk-…`, `iou-sqp-…`): they are threads of the process since Linux 5.12.
+/// io_uring (`iou-wrk-…`, `iou-sqp-…`): they are threads of the process since Linux 5.12. The
+/// kernel's writing back of the page cache does not.
 pub fn process_cpu_nanos() -> u64 {
     nanos_of(clock_gettime(ClockId::ProcessCPUTime))
 }

@@ -6,12 +6,6 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{BenchError, Result};
 
-/// The text of a file, or nothing where it cannot be read (`/proc` and `/sys` differ by machine).
-#[expect(clippy::disallowed_methods, reason = "machine facts and results, not recordings")]
-pub fn text(path: impl AsRef<Path>) -> Option<String> {
-    std::fs::read_to_string(path).ok()
-}
-
 /// Creates (or empties) a file that a measured writer is to fill.
 #[expect(clippy::disallowed_methods, reason = "the peers bring their own way to the disk")]
 pub fn create(path: &Path) -> Result<File> {
@@ -125,6 +119,7 @@ pub fn write_new(directory: &Path, stem: &str, text: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage;
 
     #[test]
     fn an_earlier_result_is_kept() {
@@ -132,7 +127,7 @@ mod tests {
         let first = write_new(directory.path(), "2026-11-21-stream", "1").unwrap();
         let second = write_new(directory.path(), "2026-11-21-stream", "2").unwrap();
         assert_ne!(first, second);
-        assert_eq!(text(first).as_deref(), Some("1"));
-        assert_eq!(text(second).as_deref(), Some("2"));
+        assert_eq!(usage::text(first).as_deref(), Some("1"));
+        assert_eq!(usage::text(second).as_deref(), Some("2"));
     }
 }

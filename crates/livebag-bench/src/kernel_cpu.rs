@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::files;
+use crate::usage;
 
 /// The run time of every kernel thread at one moment, in nanoseconds, by thread id.
 pub struct KernelThreads(HashMap<u32, u64>);
@@ -17,10 +17,10 @@ impl KernelThreads {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let threads = entries.filter_map(|entry| {
             let id: u32 = entry.file_name().to_str()?.parse().ok()?;
-            is_kernel_thread(&files::text(format!("/proc/{id}/stat"))?).then_some(())?;
+            is_kernel_thread(&usage::text(format!("/proc/{id}/stat"))?).then_some(())?;
             // First field: time on the processor in nanoseconds (Documentation/scheduler/
             // sched-stats.rst); the tick counts of /proc/<pid>/stat are 10 ms coarse.
-            let schedstat = files::text(format!("/proc/{id}/schedstat"))?;
+            let schedstat = usage::text(format!("/proc/{id}/schedstat"))?;
             Some((id, schedstat.split_whitespace().next()?.parse().ok()?))
         });
         Self(threads.collect())

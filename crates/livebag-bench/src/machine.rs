@@ -5,22 +5,23 @@ use std::process::Command;
 
 use serde::Serialize;
 
-use crate::error::{BenchError, Result};
-use crate::files;
+use crate::usage::text;
 
-/// See `build.rs`.
-const BUILT_FROM: &str = env!("LIVEBAG_COMMIT");
+/// The commit that this was built from: `0123456789ab`, `0123456789ab-dirty` or `unknown` (`build.rs`).
+pub const BUILT_FROM: &str = env!("LIVEBAG_COMMIT");
+/// `NAME VERSION, …` of the peers in `Cargo.lock` (`build.rs`).
+const PEERS: &str = env!("LIVEBAG_PEERS");
 
-/// Whether the binary knows a commit whose code it has.
+/// Whether the program knows a commit whose code it has.
 ///
 /// # Errors
-/// If it does not: its figures would belong to no code that can be found again.
-pub fn check_commit() -> Result<()> {
+/// If it does not, why that matters: its figures would belong to no code that can be found again.
+pub fn check_commit() -> Result<(), String> {
     match BUILT_FROM == "unknown" || BUILT_FROM.ends_with("-dirty") {
-        true => Err(BenchError::Usage(format!(
-            "this binary's commit is {BUILT_FROM}, so its figures would belong to no known code: commit, \
-             build again and run, or allow it with --any-commit"
-        ))),
+        true => Err(format!(
+            "this program's commit is {BUILT_FROM}, so its figures would belong to no known code: build it from \
+             a commit, or allow it with --any-commit"
+        )),
         false => Ok(()),
     }
 }
@@ -50,12 +51,11 @@ impl Machine {
     /// Looks at the machine; `directory` is where recordings go.
     pub fn describe(directory: &Path) -> Self {
         Self {
-            cpu: cpu_model(),
+            cpu: processor(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: kernel(),
             memory_bytes: memory_bytes(),
-            filesystem: mount_of(directory)
-                .map_or_else(|| "unknown".to_owned(), |m| format!("{} on {}", m.kind, m.device)),
+            filesystem: mount_of(directory).map_or_else(|| "unknown".to_owned(), |m| m.to_string()),
             settings: settings(),
             built_from: BUILT_FROM,
             versions: versions(),
@@ -63,8 +63,14 @@ impl Machine {
     }
 }
 
-fn cpu_model() -> String {
-    let info = files::text("/proc/cpuinfo").unwrap_or_default();
+/// The kernel's release: `6.18.44`.
+pub fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The processor's model.
+pub fn processor() -> String {
+    let info = text("/proc/cpuinfo").unwrap_or_default();
     // aarch64 kernels have no model name: the implementer and part are all they tell.
     let field = |name: &str| {
         let line = info.lines().find(|line| line.starts_with(name))?;
@@ -76,8 +82,8 @@ fn cpu_model() -> String {
 }
 
 fn memory_bytes() -> u64 {
-    let kib = files::text("/proc/meminfo").and_then(|text| {
-        text.lines().find_map(|line| {
+    let kib = text("/proc/meminfo").and_then(|info| {
+        info.lines().find_map(|line| {
             line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok()
         })
     });
@@ -93,13 +99,19 @@ pub struct Mount {
     pub device: String,
 }
 
+impl std::fmt::Display for Mount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} on {}", self.kind, self.device)
+    }
+}
+
 /// The mount that `path` (or the nearest of its parents that exists) is on.
 pub fn mount_of(path: &Path) -> Option<Mount> {
     let existing = path.ancestors().find_map(|p| {
         let p = if p.as_os_str().is_empty() { Path::new(".") } else { p };
         std::fs::canonicalize(p).ok()
     })?;
-    longest_mount(&files::text("/proc/self/mounts")?, &existing)
+    longest_mount(&text("/proc/self/mounts")?, &existing)
 }
 
 fn longest_mount(table: &str, path: &Path) -> Option<Mount> {
@@ -126,7 +138,7 @@ fn settings() -> serde_json::Map<String, serde_json::Value> {
     ];
     files
         .into_iter()
-        .filter_map(|(name, path)| Some((name.to_owned(), files::text(path)?.trim().into())))
+        .filter_map(|(name, path)| Some((name.to_owned(), text(path)?.trim().into())))
         .collect()
 }
 
@@ -138,19 +150,12 @@ fn versions() -> serde_json::Map<String, serde_json::Value> {
         let text = String::from_utf8_lossy(&output.stdout);
         versions.insert("rustc".into(), text.trim().into());
     }
-    let lock = include_str!("../../../Cargo.lock");
-    for peer in ["iceoryx2", "zenoh", "mcap", "io-uring"] {
-        if let Some(version) = locked_version(lock, peer) {
-            versions.insert(peer.into(), version.into());
+    for peer in PEERS.split(", ") {
+        if let Some((name, version)) = peer.split_once(' ') {
+            versions.insert(name.into(), version.into());
         }
     }
     versions
-}
-
-/// The version of `package` in a `Cargo.lock`: the line after its name.
-fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
-    let (_, after) = lock.split_once(&format!("\nname = \"{package}\"\nversion = \""))?;
-    Some(after.split_once('"')?.0)
 }
 
 #[cfg(test)]
@@ -159,23 +164,23 @@ mod tests {
 
     #[test]
     fn the_longest_mount_point_wins() {
-        let table = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n";
+        let table =
+            "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n/dev/sdb /dev/shm xfs rw 0 0\n";
         let of = |path| longest_mount(table, Path::new(path)).unwrap();
-        assert_eq!(of("/dev/shm/x").kind, "tmpfs");
+        assert_eq!(
+            of("/dev/shm/x").to_string(),
+            "xfs on /dev/sdb",
+            "the later one covers the earlier"
+        );
         assert_eq!(of("/dev/shmother").kind, "ext4");
         assert_eq!(of("/home/x").device, "/dev/vda");
-    }
-
-    #[test]
-    fn locked_versions_are_found() {
-        let lock = "[[package]]\nname = \"mcap\"\nversion = \"0.26.0\"\n";
-        assert_eq!(locked_version(&format!("\n{lock}"), "mcap"), Some("0.26.0"));
-        assert_eq!(locked_version(lock, "zenoh"), None);
+        assert_eq!(longest_mount("", Path::new("/")), None);
     }
 
     #[test]
     fn this_machine_is_described() {
         let machine = Machine::describe(Path::new("/"));
         assert!(machine.cores > 0 && machine.memory_bytes > 0 && !machine.cpu.is_empty());
+        assert!(machine.versions.contains_key("mcap"), "{PEERS}");
     }
 }

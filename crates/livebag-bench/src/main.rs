@@ -6,13 +6,11 @@
 
 mod cameras;
 mod child;
-mod clock;
 mod cycle;
 mod error;
 mod files;
 mod frame;
 mod kernel_cpu;
-mod machine;
 mod online;
 mod query;
 mod record;
@@ -21,7 +19,6 @@ mod region;
 mod report;
 mod ros2;
 mod soak;
-mod stats;
 mod stream;
 mod submit;
 
@@ -31,6 +28,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use error::{BenchError, Result};
+use livebag_bench::{clock, double_buffer, machine, mcap_file, stats, usage};
 use machine::Machine;
 use report::Report;
 use stream::matrix::StreamArgs;
@@ -192,7 +190,7 @@ impl Verb {
 
 fn run(verb: Verb) -> Result<()> {
     if verb.output().is_some_and(|output| !output.any_commit) {
-        machine::check_commit()?;
+        machine::check_commit().map_err(BenchError::Usage)?;
     }
     match verb {
         Verb::Stream { args, output } => stream(&args, &output),

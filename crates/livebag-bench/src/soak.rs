@@ -22,6 +22,7 @@ use crate::record::matrix::{self, directory_or_default};
 use crate::record::producer::{self, Produced};
 use crate::record::{Mode, RunOptions, System, Workload};
 use crate::report::{Row, row};
+use crate::usage;
 
 const WORKLOAD: Workload = Workload::Cameras { count: 1, rate_hz: 36 };
 const IMU_BYTES: usize = 400;
@@ -211,7 +212,7 @@ fn sample(
 
 /// Memory of this process that is its own: not the mapped streams.
 fn anonymous_bytes() -> u64 {
-    let status = files::text("/proc/self/status").unwrap_or_default();
+    let status = usage::text("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024

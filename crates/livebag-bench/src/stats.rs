@@ -1,6 +1,7 @@
 //! Percentiles and medians.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 /// Three significant digits: a latency is off by at most 0.1 %.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -8,11 +9,17 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// Durations in nanoseconds, of which percentiles are asked.
 pub struct Durations(Histogram<u64>);
 
+impl Default for Durations {
+    fn default() -> Self {
+        // The digits are in the range that the crate takes (0..=5).
+        Self(Histogram::new(SIGNIFICANT_DIGITS).unwrap_or_else(|_| unreachable!()))
+    }
+}
+
 impl Durations {
     /// An empty set.
     pub fn new() -> Self {
-        // The digits are in the range that the crate takes (0..=5).
-        Self(Histogram::new(SIGNIFICANT_DIGITS).unwrap_or_else(|_| unreachable!()))
+        Self::default()
     }
 
     /// A set of these values.
@@ -30,6 +37,12 @@ impl Durations {
         let _ = self.0.record(nanos);
     }
 
+    /// Adds those of another.
+    pub fn add(&mut self, other: &Self) {
+        // As above.
+        let _ = self.0.add(&other.0);
+    }
+
     /// The mean in microseconds; none where nothing was recorded.
     pub fn mean_us(&self) -> Option<f64> {
         self.filled(|h| h.mean() / 1e3)
@@ -45,9 +58,29 @@ impl Durations {
         self.filled(|h| h.max() as f64 / 1e3)
     }
 
+    /// What is usually told of them; none where nothing was recorded.
+    pub fn percentiles(&self) -> Option<Percentiles> {
+        Some(Percentiles {
+            p50_us: self.percentile_us(50.0)?,
+            p99_us: self.percentile_us(99.0)?,
+            max_us: self.percentile_us(100.0)?,
+        })
+    }
+
     fn filled(&self, figure: impl Fn(&Histogram<u64>) -> f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| figure(&self.0))
     }
+}
+
+/// Microseconds below which 50, 99 and all per cent lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// The median.
+    pub p50_us: f64,
+    /// One in a hundred is longer.
+    pub p99_us: f64,
+    /// The longest.
+    pub max_us: f64,
 }
 
 /// The median (of an even count: the mean of the middle two); none of nothing.
@@ -64,7 +97,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 
 /// The ratio of the medians of two interleaved series, with the smallest and the largest ratio of
 /// the pairs that were measured in one repeat.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ratio {
     /// Median over median.
     pub of_medians: f64,

@@ -11,10 +11,9 @@ use crate::{parse, text, yaml};
 
 mod benchmark;
 mod chart;
+mod conditions;
 mod csv;
 mod html;
-mod latency;
-mod machine;
 mod measure;
 mod plan;
 mod producers;
@@ -28,13 +27,12 @@ pub mod roles;
 mod schedule;
 mod settings;
 mod summary;
-mod usage;
 
 #[cfg(test)]
 mod tests;
 
 use benchmark::{Benchmark, StorageId};
-use machine::Machine;
+use conditions::Conditions;
 use plan::Plan;
 use producers::Producers;
 use progress::Progress;
@@ -97,7 +95,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         return Ok(Outcome::Done);
     }
     if !args.any_commit {
-        machine::check_commit()?;
+        livebag_bench::machine::check_commit().map_err(CliError::usage)?;
     }
     let (mut all, mut benchmark) = read(args)?;
     if !args.storage.is_empty() {
@@ -189,7 +187,7 @@ fn run_producers(
     let mut results = Results {
         benchmark: benchmark.name.clone(),
         transport: !benchmark.no_transport,
-        machine: Machine::look(&directory),
+        machine: Conditions::look(&directory),
         producers,
         directory,
         left_out: plan.left_out.clone(),

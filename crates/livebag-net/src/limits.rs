@@ -173,6 +173,13 @@ impl Default for ServerLimits {
     }
 }
 
+/// Time between two looks for new messages that are followed.
+pub const FOLLOW_INTERVAL: Duration = Duration::from_millis(50);
+/// A follower without new messages gets a sign of life so often.
+pub const FOLLOW_SIGN_INTERVAL: Duration = Duration::from_secs(2);
+/// New messages of a topic that a follower is told of at one look; of more it gets the newest.
+pub const FOLLOW_BEHIND_MAX: usize = 4096;
+
 const _: () = assert!(PIECE_BYTES <= SPARE_PIECE_BYTES_MAX);
 const _: () = assert!(ANSWERS_MAX * (PIECES_WAITING_MAX + 2) * PIECE_BYTES <= ANSWER_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES_MAX >= 8192, "hyper's least");

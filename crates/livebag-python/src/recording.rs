@@ -327,6 +327,25 @@ impl Recording {
         Ok(Messages::new(channels, feed, large))
     }
 
+    /// Bytes of a topic of a container that was not closed, whose manifest does not tell them: its index is
+    /// read through. None where `summaries` tells.
+    fn live_size(&self, py: Python<'_>, topic: String) -> PyResult<Option<u64>> {
+        let Way::Container(last) = &self.way else { return Ok(None) };
+        let (bag, _) = self.now(py, last)?;
+        if matches!(bag.state(), BagState::Closed | BagState::Recovered) {
+            return Ok(None);
+        }
+        let sum = py.detach(|| {
+            let mut cursor = bag.query(&Query { topics: vec![topic], ..Query::default() })?;
+            let mut sum = 0;
+            while let Some((_, entry)) = cursor.next_entry()? {
+                sum += u64::from(entry.data_bytes);
+            }
+            Ok(sum)
+        });
+        sum.map(Some).map_err(errors::bag)
+    }
+
     /// The same of one topic, as columns.
     fn columns(
         slf: Py<Self>,

@@ -5,7 +5,7 @@ Any moment of a recording, finished or still being written, oldest first or newe
     import livebag
 
     with livebag.open("run1") as bag:
-        for topic, message, t in bag.read_messages(["/camera/image"]):
+        for message in bag.read_messages("/camera/image", start_time="+1s"):
             show(message.image)                 # a view of the message's own bytes
         imu = bag.to_pandas("/imu/data")        # columns, decoded in Rust
 
@@ -15,9 +15,10 @@ Streams in shared memory, which a recorder on the same machine picks up::
         camera.publish(frame)
 
 Times are nanoseconds since 1970 where they are given out; where they are taken, an ``int`` is
-nanoseconds, a ``float`` seconds since 1970, and a ``datetime`` does as well.
+nanoseconds, a ``float`` seconds since 1970; a ``datetime`` and texts (``"+1s"``, RFC 3339) do as well.
 """
 
+from . import _decode  # noqa: F401
 from ._bag import Bag, Topic, Topics, convert, open
 from ._cycle import Cycle, cycle
 from ._errors import (
@@ -68,3 +69,11 @@ __all__ = [
     "remove_stream",
     "streams",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+# All modules are private, and have been imported: `help(livebag)` would begin with a list of them.
+del __path__

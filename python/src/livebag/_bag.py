@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _livebag
 from ._errors import DecodeError, Error, NoTopic, Unsupported
+from ._follow import follow
 from ._livebag import Account, Attachment, Channel, Message, Messages
-from ._time import MAX_NANOS, Moment, Span, nanos, span_nanos
+from ._time import MAX_NANOS, Moment, Span, nanos, span_nanos, text_nanos
 
 if TYPE_CHECKING:
     import pandas
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 #: Channel, messages, bytes, first and last log time, account.
 Row = tuple[Channel, int, int, Optional[int], Optional[int], Optional[Account]]
 Sums = Callable[[], list[Row]]
+#: Bytes of a topic that is being written; None where the row tells.
+Sizes = Callable[[str], Optional[int]]
 Core = Union[_livebag.Recording, _livebag.RemoteRecording, _livebag.RobotsRecording]
 Names = Union[str, Iterable[str], None]
 
@@ -124,9 +127,10 @@ def convert(
 class Topic:
     """A topic of a recording, as it was when it was asked for."""
 
-    def __init__(self, channels: list[Channel], sums: Sums) -> None:
+    def __init__(self, channels: list[Channel], sums: Sums, live_size: Sizes) -> None:
         self._channels = channels
         self._sums = sums
+        self._live_size = live_size
 
     @property
     def name(self) -> str:
@@ -154,8 +158,8 @@ class Topic:
 
     @property
     def size(self) -> int:
-        """Bytes of all messages."""
-        return sum(row[2] for row in self._rows())
+        """Bytes of all messages. Of a recording that is being written they are summed up when asked for."""
+        return self._live_size(self.name) or sum(row[2] for row in self._rows())
 
     @property
     def start_time(self) -> int | None:
@@ -193,15 +197,15 @@ class Topic:
 class Topics(collections.abc.Mapping["str", "Topic"]):
     """The topics of a recording, by name, in the order of appearance."""
 
-    def __init__(self, channels: list[Channel], sums: Sums) -> None:
+    def __init__(self, channels: list[Channel], sums: Sums, live_size: Sizes) -> None:
         by_name: dict[str, list[Channel]] = {}
         for channel in channels:
             by_name.setdefault(channel.name, []).append(channel)
-        self._topics = {name: Topic(channels, sums) for name, channels in by_name.items()}
+        self._topics = {name: Topic(channels, sums, live_size) for name, channels in by_name.items()}
 
     def __getitem__(self, name: str) -> Topic:
         try:
-            return self._topics[name]
+            return self._topics[_full_name(name, self._topics)]
         except KeyError:
             raise NoTopic(f"no topic {name!r}; there are: {', '.join(self._topics)}") from None
 
@@ -240,6 +244,7 @@ class Bag:
         self._opened: Core | None = core
         self._mapped = mapped
         self._counted: list[Row] | None = None
+        self._known: set[str] = set()
 
     @property
     def _core(self) -> Core:
@@ -293,7 +298,10 @@ class Bag:
         Counts and times of other recordings than containers are found by looking at every message,
         when they are first asked for.
         """
-        return Topics(self._core.channels(), self._sums)
+        return Topics(self._core.channels(), self._sums, self._live_size)
+
+    def _live_size(self, topic: str) -> int | None:
+        return self._core.live_size(topic) if isinstance(self._core, _livebag.Recording) else None
 
     def _sums(self) -> list[Row]:
         # Of a container this is a few system calls, and may have grown.
@@ -349,13 +357,27 @@ class Bag:
     def _names(self, topics: Names) -> list[str] | None:
         if topics is None:
             return None
-        return [topics] if isinstance(topics, str) else list(topics)
+        names = [topics] if isinstance(topics, str) else list(topics)
+        # Of a server that is a question of its own: names that are known need none.
+        if any(name not in self._known for name in names):
+            self._known = {channel.name for channel in self._core.channels()}
+        return [_full_name(name, self._known) for name in names]
+
+    def _name(self, topic: str) -> str:
+        (name,) = self._names(topic) or [topic]
+        return name
 
     def _moment(self, moment: Moment | None, otherwise: int) -> int:
         if moment is None:
             return otherwise
         if isinstance(moment, datetime.timedelta):
             return (self.start_time or 0) + span_nanos(moment)
+        if isinstance(moment, str):
+            try:
+                return min(text_nanos(moment, None), MAX_NANOS)
+            except ValueError:
+                # Only some texts need the recording's times, which take a look at all of a foreign one.
+                return min(text_nanos(moment, self._time_range(None) or (0, 0)), MAX_NANOS)
         return nanos(moment)
 
     def read_messages(
@@ -365,7 +387,8 @@ class Bag:
 
         ``topics``: names, or one name; None for all. ``start_time``, ``end_time``: log times, both
         included: an ``int`` in ns since 1970, a ``float`` in seconds since 1970, a ``datetime``, a time
-        of ROS, or a ``timedelta`` after the first message.
+        of ROS, a ``timedelta`` after the first message, or a text as the command takes it:
+        ``"2023-11-14T22:13:20Z"``, ``"21:29:38"``, ``"+1.5s"``. ``imu`` stands for ``/imu``.
 
         A message can be taken apart as the rosbag API does::
 
@@ -387,7 +410,7 @@ class Bag:
         return self.read_messages(topics, start_time, end_time)
 
     def latest(self, last: Span = 1.0, topics: Names = None) -> Messages:
-        """The messages of the ``last`` seconds (or ``timedelta``) before the newest of these topics,
+        """The messages of the ``last`` seconds (or ``timedelta``, or ``"500ms"``) before the newest of these topics,
         oldest first; of robots' recordings before the newest of each."""
         topics = self._names(topics)
         if isinstance(self._core, _livebag.RobotsRecording):
@@ -397,6 +420,23 @@ class Bag:
             # Says so if a topic is not there.
             return self._core.messages(topics, 0, 0)
         return self._core.messages(topics, max(span[1] - span_nanos(last), 0), span[1])
+
+    def follow(
+        self, topics: Names = None, *, last: Span | None = None, timeout: Span | None = None
+    ) -> Iterator[Message]:
+        """New messages of a recording that is being written, here or on a server, as its recorder commits
+        them: in order of log time within a topic. Ends with the recording, or when nothing has come for
+        ``timeout`` seconds.
+
+        ``last``: begins so long before the newest message; else with what comes after this call. Topics that
+        are not there yet are waited for.
+
+        Raises :class:`livebag.Unsupported` for recordings that cannot grow.
+        """
+        if self.kind not in _COUNTED:
+            raise Unsupported(f"a {self.kind} does not grow: only livebag containers are followed")
+        span = None if last is None else span_nanos(last)
+        return follow(self._core, self._names(topics), span, None if timeout is None else span_nanos(timeout))
 
     def auto(
         self, within: Span, topics: Names = None, decimate: collections.abc.Mapping[str, float] | None = None
@@ -410,7 +450,7 @@ class Bag:
         """
         topics = self._names(topics)
         if isinstance(self._core, (_livebag.RemoteRecording, _livebag.RobotsRecording)):
-            rates = [f"{name}:{rate}" for name, rate in (decimate or {}).items()]
+            rates = [f"{self._name(name)}:{rate}" for name, rate in (decimate or {}).items()]
             yield from self._core.newest(span_nanos(within) / 1e9, topics, rates)
             return
         if decimate:
@@ -469,7 +509,7 @@ class Bag:
         """The same for any library that takes Arrow's C stream interface, a batch of at most 65,536
         messages at a time: ``polars.DataFrame(bag.arrow_stream("/imu"))``."""
         start, end = self._moment(start_time, 0), self._moment(end_time, MAX_NANOS)
-        return self._core.columns(topic, start, end)
+        return self._core.columns(self._name(topic), start, end)
 
     def to_pandas(
         self, topic: str, start_time: Moment | None = None, end_time: Moment | None = None
@@ -566,6 +606,12 @@ class Bag:
         )
         title = f"<b>{html.escape(str(self.path))}</b>: {html.escape(self._about())}"
         return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _full_name(name: str, known: collections.abc.Container[str]) -> str:
+    """`imu` and `/imu` are the same, unless there are both."""
+    other = name[1:] if name.startswith("/") else f"/{name}"
+    return other if name not in known and other in known else name
 
 
 def _sum(accounts: Iterable[Account | None]) -> Account | None:

@@ -43,3 +43,19 @@ class QueueFull(RecordingError):
 
 class StreamError(Error):
     """A stream could not be made, opened, written or read."""
+
+
+# Users see them, and catch them, under the package's name.
+for _error in (
+    Error,
+    NotFound,
+    NoTopic,
+    Damaged,
+    Unsupported,
+    DecodeError,
+    RecordingError,
+    QueueFull,
+    StreamError,
+):
+    _error.__module__ = "livebag"
+del _error

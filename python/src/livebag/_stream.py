@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import typing
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _livebag, _views
+from ._errors import NotFound
 from ._time import Moment, Span, nanos_or_none, span_nanos
 
 Array = npt.NDArray[Any]
@@ -109,12 +111,20 @@ class Stream:
         return Publisher(core, "")
 
     @staticmethod
-    def open(name: str, *, from_oldest: bool = False) -> StreamReader:
-        """Opens a stream for reading, from the next frame on, or from the oldest one still there.
+    def open(name: str, *, from_oldest: bool = False, timeout: Span = 0) -> StreamReader:
+        """Opens a stream for reading, from the next frame on, or from the oldest one still there. Waits up
+        to ``timeout`` seconds for a stream that is not there yet.
 
         Raises :class:`livebag.NotFound` when there is none of this name.
         """
-        return StreamReader(_livebag.Reader(name, from_oldest))
+        deadline = time.monotonic_ns() + span_nanos(timeout)
+        while True:
+            try:
+                return StreamReader(_livebag.Reader(name, from_oldest))
+            except NotFound:
+                if time.monotonic_ns() >= deadline:
+                    raise
+                time.sleep(0.01)
 
 
 def _settings(

@@ -1,31 +1,26 @@
 //! The `mcap` crate's writer, fed as rosbag2 feeds its own: subscriptions copy each message into
 //! the cache, one thread writes the cache out.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::BufWriter;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
+use livebag::Topic as BagTopic;
 use livebag_shm::{FrameRef, Reader, Wait};
-use mcap::records::MessageHeader;
-use mcap::{WriteOptions, Writer};
+use mcap::WriteOptions;
 
 use super::control::Control;
-use super::double_buffer::{DoubleBuffer, Message};
 use super::recorder::{Meter, Recorded};
 use super::workload::Topic;
 use super::{Mode, RunOptions, System, feed};
 use crate::child;
 use crate::clock;
+use crate::double_buffer::{DoubleBuffer, Message};
 use crate::error::{BenchError, Result};
 use crate::files;
+use crate::mcap_file::{self, McapFile};
 use crate::stats::Durations;
-
-/// Gathers the small records around messages into one write; larger data pass it by. Without it
-/// each record costs several writes.
-pub const BUFFER_BYTES: usize = 1 << 20;
 
 /// How often a receiving thread looks whether the run is over.
 const LOOK_NANOS: u64 = 50_000_000;
@@ -34,22 +29,26 @@ fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError
     move |e| BenchError::system("mcap", doing)(&e)
 }
 
-/// rosbag2's presets in the crate's words. CRCs are off in both: rosbag2 leaves them off.
+/// rosbag2's presets in the crate's words.
 pub fn write_options(system: System) -> WriteOptions {
-    WriteOptions::new()
-        .profile("ros2")
-        .compression(None)
-        .use_chunks(system == System::McapChunked)
-        .calculate_chunk_crcs(false)
-        .calculate_data_section_crc(false)
-        .calculate_summary_section_crc(false)
-        .calculate_attachment_crcs(false)
+    mcap_file::options().use_chunks(system == System::McapChunked)
+}
+
+/// A topic of numbers without a meaning.
+pub fn bag_topic(name: String) -> BagTopic {
+    BagTopic {
+        name,
+        type_name: "std_msgs/msg/UInt8MultiArray".into(),
+        schema_encoding: "ros2msg".into(),
+        schema: b"uint8[] data\n".into(),
+        message_encoding: "cdr".into(),
+        ..BagTopic::default()
+    }
 }
 
 /// The recording on disk.
 struct Sink {
-    writer: Writer<BufWriter<File>>,
-    channels: Vec<u16>,
+    file: McapFile<File>,
     submit: Durations,
     messages: u64,
     bytes: u64,
@@ -58,34 +57,21 @@ struct Sink {
 impl Sink {
     fn create(options: &RunOptions, topics: &[Topic]) -> Result<Self> {
         let file = files::create(&options.directory.join("recording.mcap"))?;
-        let mut writer = write_options(options.system)
-            .create(BufWriter::with_capacity(BUFFER_BYTES, file))
-            .map_err(failed("creating a file"))?;
-        let schema = writer
-            .add_schema("std_msgs/msg/UInt8MultiArray", "ros2msg", b"uint8[] data\n")
-            .map_err(failed("adding a schema"))?;
-        let mut channels = Vec::new();
-        for topic in topics {
-            let name = topic.topic_name();
-            let channel = writer
-                .add_channel(schema, &name, "cdr", &BTreeMap::new())
-                .map_err(failed("adding a channel"))?;
-            channels.push(channel);
-        }
-        Ok(Self { writer, channels, submit: Durations::new(), messages: 0, bytes: 0 })
+        let topics: Vec<_> = topics.iter().map(|topic| bag_topic(topic.topic_name())).collect();
+        let file = McapFile::begin(file, write_options(options.system), &topics);
+        let file = file.map_err(failed("beginning a file"))?;
+        Ok(Self { file, submit: Durations::new(), messages: 0, bytes: 0 })
     }
 
     fn write(&mut self, message: &Message) -> Result<()> {
         let start = clock::monotonic_nanos();
-        let header = MessageHeader {
-            channel_id: self.channels[message.topic],
-            sequence: message.sequence as u32,
-            log_time: start,
-            publish_time: message.publish_time_nanos,
+        let written = livebag::Message {
+            log_time_nanos: start,
+            publish_time_nanos: message.time_nanos,
+            sequence: message.sequence,
+            data: &message.data,
         };
-        self.writer
-            .write_to_known_channel(&header, &message.data)
-            .map_err(failed("writing a message"))?;
+        self.file.write(message.topic, &written).map_err(failed("writing a message"))?;
         self.submit.record(clock::monotonic_nanos() - start);
         self.messages += 1;
         self.bytes += message.data.len() as u64;
@@ -100,9 +86,7 @@ impl Sink {
                 self.write(message)?;
             }
         }
-        self.writer.finish().map_err(failed("closing the file"))?;
-        let file = self.writer.into_inner().into_inner();
-        let file = file.map_err(|e| BenchError::io("flushing the recording", e.into_error()))?;
+        let file = self.file.finish().map_err(failed("closing the file"))?;
         file.sync_data().map_err(|e| BenchError::io("syncing the recording", e))?;
         let file_bytes = file.metadata().map_or(0, |m| m.len());
         Ok(Written { messages: self.messages, bytes: self.bytes, file_bytes, submit: self.submit })
@@ -137,7 +121,6 @@ struct Reception<'a> {
     waits: bool,
     over: AtomicBool,
     lapped: AtomicU64,
-    dropped: AtomicU64,
 }
 
 impl Reception<'_> {
@@ -168,11 +151,9 @@ impl Reception<'_> {
             self.lapped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let publish_time_nanos = frame.header().publish_time_nanos;
-        let message = Message { topic, sequence: frame.sequence(), publish_time_nanos, data };
-        if !self.cache.push(message, self.waits) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        let time_nanos = frame.header().publish_time_nanos;
+        self.cache
+            .push(Message { topic, sequence: frame.sequence(), time_nanos, data }, self.waits);
     }
 }
 
@@ -205,7 +186,6 @@ pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
         waits: options.mode == Mode::Unpaced,
         over: AtomicBool::new(false),
         lapped: AtomicU64::new(0),
-        dropped: AtomicU64::new(0),
     };
     let written = std::thread::scope(|scope| {
         let writing = start_thread(scope, "write".to_owned(), || sink.drain(&cache))?;
@@ -225,7 +205,7 @@ pub fn from_streams(options: &RunOptions) -> Result<Recorded> {
         writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
     meter.first_message_at(control.started_nanos());
-    Ok(written.recorded(&meter, reception.lapped.into_inner(), reception.dropped.into_inner()))
+    Ok(written.recorded(&meter, reception.lapped.into_inner(), cache.dropped()))
 }
 
 /// Records the messages of a thread of this process.
@@ -237,18 +217,16 @@ pub fn from_memory(options: &RunOptions) -> Result<Recorded> {
     child::ready_and_wait()?;
 
     let meter = Meter::start();
-    let mut dropped = 0;
     let written = std::thread::scope(|scope| {
         let writing = start_thread(scope, "write".to_owned(), || sink.drain(&cache))?;
         let fed = feed::feed(options, &topics, |topic, sequence, data| {
-            let publish_time_nanos = clock::realtime_nanos();
-            let message = Message { topic, sequence, publish_time_nanos, data: data.to_vec() };
-            dropped += u64::from(!cache.push(message, waits));
+            let time_nanos = clock::realtime_nanos();
+            cache.push(Message { topic, sequence, time_nanos, data: data.to_vec() }, waits);
             Ok(())
         });
         cache.close();
         fed?;
         writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    Ok(written.recorded(&meter, 0, dropped))
+    Ok(written.recorded(&meter, 0, cache.dropped()))
 }

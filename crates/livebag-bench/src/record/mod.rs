@@ -7,7 +7,6 @@
 //! from a thread of the recording process, the same for all, and its cost is in every figure.
 
 mod control;
-pub mod double_buffer;
 mod feed;
 mod floor;
 mod livebag;

@@ -6,8 +6,8 @@ use super::{RunOptions, System, floor, livebag, mcap_writer};
 use crate::child;
 use crate::clock;
 use crate::error::Result;
-use crate::files;
 use crate::stats::Durations;
+use crate::usage;
 
 /// The hidden verb under which this program is started again.
 pub const ROLE: &str = "record-recorder";
@@ -77,18 +77,10 @@ impl Meter {
         Recorded {
             nanos: clock::monotonic_nanos() - self.wall_nanos,
             cpu_nanos: clock::process_cpu_nanos() - self.cpu_nanos,
-            rss_peak_bytes: rss_peak_bytes(),
+            rss_peak_bytes: usage::memory_peak_bytes().unwrap_or(0),
             submit_p50_us: submit.percentile_us(50.0),
             submit_p99_us: submit.percentile_us(99.0),
             ..Recorded::default()
         }
     }
-}
-
-fn rss_peak_bytes() -> u64 {
-    let status = files::text("/proc/self/status").unwrap_or_default();
-    let kib = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
-    kib.unwrap_or(0u64) * 1024
 }

@@ -1,23 +1,20 @@
 //! The `mcap` crate's writer behind a double buffer, as rosbag2 has it.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Builder;
 
-use mcap::Writer;
-use mcap::records::MessageHeader;
-
 use super::{Found, Series};
 use crate::clock;
+use crate::double_buffer::{DoubleBuffer, Message};
 use crate::error::{BenchError, Result};
 use crate::files;
 use crate::frame;
+use crate::mcap_file::McapFile;
 use crate::record::System;
-use crate::record::double_buffer::{DoubleBuffer, Message};
-use crate::record::mcap_writer::{BUFFER_BYTES, write_options};
+use crate::record::mcap_writer::{bag_topic, write_options};
 use crate::stats::Durations;
 
 fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError {
@@ -63,18 +60,15 @@ struct Written {
 
 /// Writes out the cache until it is closed. The end of the file is not on any message's way.
 fn drain(cache: &DoubleBuffer, system: System, timed: Timed<'_>) -> Result<Written> {
-    let mut writer = write_options(system)
-        .create(BufWriter::with_capacity(BUFFER_BYTES, timed))
-        .map_err(failed("creating a file"))?;
-    let channel_id = writer
-        .add_channel(0, "/submit", "cdr", &BTreeMap::new())
-        .map_err(failed("adding a channel"))?;
+    let mut file =
+        McapFile::begin(timed, write_options(system), &[bag_topic("/submit".to_owned())])
+            .map_err(failed("beginning a file"))?;
     let mut written = Written { messages: 0, nanos: 0 };
     let mut batch = Vec::new();
     while cache.swap(&mut batch) {
         for message in &batch {
             let start = clock::monotonic_nanos();
-            write(&mut writer, channel_id, message)?;
+            write(&mut file, message)?;
             written.nanos += clock::monotonic_nanos() - start;
             written.messages += 1;
         }
@@ -82,18 +76,14 @@ fn drain(cache: &DoubleBuffer, system: System, timed: Timed<'_>) -> Result<Writt
     Ok(written)
 }
 
-fn write(
-    writer: &mut Writer<BufWriter<Timed<'_>>>,
-    channel_id: u16,
-    message: &Message,
-) -> Result<()> {
-    let header = MessageHeader {
-        channel_id,
-        sequence: message.sequence as u32,
-        log_time: clock::realtime_nanos(),
-        publish_time: message.publish_time_nanos,
+fn write(file: &mut McapFile<Timed<'_>>, message: &Message) -> Result<()> {
+    let written = livebag::Message {
+        log_time_nanos: clock::realtime_nanos(),
+        publish_time_nanos: message.time_nanos,
+        sequence: message.sequence,
+        data: &message.data,
     };
-    writer.write_to_known_channel(&header, &message.data).map_err(failed("writing a message"))
+    file.write(message.topic, &written).map_err(failed("writing a message"))
 }
 
 /// Gives the series to the cache; a second thread writes it out.
@@ -120,8 +110,8 @@ pub fn by_write(
             let start = clock::monotonic_nanos();
             let mut copy = cache.buffer(0, data.len());
             copy.copy_from_slice(&data);
-            let publish_time_nanos = clock::realtime_nanos();
-            let message = Message { topic: 0, sequence, publish_time_nanos, data: copy };
+            let time_nanos = clock::realtime_nanos();
+            let message = Message { topic: 0, sequence, time_nanos, data: copy };
             let taken = cache.push(message, false);
             let nanos = clock::monotonic_nanos() - start;
             handling.record(nanos);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::files;
+use crate::usage;
 
 /// The recorder's thread, as the kernel shortens its name (15 bytes).
 const RECORDER_THREAD: &str = "livebag-recorde";
@@ -22,16 +22,16 @@ impl ThreadCpu {
     pub fn of_recorder() -> Option<Self> {
         let tasks = || std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let tasks = || {
-            tasks().filter_map(|task| Some((files::text(task.path().join("comm"))?, task.path())))
+            tasks().filter_map(|task| Some((usage::text(task.path().join("comm"))?, task.path())))
         };
         let total = |path: &Path| -> Option<u64> {
-            files::text(path.join("schedstat"))?.split_whitespace().next()?.parse().ok()
+            usage::text(path.join("schedstat"))?.split_whitespace().next()?.parse().ok()
         };
         let (_, recorder) = tasks().find(|(name, _)| name.trim_end() == RECORDER_THREAD)?;
         let workers = format!("{WORKER_THREAD}{}", recorder.file_name()?.to_str()?);
         let workers = tasks().filter(|(name, _)| name.trim_end() == workers);
         let workers: u64 = workers.filter_map(|(_, path)| total(&path)).sum();
-        let mut found = Self::split(total(&recorder)?, &files::text(recorder.join("stat"))?);
+        let mut found = Self::split(total(&recorder)?, &usage::text(recorder.join("stat"))?);
         found.system_nanos += workers;
         Some(found)
     }

@@ -255,7 +255,7 @@ fn config(node: &Node, benchmark: &Path) -> Result<Config, CliError> {
 
 /// Numbers of processors that this machine has.
 fn processors(node: &Node) -> Result<Vec<usize>, CliError> {
-    let allowed = super::usage::allowed_processors();
+    let allowed = livebag_bench::usage::allowed_processors();
     let one = |node: &Node| {
         let number = node.whole(0)? as usize;
         if allowed.contains(&number) {

@@ -1,19 +1,20 @@
 //! One run: its processes, and what they found.
 
+use livebag_bench::clock;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::benchmark::{Benchmark, StorageId};
-use super::latency::Percentiles;
 use super::plan::Combination;
 use super::producers::Producers;
 use super::producing::Produced;
 use super::recording::{Orders, Recorded};
 use super::roles::{Process, Role};
-use super::usage::{self, Cores};
 use crate::interrupt::Interrupt;
 use crate::outcome::CliError;
+use livebag_bench::stats::Percentiles;
+use livebag_bench::usage::Cores;
 
 /// Time between the word to begin and the first message: all processes have heard it.
 const LEAD_NANOS: u64 = 50_000_000;
@@ -150,7 +151,7 @@ fn with_transport(
     if orders.producers.waits_for_subscriptions {
         recorder.wait_ready()?;
     }
-    let start_nanos = usage::now_nanos() + LEAD_NANOS;
+    let start_nanos = clock::monotonic_nanos() + LEAD_NANOS;
     producers.go(start_nanos)?;
     if !orders.producers.waits_for_subscriptions {
         recorder.wait_ready()?;

@@ -1,18 +1,19 @@
 //! The producing process of a run with transport: publishers into livebag streams.
 
+use livebag_bench::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use livebag_shm::{FrameMeta, StreamOptions, Writer};
 use serde::{Deserialize, Serialize};
 
-use super::latency::Percentiles;
 use super::producers::{Group, Published};
 use super::recording::Orders;
 use super::roles::Parent;
 use super::schedule::{self, Intake, Schedule};
-use super::usage;
 use crate::outcome::CliError;
+use livebag_bench::stats::Percentiles;
+use livebag_bench::usage;
 
 /// What a stream keeps at least, in seconds: how long the recorder may be kept from running.
 const HISTORY_S: f64 = 0.25;
@@ -37,15 +38,15 @@ pub fn run(orders: &Orders, parent: &mut Parent) -> Result<(), CliError> {
     let streams = Streams::create(orders, &topics)?;
     let messages = orders.producers.payloads();
     let start_nanos = parent.ready_and_go()?;
-    let cpu_nanos = usage::cpu_nanos();
+    let cpu_nanos = clock::process_cpu_nanos();
     let schedule = Schedule::new(&topics, start_nanos);
     let affinity = &orders.producers_affinity;
     let submit = schedule::publish(&orders.producers, &messages, &schedule, affinity, &streams)?;
     parent.answer(&Produced {
         refused: streams.refused.load(Ordering::Relaxed),
         submit: submit.percentiles(),
-        cpu_s: (usage::cpu_nanos() - cpu_nanos) as f64 / 1e9,
-        seconds: usage::now_nanos().saturating_sub(start_nanos) as f64 / 1e9,
+        cpu_s: (clock::process_cpu_nanos() - cpu_nanos) as f64 / 1e9,
+        seconds: clock::monotonic_nanos().saturating_sub(start_nanos) as f64 / 1e9,
     })?;
     parent.wait_for_stop()
 }

@@ -6,7 +6,7 @@ use livebag::Clock;
 use serde::Serialize;
 
 use super::benchmark::Benchmark;
-use super::machine::Machine;
+use super::conditions::Conditions;
 use super::measure::Run;
 use super::producers::Producers;
 use super::{csv, html, report};
@@ -25,7 +25,7 @@ pub struct Results {
     /// Where the reports are.
     pub directory: PathBuf,
     /// What the figures depend on.
-    pub machine: Machine,
+    pub machine: Conditions,
     /// What was not run, and why.
     pub left_out: Vec<String>,
     /// What was.

@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 
 use super::producing;
 use super::recording::{self, Orders};
-use super::usage;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
+use livebag_bench::usage;
 
 /// How often a process that is waited for is left to look for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
@@ -44,7 +44,9 @@ pub struct Args {
 
 /// Does what the parent orders.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    usage::die_with_parent(args.parent)?;
+    if !usage::die_with_parent(args.parent) {
+        return Err(CliError::failed("the benchmark has ended"));
+    }
     let mut parent = Parent { lines: std::io::stdin().lock().lines() };
     let orders: Orders = serde_json::from_str(&parent.line()?)?;
     match args.role {
@@ -68,7 +70,7 @@ impl Parent {
     }
 
     /// Says that all is ready and waits for the time at which it begins, in nanoseconds of
-    /// [`usage::now_nanos`].
+    /// [`livebag_bench::clock::monotonic_nanos`].
     pub fn ready_and_go(&mut self) -> Result<u64, CliError> {
         say(READY)?;
         let line = self.line()?;

@@ -1,15 +1,16 @@
 //! When each message is due, and the threads that offer it then.
 
+use livebag_bench::clock;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use livebag::Clock;
 
-use super::latency::Latencies;
 use super::producers::{Producers, Published};
-use super::usage;
 use crate::outcome::CliError;
+use livebag_bench::stats::Durations;
+use livebag_bench::usage;
 
 /// The due times of every topic's messages. All topics begin at once, as rosbag2's producers do.
 pub struct Schedule {
@@ -19,7 +20,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule that begins at `start_nanos` of [`usage::now_nanos`].
+    /// A schedule that begins at `start_nanos` of [`clock::monotonic_nanos`].
     pub fn new(topics: &[Published], start_nanos: u64) -> Self {
         let topics = topics.iter().map(|topic| (topic.period_nanos, topic.messages)).collect();
         Self { start_nanos, topics }
@@ -45,11 +46,11 @@ pub fn publish(
     schedule: &Schedule,
     processors: &[usize],
     intake: &dyn Intake,
-) -> Result<Latencies, CliError> {
+) -> Result<Durations, CliError> {
     let usual = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if producers.threads == 0 { usual } else { producers.threads };
     let threads = threads.min(messages.len());
-    let mut all = Latencies::default();
+    let mut all = Durations::default();
     std::thread::scope(|scope| {
         let mut handles = Vec::new();
         for thread in 0..threads {
@@ -78,19 +79,19 @@ fn publish_share<'a>(
     topics: impl Iterator<Item = usize>,
     data: &dyn Fn(usize) -> &'a [u8],
     intake: &dyn Intake,
-) -> Latencies {
+) -> Durations {
     let clock = Clock::system();
-    let mut latencies = Latencies::default();
+    let mut latencies = Durations::default();
     let mut due: BinaryHeap<_> =
         topics.map(|topic| Reverse((schedule.due_nanos(topic, 0), topic, 0))).collect();
     while let Some(Reverse((due_nanos, topic, number))) = due.pop() {
-        let early_nanos = due_nanos.saturating_sub(usage::now_nanos());
+        let early_nanos = due_nanos.saturating_sub(clock::monotonic_nanos());
         if early_nanos > 0 {
             clock.sleep(Duration::from_nanos(early_nanos));
         }
-        let began = usage::now_nanos();
+        let began = clock::monotonic_nanos();
         intake.submit(topic, number, data(topic));
-        latencies.record(usage::now_nanos() - began);
+        latencies.record(clock::monotonic_nanos() - began);
         if number + 1 < schedule.topics[topic].1 {
             due.push(Reverse((schedule.due_nanos(topic, number + 1), topic, number + 1)));
         }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::bench::benchmark::StorageId;
-use crate::bench::latency::Percentiles;
 use crate::bench::measure::Run;
+use livebag_bench::stats::Percentiles;
 
 fn results(left_out: &[&str]) -> Results {
     Results {
@@ -11,7 +11,7 @@ fn results(left_out: &[&str]) -> Results {
         producers: producers(),
         transport: true,
         directory: "there".into(),
-        machine: Machine::look(&std::env::temp_dir()),
+        machine: Conditions::look(&std::env::temp_dir()),
         left_out: left_out.iter().map(|why| (*why).to_owned()).collect(),
         runs: runs(),
     }

@@ -67,3 +67,41 @@ fn new_messages_are_followed_until_the_recording_ends() {
     assert!(follower.wait().unwrap().success());
     run(&["query", text(&path), "follow"]).expect(0, &["is not being recorded"]);
 }
+
+#[test]
+fn a_server_tells_of_new_messages_as_events() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("live");
+    let (name, mut writer) = stream(StreamOptions::message("std_msgs/msg/UInt8", 8).slots(64));
+    let recording = Recording::begin(&[&name, "-o", text(&path)], 1);
+    let mut publish = |number| writer.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, number]).unwrap();
+    publish(0);
+    crate::common::wait_until("the first is recorded", || {
+        run(&["info", text(&path), "--json"]).json()["message_count"] == 1
+    });
+    let (_server, url) = crate::remote::serve(folder.path());
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let follow = |topic: &str| {
+        let mut server = std::net::TcpStream::connect(address).unwrap();
+        let path = format!("/v1/bags/live/follow?topic={topic}");
+        write!(server, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+        BufReader::new(server).lines().map(Result::unwrap)
+    };
+    assert!(follow("none").next().unwrap().contains("404"));
+    let mut lines = follow(&name);
+    assert!(lines.next().unwrap().contains("200"));
+    lines.find(|line| line == ": new messages follow").unwrap();
+    let mut sequence = None;
+    for number in 1..20 {
+        publish(number);
+        let line = lines.find(|line| line.starts_with("data: ")).unwrap();
+        let told: Value = serde_json::from_str(line.trim_start_matches("data: ")).unwrap();
+        assert_eq!(told["bytes"], 5);
+        let this = told["sequence"].as_u64().unwrap();
+        assert!(sequence.replace(this).is_none_or(|before| before + 1 == this), "{line}");
+    }
+    recording.interrupt().expect(0, &[]);
+    let rest: Vec<String> = lines.filter(|line| line.starts_with(['d', 'e'])).collect();
+    assert_eq!(rest, ["event: end", "data: {}"]);
+}

@@ -18,7 +18,8 @@ use super::error::{HttpError, refusal};
 use super::guard::guard;
 use super::range::{self, Wanted};
 use crate::answer::{
-    AnswerError, Auto, Decimation, JsonOut, Outlet, bytes_of, send_all, send_info, send_message,
+    AnswerError, Auto, Decimation, JsonOut, Outlet, bytes_of, send_all, send_follow, send_info,
+    send_message,
 };
 use crate::ask::{AskError, Form, MessageForm, Parameters, between, full_names};
 use crate::catalog::{Reading, ServedFile};
@@ -44,6 +45,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/bags/{bag}/latest", get(latest))
         .route("/v1/bags/{bag}/history", get(history))
         .route("/v1/bags/{bag}/auto", get(auto))
+        .route("/v1/bags/{bag}/follow", get(follow))
         .route("/v1/bags/{bag}/message", get(message))
         .route("/bags/{file}", get(file))
         .fallback(nowhere)
@@ -177,6 +179,30 @@ async fn latest(
     let mut ask = parameters(query)?;
     let last = ask.duration("last")?.unwrap_or(std::time::Duration::from_secs(1));
     answer(app, &link, &method, name, ask, Which::Latest(last)).await
+}
+
+/// New messages as server-sent events. It holds its turn as long as it lasts.
+async fn follow(
+    State(app): State<Arc<App>>,
+    Extension(link): Extension<Arc<Link>>,
+    method: Method,
+    name: Name,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    if let Some(refused) = refuse_head(&method) {
+        return Ok(refused);
+    }
+    let mut ask = parameters(query)?;
+    let topics = ask.topics()?;
+    ask.end()?;
+    let asked_nanos = app.clock.monotonic_nanos();
+    let served = app.bag(&text_of(name)?)?;
+    let turn = app.turn(link.peer()).await?;
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+        let topics = full_names(&*served.bag()?, &topics);
+        send_follow(&served, &topics, &app.clock, outlet)
+    });
+    respond(&app, asked_nanos, answer, "text/event-stream", false).await
 }
 
 async fn history(

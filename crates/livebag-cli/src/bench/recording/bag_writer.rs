@@ -1,24 +1,20 @@
 //! A rosbag2 bag in either storage, written file by file through the storage's own library.
 
+use livebag_bench::clock;
 use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use livebag::{Message, Topic};
 use livebag_bags::{Sqlite3Options, Sqlite3Writer, write_bag_metadata};
 use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, TopicEntry};
-use mcap::records::MessageHeader;
-use mcap::{WriteOptions, Writer};
+use mcap::WriteOptions;
 
-use super::double_buffer::Cached;
-use crate::bench::latency::Latencies;
 use crate::bench::schedule::Schedule;
 use crate::bench::settings::{Compression, McapSettings, Settings, Sqlite3Settings};
-use crate::bench::usage;
 use crate::outcome::CliError;
-
-/// Gathers the small records around messages into one write; larger data pass it by.
-const BUFFER_BYTES: usize = 1 << 20;
+use livebag_bench::double_buffer::Message as Cached;
+use livebag_bench::mcap_file::{self, McapFile};
+use livebag_bench::stats::Durations;
 
 /// One file of a bag.
 trait BagFile: Send {
@@ -40,7 +36,7 @@ pub struct BagWriter {
     file_bytes: u64,
     files: Vec<FileEntry>,
     counts: Vec<u64>,
-    latencies: Latencies,
+    latencies: Durations,
 }
 
 /// What was written.
@@ -48,7 +44,7 @@ pub struct Written {
     /// Messages by topic.
     pub counts: Vec<u64>,
     /// From due to written.
-    pub latencies: Latencies,
+    pub latencies: Durations,
 }
 
 impl BagWriter {
@@ -71,7 +67,7 @@ impl BagWriter {
             file: None,
             file_bytes: 0,
             files: Vec::new(),
-            latencies: Latencies::default(),
+            latencies: Durations::default(),
         };
         writer.begin_file()?;
         Ok(writer)
@@ -84,7 +80,7 @@ impl BagWriter {
         let name = format!("{stem}_{number}.{extension}");
         let path = self.directory.join(&name);
         self.file = Some(match &self.settings {
-            Settings::Mcap(settings) => Box::new(McapFile::create(path, settings, &self.topics)?),
+            Settings::Mcap(settings) => Box::new(Mcap::create(path, settings, &self.topics)?),
             Settings::Sqlite3(settings) => {
                 Box::new(SqliteFile::create(&path, settings, &self.topics)?)
             }
@@ -110,19 +106,19 @@ impl BagWriter {
             self.counts[cached.topic] += 1;
             self.file_bytes += cached.data.len() as u64;
             let entry = self.files.last_mut().expect("a file was begun");
-            note(entry, cached.log_time_nanos);
+            note(entry, cached.time_nanos);
             if !is_database {
-                let due = schedule.due_nanos(cached.topic, cached.number);
-                self.latencies.record(usage::now_nanos().saturating_sub(due));
+                let due = schedule.due_nanos(cached.topic, cached.sequence);
+                self.latencies.record(clock::monotonic_nanos().saturating_sub(due));
             }
         }
         if let Some(file) = &mut self.file {
             file.commit()?;
         }
         if is_database {
-            let now = usage::now_nanos();
+            let now = clock::monotonic_nanos();
             for cached in batch {
-                let due = schedule.due_nanos(cached.topic, cached.number);
+                let due = schedule.due_nanos(cached.topic, cached.sequence);
                 self.latencies.record(now.saturating_sub(due));
             }
         }
@@ -173,9 +169,9 @@ impl BagWriter {
 
 fn as_message(cached: &Cached) -> Message<'_> {
     Message {
-        log_time_nanos: cached.log_time_nanos,
-        publish_time_nanos: cached.log_time_nanos,
-        sequence: cached.number,
+        log_time_nanos: cached.time_nanos,
+        publish_time_nanos: cached.time_nanos,
+        sequence: cached.sequence,
         data: &cached.data,
     }
 }
@@ -196,36 +192,19 @@ fn open(path: &Path) -> std::io::Result<File> {
     File::open(path)
 }
 
-struct McapFile {
+struct Mcap {
     path: PathBuf,
-    writer: Writer<BufWriter<File>>,
-    channels: Vec<u16>,
+    file: McapFile<File>,
 }
 
-impl McapFile {
+impl Mcap {
     fn create(path: PathBuf, settings: &McapSettings, topics: &[Topic]) -> Result<Self, CliError> {
         #[expect(clippy::disallowed_methods, reason = "the peers' files are not livebag's storage")]
         let file =
             File::create_new(&path).map_err(|source| CliError::file("making", &path, source))?;
-        let writer = write_options(settings)
-            .create(BufWriter::with_capacity(BUFFER_BYTES, file))
-            .map_err(|error| refused(&path, &error))?;
-        let mut this = Self { path, writer, channels: Vec::new() };
-        for topic in topics {
-            this.add_channel(topic)?;
-        }
-        Ok(this)
-    }
-
-    fn add_channel(&mut self, topic: &Topic) -> Result<(), CliError> {
-        let schema =
-            self.writer.add_schema(&topic.type_name, &topic.schema_encoding, &topic.schema);
-        let channel = schema.and_then(|schema| {
-            let encoding = &topic.message_encoding;
-            self.writer.add_channel(schema, &topic.name, encoding, &topic.metadata)
-        });
-        self.channels.push(channel.map_err(|error| refused(&self.path, &error))?);
-        Ok(())
+        let file = McapFile::begin(file, write_options(settings), topics);
+        let file = file.map_err(|error| refused(&path, &error))?;
+        Ok(Self { path, file })
     }
 }
 
@@ -234,8 +213,7 @@ fn refused(path: &Path, error: &mcap::McapError) -> CliError {
 }
 
 fn write_options(settings: &McapSettings) -> WriteOptions {
-    let options = WriteOptions::new()
-        .profile("ros2")
+    let options = mcap_file::options()
         .use_chunks(settings.chunked)
         .chunk_size(Some(settings.chunk_bytes))
         .compression(settings.compression.map(|compression| match compression {
@@ -245,36 +223,26 @@ fn write_options(settings: &McapSettings) -> WriteOptions {
         .compression_level(settings.level)
         .calculate_chunk_crcs(settings.chunk_crc)
         .calculate_data_section_crc(settings.data_crc)
-        .calculate_summary_section_crc(settings.summary_crc)
-        .calculate_attachment_crcs(false);
+        .calculate_summary_section_crc(settings.summary_crc);
     match settings.threads {
         0 => options,
         threads => options.compression_threads(threads),
     }
 }
 
-impl BagFile for McapFile {
+impl BagFile for Mcap {
     fn write(&mut self, topic: usize, message: &Message<'_>) -> Result<(), CliError> {
-        let header = MessageHeader {
-            channel_id: self.channels[topic],
-            sequence: message.sequence as u32,
-            log_time: message.log_time_nanos,
-            publish_time: message.publish_time_nanos,
-        };
-        let written = self.writer.write_to_known_channel(&header, message.data);
-        written.map_err(|error| refused(&self.path, &error))
+        self.file.write(topic, message).map_err(|error| refused(&self.path, &error))
     }
 
     fn commit(&mut self) -> Result<(), CliError> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<(), CliError> {
-        self.writer.finish().map_err(|error| refused(&self.path, &error))?;
-        let failed = |source| CliError::file("writing", &self.path, source);
-        let file = self.writer.into_inner().into_inner();
-        let file = file.map_err(|error| failed(error.into_error()))?;
-        file.sync_all().map_err(failed)
+    fn finish(self: Box<Self>) -> Result<(), CliError> {
+        let Self { path, file } = *self;
+        let file = file.finish().map_err(|error| refused(&path, &error))?;
+        file.sync_all().map_err(|source| CliError::file("writing", &path, source))
     }
 }
 
@@ -346,8 +314,8 @@ mod tests {
                 for number in 0..3 {
                     let cached = |topic| Cached {
                         topic,
-                        number,
-                        log_time_nanos: 1000 + number,
+                        sequence: number,
+                        time_nanos: 1000 + number,
                         data: vec![1; 500],
                     };
                     let batch: Vec<_> = (0..101).map(cached).collect();

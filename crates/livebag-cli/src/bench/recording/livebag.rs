@@ -1,5 +1,6 @@
 //! livebag's own recorder.
 
+use livebag_bench::clock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
@@ -11,12 +12,11 @@ use livebag::{
 };
 
 use super::{Orders, Recorded, Source};
-use crate::bench::latency::Latencies;
 use crate::bench::roles::Parent;
 use crate::bench::schedule::{Intake, Schedule};
 use crate::bench::settings::LivebagSettings;
-use crate::bench::usage;
 use crate::outcome::CliError;
+use livebag_bench::stats::Durations;
 
 /// How long the recorder may take to find the streams.
 const FOUND_MAX: Duration = Duration::from_secs(20);
@@ -68,7 +68,7 @@ pub fn record(
     let mut watch = Watch {
         topics: names.collect(),
         settled: vec![0; topics.len()],
-        latencies: Latencies::default(),
+        latencies: Durations::default(),
     };
     let mut source = Source::new(orders, parent);
     let (schedule, meter) = source.start()?;
@@ -158,19 +158,19 @@ fn watched<T>(
     })
 }
 
-/// Latencies from the counts of committed messages, seen from outside: too long by up to the pause
+/// Durations from the counts of committed messages, seen from outside: too long by up to the pause
 /// between two looks.
 struct Watch {
     /// Index by name.
     topics: HashMap<String, usize>,
     /// Messages committed or lost, by topic.
     settled: Vec<u64>,
-    latencies: Latencies,
+    latencies: Durations,
 }
 
 impl Watch {
     fn look(&mut self, status: &Status, schedule: &Schedule) {
-        let now = usage::now_nanos();
+        let now = clock::monotonic_nanos();
         for topic in &status.topics {
             let Some(index) = self.topics.get(&topic.name).copied() else { continue };
             let settled = topic.messages + topic.lost.total();

@@ -1,19 +1,19 @@
 //! The recording process of one run, whichever storage it writes.
 
+use livebag_bench::clock;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::latency::{Latencies, Percentiles};
 use super::producers::Producers;
 use super::roles::Parent;
 use super::schedule::{self, Intake, Schedule};
 use super::settings::Settings;
-use super::usage;
 use crate::outcome::CliError;
+use livebag_bench::stats::{Durations, Percentiles};
+use livebag_bench::usage;
 
 mod bag_writer;
-mod double_buffer;
 mod livebag;
 mod peer;
 
@@ -100,7 +100,7 @@ impl<'a> Source<'a> {
     /// The recorder is ready; the schedule that messages will come by.
     fn start(&mut self) -> Result<(Schedule, Meter), CliError> {
         let start_nanos = match self.orders.no_transport {
-            true => usage::now_nanos() + LEAD_NANOS,
+            true => clock::monotonic_nanos() + LEAD_NANOS,
             false => self.parent.ready_and_go()?,
         };
         let topics = self.orders.producers.topics();
@@ -112,7 +112,7 @@ impl<'a> Source<'a> {
         &mut self,
         schedule: &Schedule,
         intake: &dyn Intake,
-    ) -> Result<Option<Latencies>, CliError> {
+    ) -> Result<Option<Durations>, CliError> {
         if !self.orders.no_transport {
             return self.parent.wait_for_stop().map(|()| None);
         }
@@ -132,15 +132,15 @@ struct Meter {
 impl Meter {
     fn start(start_nanos: u64) -> Self {
         let device_bytes = usage::device_bytes();
-        Self { start_nanos, cpu_nanos: usage::cpu_nanos(), device_bytes }
+        Self { start_nanos, cpu_nanos: clock::process_cpu_nanos(), device_bytes }
     }
 
     /// Everything is on the disk.
-    fn end(&self, submit: Option<Latencies>, write: &Latencies) -> Recorded {
+    fn end(&self, submit: Option<Durations>, write: &Durations) -> Recorded {
         let device = usage::device_bytes().zip(self.device_bytes);
         Recorded {
-            seconds: usage::now_nanos().saturating_sub(self.start_nanos) as f64 / 1e9,
-            cpu_s: (usage::cpu_nanos() - self.cpu_nanos) as f64 / 1e9,
+            seconds: clock::monotonic_nanos().saturating_sub(self.start_nanos) as f64 / 1e9,
+            cpu_s: (clock::process_cpu_nanos() - self.cpu_nanos) as f64 / 1e9,
             memory_peak_bytes: usage::memory_peak_bytes(),
             device_bytes: device.map(|(now, then)| now.saturating_sub(then)),
             submit: submit.and_then(|submit| submit.percentiles()),

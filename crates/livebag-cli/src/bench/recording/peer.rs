@@ -10,12 +10,12 @@ use livebag::Clock;
 use livebag_shm::{FrameRef, Reader};
 
 use super::bag_writer::{BagWriter, Written};
-use super::double_buffer::{Cached, DoubleBuffer};
 use super::{Orders, Recorded, Source};
-use crate::bench::latency::Latencies;
 use crate::bench::roles::Parent;
 use crate::bench::schedule::{Intake, Schedule};
 use crate::outcome::CliError;
+use livebag_bench::double_buffer::{DoubleBuffer, Message};
+use livebag_bench::stats::Durations;
 
 /// Pause between two looks at the streams; livebag's own recorder looks every 0.5 to 2 ms.
 const LOOK: Duration = Duration::from_micros(500);
@@ -49,8 +49,8 @@ fn cached(
     cache: &DoubleBuffer,
     mut writer: BagWriter,
     schedule: &Schedule,
-    take: impl FnOnce() -> Result<Option<Latencies>, CliError>,
-) -> Result<(Option<Latencies>, Written, u64), CliError> {
+    take: impl FnOnce() -> Result<Option<Durations>, CliError>,
+) -> Result<(Option<Durations>, Written, u64), CliError> {
     std::thread::scope(|scope| {
         let drain = move || {
             let mut batch = Vec::new();
@@ -79,7 +79,7 @@ fn take(
     intake: &dyn Intake,
     readers: Vec<Reader>,
     reception: &Reception,
-) -> Result<Option<Latencies>, CliError> {
+) -> Result<Option<Durations>, CliError> {
     std::thread::scope(|scope| {
         let receiving = Builder::new()
             .name("receive".into())
@@ -150,8 +150,8 @@ impl Intake for DoubleBuffer {
     fn submit(&self, topic: usize, number: u64, data: &[u8]) {
         let mut copy = self.buffer(topic, data.len());
         copy.copy_from_slice(data);
-        let log_time_nanos = Clock::system().wall_nanos();
-        self.push(Cached { topic, number, log_time_nanos, data: copy });
+        let time_nanos = Clock::system().wall_nanos();
+        self.push(Message { topic, sequence: number, time_nanos, data: copy }, false);
     }
 }
 
@@ -178,8 +178,8 @@ impl Intake for Direct<'_> {
         let mut guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let (writer, failure) = &mut *guard;
         if failure.is_ok() {
-            let log_time_nanos = Clock::system().wall_nanos();
-            let message = Cached { topic, number, log_time_nanos, data: data.to_vec() };
+            let time_nanos = Clock::system().wall_nanos();
+            let message = Message { topic, sequence: number, time_nanos, data: data.to_vec() };
             *failure = writer.write_batch(&[message], self.schedule);
         }
     }

@@ -1,31 +1,21 @@
 //! What a process and the machine have used: processor, memory, device.
 
+use std::io;
+use std::path::Path;
+
 use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 
-use crate::files;
-use crate::outcome::CliError;
-
-/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes share.
-pub fn now_nanos() -> u64 {
-    nanos(ClockId::Monotonic)
-}
-
-/// Processor time of this process, user and system, in nanoseconds. The threads that the kernel
-/// makes for io_uring are among its own; the kernel's writing back of the page cache is not.
-pub fn cpu_nanos() -> u64 {
-    nanos(ClockId::ProcessCPUTime)
-}
-
-fn nanos(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+/// The text of a file of the kernel's, or of results; `None` where it cannot be read (`/proc` and `/sys` differ by
+/// machine).
+#[expect(clippy::disallowed_methods, reason = "machine facts and results, not recordings")]
+pub fn text(path: impl AsRef<Path>) -> Option<String> {
+    std::fs::read_to_string(path).ok()
 }
 
 /// The largest resident set of this process so far in bytes, mapped streams included (`VmHWM`).
 pub fn memory_peak_bytes() -> Option<u64> {
-    let status = files::kernel_setting("/proc/self/status")?;
+    let status = text("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
@@ -33,7 +23,7 @@ pub fn memory_peak_bytes() -> Option<u64> {
 /// Bytes that this process has caused to be sent to devices so far (`write_bytes`, proc(5)): page
 /// cache that it made dirty, and direct writes. 0 on a tmpfs.
 pub fn device_bytes() -> Option<u64> {
-    let io = files::kernel_setting("/proc/self/io")?;
+    let io = text("/proc/self/io")?;
     io.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
 }
 
@@ -47,25 +37,27 @@ pub fn allowed_processors() -> Vec<usize> {
 
 /// Has this thread, and those that it will start, run on these processors alone; on all if there
 /// are none.
-pub fn pin(processors: &[usize]) -> Result<(), CliError> {
+///
+/// # Errors
+/// If the system does not allow it.
+pub fn pin(processors: &[usize]) -> io::Result<()> {
     if processors.is_empty() {
         return Ok(());
     }
     let mut set = CpuSet::new();
     processors.iter().for_each(|number| set.set(*number));
-    sched_setaffinity(None, &set)
-        .map_err(|error| CliError::failed(format!("pinning to {processors:?} failed: {error}")))
+    sched_setaffinity(None, &set).map_err(|error| {
+        let error = io::Error::from(error);
+        io::Error::new(error.kind(), format!("pinning to {processors:?} failed: {error}"))
+    })
 }
 
-/// Has this process end with its parent.
-pub fn die_with_parent(parent: u32) -> Result<(), CliError> {
+/// Has this process end with its parent; `false` if that has ended already.
+pub fn die_with_parent(parent: u32) -> bool {
     // An error leaves the process without this safety.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     // The parent may have died before.
-    if rustix::process::getppid().map(Pid::as_raw_pid) == Some(parent as i32) {
-        return Ok(());
-    }
-    Err(CliError::failed("the benchmark has ended"))
+    rustix::process::getppid().map(Pid::as_raw_pid) == Some(parent as i32)
 }
 
 /// Busy and all ticks of each processor so far.
@@ -74,7 +66,7 @@ pub struct Cores(Vec<(u64, u64)>);
 impl Cores {
     /// Looks at them.
     pub fn now() -> Self {
-        let stat = files::kernel_setting("/proc/stat").unwrap_or_default();
+        let stat = text("/proc/stat").unwrap_or_default();
         let lines = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
         Self(lines.filter(|line| !line.starts_with(' ')).map(busy_and_all).collect())
     }
@@ -113,7 +105,6 @@ mod tests {
     #[test]
     fn this_process_has_used_something() {
         assert!(memory_peak_bytes().unwrap() > 0);
-        assert!(cpu_nanos() > 0 && now_nanos() > 0);
         assert!(!allowed_processors().is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! rosbag2's cache: two buffers of messages, one being filled by the subscriptions, one being
-//! written out.
+//! rosbag2's cache (`message_cache.cpp`): two buffers of messages of all topics, one being filled,
+//! one being written out.
 //!
 //! Like there, each half is bounded in bytes and what does not fit is dropped; unlike there, large
-//! message buffers are used again instead of being allocated for each message, which spares the
+//! message buffers are used again in place of being allocated for each message, which spares the
 //! peers the page faults.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,12 @@ const RECYCLED_BYTES_MIN: usize = 64 * 1024;
 
 /// A message that the cache owns.
 pub struct Message {
-    /// Index in the workload.
+    /// Index of the topic.
     pub topic: usize,
     /// The source's count.
     pub sequence: u64,
-    /// When the source published it.
-    pub publish_time_nanos: u64,
+    /// When it was published or taken, nanoseconds since the Unix epoch.
+    pub time_nanos: u64,
     /// Its bytes.
     pub data: Vec<u8>,
 }
@@ -26,6 +26,7 @@ pub struct Message {
 struct Filling {
     messages: Vec<Message>,
     bytes: u64,
+    dropped: u64,
     closed: bool,
     /// Emptied buffers by topic.
     spare: Vec<Vec<Vec<u8>>>,
@@ -61,12 +62,13 @@ impl DoubleBuffer {
     }
 
     /// Adds a message. A full half is waited for with `wait`; without, the message is dropped and
-    /// the answer is `false`.
+    /// the answer is `false`. One message always fits.
     pub fn push(&self, message: Message, wait: bool) -> bool {
         let bytes = message.data.len() as u64;
         let mut filling = self.lock();
         while filling.bytes + bytes > self.bytes_max && !filling.messages.is_empty() {
             if !wait {
+                filling.dropped += 1;
                 Self::recycle(&mut filling, message);
                 return false;
             }
@@ -101,6 +103,11 @@ impl DoubleBuffer {
         self.arrived.notify_all();
     }
 
+    /// Messages dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+
     fn recycle(filling: &mut Filling, message: Message) {
         if message.data.len() >= RECYCLED_BYTES_MIN {
             filling.spare[message.topic].push(message.data);
@@ -117,7 +124,7 @@ mod tests {
     use super::*;
 
     fn message(sequence: u64, bytes: usize) -> Message {
-        Message { topic: 0, sequence, publish_time_nanos: 0, data: vec![0; bytes] }
+        Message { topic: 0, sequence, time_nanos: 0, data: vec![0; bytes] }
     }
 
     #[test]
@@ -129,7 +136,11 @@ mod tests {
         let mut taken = Vec::new();
         assert!(cache.swap(&mut taken));
         assert_eq!(taken.iter().map(|m| m.sequence).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(cache.dropped(), 1);
+        assert!(cache.push(message(4, 1000), false), "one message always fits");
         cache.close();
+        assert!(cache.swap(&mut taken));
+        assert_eq!(taken[0].sequence, 4);
         assert!(!cache.swap(&mut taken));
     }
 
@@ -160,7 +171,7 @@ mod tests {
         let cache = DoubleBuffer::new(1, 1 << 20);
         let buffer = cache.buffer(0, 1 << 17);
         let address = buffer.as_ptr();
-        let message = Message { topic: 0, sequence: 1, publish_time_nanos: 0, data: buffer };
+        let message = Message { topic: 0, sequence: 1, time_nanos: 0, data: buffer };
         assert!(cache.push(message, false));
         let mut taken = Vec::new();
         assert!(cache.swap(&mut taken));

@@ -1,1 +1,0 @@
-../livebag-bench/build.rs

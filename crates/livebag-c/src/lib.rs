@@ -7,12 +7,14 @@
     reason = "C gives and takes pointers; each is checked or its contract is stated"
 )]
 
+mod failure;
 mod outcome;
 mod recorder;
 mod recording;
 mod text;
 
-pub use outcome::{Status, livebag_last_error};
+pub use failure::Status;
+pub use outcome::livebag_last_error;
 pub use recorder::*;
 pub use recording::*;
 

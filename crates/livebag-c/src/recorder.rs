@@ -11,7 +11,8 @@ use livebag::{
 };
 use livebag_format::definitions;
 
-use crate::outcome::{Failure, Status, call, give, invalid};
+use crate::failure::{Failure, Status, invalid};
+use crate::outcome::{call, give};
 use crate::recording::Losses;
 use crate::text::{bytes, c_string, free, handle, names, optional, put, required};
 

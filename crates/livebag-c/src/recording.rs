@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use livebag::{Bag, BagState, Query, Span};
 
-use crate::outcome::{Status, call, give, invalid};
+use crate::failure::{Status, invalid};
+use crate::outcome::{call, give};
 use crate::text::{c_string, free, handle, handle_mut, names, put, required};
 
 /// A recording, whether a recorder is writing it or not. Freed by livebag_close.

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use crate::outcome::{Failure, invalid};
+use crate::failure::{Failure, invalid};
 
 /// `text` up to its first zero, which no name or error of livebag's has.
 pub(crate) fn c_string(text: &str) -> CString {

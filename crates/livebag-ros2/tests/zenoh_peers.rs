@@ -92,7 +92,7 @@ impl Drop for Peer {
 
 fn python(place: &Place) -> Option<Peer> {
     let Some(python) = std::env::var_os("LIVEBAG_PYTHON") else {
-        eprintln!("left out: LIVEBAG_PYTHON names no Python that has eclipse-zenoh");
+        eprintln!("SKIPPED: LIVEBAG_PYTHON names no Python that has eclipse-zenoh");
         return None;
     };
     let script = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
@@ -104,7 +104,7 @@ fn python(place: &Place) -> Option<Peer> {
 
 fn hiroz(place: &Place) -> Option<Peer> {
     let Some(peer) = std::env::var_os("LIVEBAG_HIROZ_PEER") else {
-        eprintln!("left out: LIVEBAG_HIROZ_PEER names no build of tests/hiroz-peer");
+        eprintln!("SKIPPED: LIVEBAG_HIROZ_PEER names no build of tests/hiroz-peer");
         return None;
     };
     Some(Peer::start(Command::new(peer), place))

@@ -5,6 +5,9 @@
 #![cfg(not(loom))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -162,7 +165,7 @@ fn cpp_tool() -> Option<&'static Path> {
 fn is_skipped() -> bool {
     let skipped = cpp_tool().is_none();
     if skipped {
-        println!("skipped: no C++ compiler");
+        skipped::skipped("no C++ compiler");
     }
     skipped
 }

@@ -65,9 +65,9 @@ fn shared() -> Option<PathBuf> {
 }
 
 #[test]
-fn real_recordings_survive_container_and_bag() {
+fn real_recordings_survive_container_and_bag_if_shared_data_is_there() {
     let Some(shared) = shared() else {
-        eprintln!("skipped: ../shared/data is not here");
+        println!("SKIPPED: ../shared/data is not here");
         return;
     };
     for name in ["do.bag", "outdoor.bag", "rosbag2/mcap/wbag", "rosbag2/mcap/talker"] {

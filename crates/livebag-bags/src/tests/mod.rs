@@ -29,7 +29,7 @@ pub(crate) fn shared_data(path: &str) -> Option<PathBuf> {
     });
     let found = shared.join("data").join(path);
     if !found.exists() {
-        println!("skipped: {} is not there", found.display());
+        println!("SKIPPED: {} is not there", found.display());
         return None;
     }
     Some(found)

@@ -80,7 +80,7 @@ fn compressed_and_unknown_storages_are_refused_with_a_cure() {
 }
 
 #[test]
-fn both_storages_of_one_recording_read_the_same() {
+fn both_storages_of_one_recording_read_the_same_if_shared_data_is_there() {
     for name in ["wbag", "talker"] {
         let Some(mcap) = shared_data(&format!("rosbag2/mcap/{name}")) else { return };
         let Some(sqlite) = shared_data(&format!("rosbag2/sqlite3/{name}")) else { return };
@@ -99,7 +99,7 @@ fn both_storages_of_one_recording_read_the_same() {
 }
 
 #[test]
-fn real_ros1_frames_parse() {
+fn real_ros1_frames_parse_if_shared_data_is_there() {
     let (Some(indoor), Some(outdoor)) = (shared_data("do.bag"), shared_data("outdoor.bag")) else {
         return;
     };

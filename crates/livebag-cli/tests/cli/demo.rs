@@ -40,11 +40,11 @@ fn is_of_another(stream: &str) -> bool {
 }
 
 #[test]
-fn real_frames_are_published_again_and_again() {
+fn real_frames_are_published_again_and_again_if_shared_data_is_there() {
     let real = std::path::Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
         .join("../../../shared/data/do.bag");
     if !real.exists() {
-        println!("skipped: {} is not here", real.display());
+        println!("SKIPPED: {} is not here", real.display());
         return;
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -52,7 +52,7 @@ fn is_possible(folder: &Path) -> bool {
     let possible = rustix::process::geteuid().is_root()
         && command.output().is_ok_and(|output| output.status.success());
     if !possible {
-        eprintln!("skipped: needs root, loop devices, mkfs.ext4 and python3");
+        crate::skipped::skipped("needs root, loop devices, mkfs.ext4 and python3");
     }
     possible
 }

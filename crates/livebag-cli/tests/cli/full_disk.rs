@@ -23,8 +23,8 @@ fn on_disk_of(size: &str, folder: &Path, script: &str) -> Command {
 fn is_possible(folder: &Path) -> bool {
     let possible = on_small_disk(folder, "true").output().is_ok_and(|out| out.status.success());
     if !possible {
-        eprintln!(
-            "skipped: mounting a small filesystem in a namespace of its own is not permitted"
+        crate::skipped::skipped(
+            "mounting a small filesystem in a namespace of its own is not permitted",
         );
     }
     possible

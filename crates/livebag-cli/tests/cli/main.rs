@@ -30,3 +30,5 @@ mod retention;
 mod robots;
 mod rosbag2;
 mod rosbag2_versions;
+#[path = "../../../../tests/skipped.rs"]
+mod skipped;

@@ -152,11 +152,11 @@ fn what_cannot_be_played_is_said() {
 }
 
 #[test]
-fn a_real_ros_1_bag_becomes_native_frames() {
+fn a_real_ros_1_bag_becomes_native_frames_if_shared_data_is_there() {
     let bag = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
         .join("../../../shared/data/do.bag");
     if !bag.exists() {
-        println!("skipped: {} is not here", bag.display());
+        println!("SKIPPED: {} is not here", bag.display());
         return;
     }
     let options = PlayOptions { clock: Clock::simulated(1), ..PlayOptions::default() };

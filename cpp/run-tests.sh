@@ -57,11 +57,20 @@ done
 build_and_run() {
     echo "== cpp: $1"
     cmake -S "$here" -B "$build/$1" -DCMAKE_BUILD_TYPE=${4:-Release} -DLIVEBAG_SANITIZE="$2" \
-        -DLIVEBAG_PCL_INCLUDE="$pcl" >"$build/$1.log" 2>&1 || { cat "$build/$1.log" >&2; exit 1; }
-    if [ -n "$2" ]; then targets=stream_tests; else targets=all; fi
-    cmake --build "$build/$1" --target "$targets" --parallel "$jobs" >"$build/$1.log" 2>&1 ||
+        -DLIVEBAG_PCL_INCLUDE="$pcl" -DLIVEBAG_LIBRARY="${LIVEBAG_LIBRARY:-}" >"$build/$1.log" 2>&1 || { cat "$build/$1.log" >&2; exit 1; }
+    if [ -z "$2" ]; then targets=all; else targets="stream_tests${LIVEBAG_LIBRARY:+ recording_tests recording_c_test}"; fi
+    # shellcheck disable=SC2086 # several targets
+    cmake --build "$build/$1" --target $targets --parallel "$jobs" >"$build/$1.log" 2>&1 ||
         { cat "$build/$1.log" >&2; exit 1; }
     "$build/$1/stream_tests" --gtest_brief=1 --gtest_filter="${3:-*}"
+    if [ -n "${LIVEBAG_LIBRARY:-}" ]; then
+        # The library itself is not instrumented: ThreadSanitizer would not see how its threads wait for each other.
+        echo "called_from_lib:liblivebag_c.so" >"$build/tsan"
+        export TSAN_OPTIONS="suppressions=$build/tsan${TSAN_OPTIONS:+ $TSAN_OPTIONS}"
+        "$build/$1/recording_tests" --gtest_brief=1
+        rm -rf "$build/c-recording"
+        "$build/$1/recording_c_test" "$build/c-recording"
+    fi
 }
 
 mkdir -p "$build"

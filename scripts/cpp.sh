@@ -11,6 +11,11 @@ if [ -e "$BUILD/ament/.complete" ]; then export LIVEBAG_AMENT_PREFIX=$BUILD/amen
 # The recorder, if an earlier step has built it.
 target=${CARGO_TARGET_DIR:-$ROOT/target}
 if [ -x "$target/debug/livebag" ]; then export LIVEBAG_PROGRAM=$target/debug/livebag; fi
+# The engine's library for C and C++.
+say "building livebag's library for C"
+read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-c}"
+(cd "$ROOT" && cargo build --locked --quiet "${packages[@]}" --lib)
+export LIVEBAG_LIBRARY=$(readlink -f "$target/debug/liblivebag_c.so")
 # CMake's cache names its source folder, so its output stays in the clone.
 unset CARGO_TARGET_DIR
 bash "$ROOT/scripts/snippets.sh"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs a built command and what belongs to it, or removes it again:
-#   install.sh BINARY PREFIX      [DESTDIR=FOLDER]   the binary, man pages, completions, C++ headers, systemd unit
+#   install.sh BINARY PREFIX      [DESTDIR=FOLDER]   the binary, man pages, completions, C++ headers, systemd unit;
+#                                                    the engine's library for C and C++, if it lies beside the binary
 #   install.sh --uninstall PREFIX [DESTDIR=FOLDER]
 # What was installed is listed in PREFIX/share/livebag/installed; installing again first removes what that names.
 set -euo pipefail
@@ -60,6 +61,10 @@ while IFS= read -r header; do
     put 644 "$ROOT/cpp/include/$header" "include/$header"
 done < <(cd "$ROOT/cpp/include" && find livebag* -type f)
 put 644 "$ROOT/cpp/cmake/livebag-config.cmake" lib/cmake/livebag/livebag-config.cmake
+beside=$(dirname "$binary")
+for library in liblivebag_c.so liblivebag_c.a; do
+    [ ! -e "$beside/$library" ] || put 644 "$beside/$library" "lib/$library"
+done
 version=$("$binary" --version | cut -d' ' -f2)
 cat > "$made/version.cmake" <<END
 set(PACKAGE_VERSION $version)

@@ -39,6 +39,20 @@ target_link_libraries(node PRIVATE livebag::stream)
 if(TARGET livebag::opencv)
   target_link_libraries(node PRIVATE livebag::opencv)
 endif()
+if(TARGET livebag::recording)
+  add_executable(recorder recorder.cpp)
+  target_link_libraries(recorder PRIVATE livebag::recording)
+endif()
+END
+    cat > "$folder/recorder.cpp" <<'END'
+#include <livebag/recording.hpp>
+int main(int, char** values) {
+    livebag::Recorder recorder(values[1]);
+    recorder.topic({"/note", "", "json"}).write("{}", 2);
+    if (recorder.finish().lost() > 0) return 1;
+    const livebag::Recording recording(values[1]);
+    return recording.topics().at(0).message_count == 1 ? 0 : 1;
+}
 END
     cat > "$folder/node.cpp" <<'END'
 #include <livebag/stream.hpp>
@@ -94,6 +108,11 @@ if command -v cmake >/dev/null && command -v c++ >/dev/null; then
     "$work/node/build/node"
     "$prefix/bin/livebag" streams remove install-test >/dev/null
     ok "find_package(livebag) builds a node that publishes"
+    if [ -e "$prefix/lib/liblivebag_c.so" ]; then
+        "$work/node/build/recorder" "$work/recorded"
+        "$prefix/bin/livebag" verify "$work/recorded" >/dev/null
+        ok "find_package(livebag) builds a program that records and asks"
+    fi
 fi
 bash scripts/install.sh "$binary" "$prefix" >/dev/null
 bash scripts/install.sh --uninstall "$prefix" >/dev/null

@@ -23,7 +23,7 @@ step_loom()    {
 }
 step_deny()    { bash scripts/deny.sh; }
 step_aarch64() { bash scripts/aarch64.sh; }
-step_cpp()     { bash scripts/cpp.sh; }
+step_cpp()     { LIVEBAG_PACKAGES="--workspace --all-features" bash scripts/cpp.sh; }
 step_install() { LIVEBAG_PACKAGES="--workspace --all-features" bash scripts/release-test.sh; }
 step_interop() { LIVEBAG_PACKAGES="--workspace --all-features" bash tests/interop/run.sh; }
 step_python()  { LIVEBAG_PACKAGES="--workspace --all-features" bash python/test.sh; }

@@ -1,4 +1,4 @@
-# find_package(livebag) makes livebag::stream, and where their libraries are installed livebag::opencv and
+# find_package(livebag) makes livebag::stream, livebag::recording where the engine's library is installed, and where their libraries are installed livebag::opencv and
 # livebag::pcl. It says which one it left out (silence with QUIET); REQUIRED COMPONENTS opencv makes that an error.
 #
 # Two places know this file: prefix/lib/cmake/livebag/ after an installation, and cpp/cmake/ in the repository
@@ -20,6 +20,18 @@ if(NOT TARGET livebag::stream)
     INTERFACE_INCLUDE_DIRECTORIES "${livebag_INCLUDE_DIR}"
     INTERFACE_COMPILE_FEATURES cxx_std_17
     INTERFACE_LINK_LIBRARIES Threads::Threads)
+endif()
+
+# The engine: recorder and queries.
+find_library(LIVEBAG_LIBRARY livebag_c HINTS "${CMAKE_CURRENT_LIST_DIR}/../..")
+if(LIVEBAG_LIBRARY)
+  if(NOT TARGET livebag::recording)
+    add_library(livebag::recording INTERFACE IMPORTED)
+    set_target_properties(livebag::recording PROPERTIES INTERFACE_LINK_LIBRARIES "livebag::stream;${LIVEBAG_LIBRARY}")
+  endif()
+  set(livebag_recording_FOUND TRUE)
+elseif(NOT livebag_FIND_QUIETLY)
+  message(STATUS "livebag: no livebag::recording, since liblivebag_c.so is not there (cargo build --release -p livebag-c)")
 endif()
 
 # Adapter(NAME, include folders, libraries)

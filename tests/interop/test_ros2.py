@@ -110,7 +110,7 @@ def test_what_is_sent_is_recorded(network, node, tmp_path):
         assert recorder.stop() == 0, recorder.said
         summary = recorder.json()
     print(f"\n{type(network).__name__}: {len(topics)} topics, {sum(expected.values())} messages,"
-          f" {summary['bytes'] / 1e6:.0f} MB in {took:.1f} s; recorded {summary['message_count']}, lost {summary['lost']}")
+          f" {summary['message_bytes'] / 1e6:.0f} MB in {took:.1f} s; recorded {summary['message_count']}, lost {summary['lost']}")
     recorded = by_name(tmp_path / "bag")
     for name, messages in sent.items():
         assert [hash(data) for data in recorded[name].data()] == messages, name
@@ -297,7 +297,7 @@ def test_bridges_carry_streams_through_the_network_and_back(network, tmp_path):
     assert recorded.type_name == IMAGE
     pixels = [frame[-320 * 200:] for frame in frames]
     numbers = [pixels.index(data[len(frames[0]) - 320 * 200:len(frames[0])]) for data in recorded.data()]
-    lost = record.json()["lost"]["total"] + sent["lost"] + come["lost"]
+    lost = record.json()["lost"]["total"] + sent["lost"]["total"] + come["lost"]["total"]
     gaps = sum((b - a - 1) % len(frames) for a, b in zip(numbers, numbers[1:]))
     assert gaps <= lost, "what is missing was counted"
     assert {data[:len(frames[0])] for data in recorded.data()} <= set(frames)

@@ -111,9 +111,9 @@ struct AttachmentReport {
     name: String,
     media_type: String,
     bytes: u64,
-    #[serde(rename = "log_time_time", with = "livebag_format::json_time")]
+    #[serde(rename = "log_time", with = "livebag_format::json_time")]
     log_time_nanos: u64,
-    #[serde(rename = "create_time_time", with = "livebag_format::json_time")]
+    #[serde(rename = "create_time", with = "livebag_format::json_time")]
     create_time_nanos: u64,
 }
 

@@ -2,8 +2,8 @@
 #![cfg(not(loom))]
 
 mod common;
-#[path = "../../../tests/skipped.rs"]
-mod skipped;
+#[path = "../../../tests/lacks_right.rs"]
+mod lacks_right;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -205,7 +205,7 @@ fn streams_of_other_users_are_opened_when_asked_for() {
 
     const NOBODY: u32 = 65_534;
     if !rustix::process::geteuid().is_root() {
-        skipped::skipped("only root can give a stream to another user");
+        lacks_right::lacks_right("only root can give a stream to another user");
         return;
     }
     let name = unique("owners");

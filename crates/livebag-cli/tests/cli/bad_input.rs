@@ -163,7 +163,7 @@ fn run_as_nobody(arguments: &[&str]) -> Option<Ended> {
     let mut possible = Command::new("setpriv");
     possible.args(ids).arg(env!("CARGO_BIN_EXE_livebag")).arg("--version");
     if !possible.output().is_ok_and(|output| output.status.success()) {
-        crate::skipped::skipped("setpriv is not here, or nobody may not run the command");
+        crate::lacks_right::lacks_right("setpriv is not here, or nobody may not run the command");
         return None;
     }
     let mut command = Command::new("setpriv");

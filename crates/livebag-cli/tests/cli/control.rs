@@ -179,7 +179,7 @@ fn a_recorder_told_so_does_not_touch_the_keyboard() {
 #[test]
 fn nobody_else_controls_a_recorder() {
     if !rustix::process::geteuid().is_root() {
-        crate::skipped::skipped("only root can become another user");
+        crate::lacks_right::lacks_right("only root can become another user");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

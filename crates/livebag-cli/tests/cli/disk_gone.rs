@@ -52,7 +52,7 @@ fn is_possible(folder: &Path) -> bool {
     let possible = rustix::process::geteuid().is_root()
         && command.output().is_ok_and(|output| output.status.success());
     if !possible {
-        crate::skipped::skipped("needs root, loop devices, mkfs.ext4 and python3");
+        crate::lacks_right::lacks_right("needs root, loop devices, mkfs.ext4 and python3");
     }
     possible
 }

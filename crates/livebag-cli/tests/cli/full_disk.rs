@@ -23,7 +23,7 @@ fn on_disk_of(size: &str, folder: &Path, script: &str) -> Command {
 fn is_possible(folder: &Path) -> bool {
     let possible = on_small_disk(folder, "true").output().is_ok_and(|out| out.status.success());
     if !possible {
-        crate::skipped::skipped(
+        crate::lacks_right::lacks_right(
             "mounting a small filesystem in a namespace of its own is not permitted",
         );
     }

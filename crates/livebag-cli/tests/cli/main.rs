@@ -20,6 +20,8 @@ mod export;
 mod full_disk;
 mod help;
 mod json;
+#[path = "../../../../tests/lacks_right.rs"]
+mod lacks_right;
 mod names;
 mod older;
 mod play;
@@ -30,5 +32,3 @@ mod retention;
 mod robots;
 mod rosbag2;
 mod rosbag2_versions;
-#[path = "../../../../tests/skipped.rs"]
-mod skipped;

@@ -369,7 +369,7 @@ fn another_users_stream_cannot_end_a_recording() {
 
     const NOBODY: u32 = 65_534;
     if !rustix::process::geteuid().is_root() {
-        crate::skipped::skipped("only root can give a stream to another user");
+        crate::lacks_right::lacks_right("only root can give a stream to another user");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -402,7 +402,7 @@ fn streams_of_all_users_are_recorded_when_asked_for() {
     use std::os::unix::fs::chown;
 
     if !rustix::process::geteuid().is_root() {
-        crate::skipped::skipped("only root can give a stream to another user");
+        crate::lacks_right::lacks_right("only root can give a stream to another user");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

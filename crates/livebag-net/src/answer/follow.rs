@@ -1,13 +1,13 @@
 //! New messages of a recording as server-sent events, as its recorder commits them.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use livebag::{Bag, BagError, BagState, Clock, IndexEntry, Query, Span};
 use serde::Serialize;
 
 use super::{AnswerError, Outlet, message};
-use crate::catalog::ServedBag;
 use crate::limits::{FOLLOW_BEHIND_MAX, FOLLOW_INTERVAL, FOLLOW_SIGN_INTERVAL, PIECE_BYTES};
 use crate::tell::MessageLine;
 
@@ -26,19 +26,19 @@ struct LeftOut<'a> {
     message_count: u64,
 }
 
-/// Sends an event for each new message of `topics` until the recording ends. A slow asker makes it wait, at most
+/// Sends an event for each new message of `topics` until the recording ends; `now` gives it as it is. A slow asker makes it wait, at most
 /// as long as any answer; of what has come meanwhile it gets the newest, and the count of the others.
 ///
 /// # Errors
 /// If the recording cannot be read, has no such topic, or the asker has gone.
 pub fn send_follow(
-    served: &ServedBag,
+    now: impl Fn() -> Result<Arc<Bag>, AnswerError>,
     topics: &[String],
     clock: &Clock,
     outlet: &mut Outlet,
 ) -> Result<(), AnswerError> {
     let mut told = HashMap::new();
-    let bag = served.bag()?;
+    let bag = now()?;
     let newest =
         |topic: &livebag::BagTopic| topic.time_range().map(|range| range.map(|(_, end)| end));
     for (at, topic) in bag.topics().iter().enumerate() {
@@ -53,7 +53,7 @@ pub fn send_follow(
     put_text(outlet, ": new messages follow\n\n")?;
     let mut silent = Duration::ZERO;
     loop {
-        let bag = served.bag()?;
+        let bag = now()?;
         let is_live = bag.state() == BagState::Live;
         let sent = send_new(&bag, topics, &mut told, outlet)?;
         if !is_live && !sent {

@@ -200,7 +200,7 @@ async fn follow(
     let turn = app.turn(link.peer()).await?;
     let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         let topics = full_names(&*served.bag()?, &topics);
-        send_follow(&served, &topics, &app.clock, outlet)
+        send_follow(|| Ok(served.bag()?), &topics, &app.clock, outlet)
     });
     respond(&app, asked_nanos, answer, "text/event-stream", false).await
 }

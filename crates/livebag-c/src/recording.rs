@@ -1,0 +1,300 @@
+//! Recordings, open for reading, and what they are asked.
+
+use std::ffi::{CString, c_char};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use livebag::{Bag, BagState, Query, Span};
+
+use crate::failure::{Status, invalid};
+use crate::outcome::{call, give};
+use crate::text::{c_string, free, handle, handle_mut, names, put, required};
+
+/// A recording, whether a recorder is writing it or not. Freed by livebag_close.
+pub struct Recording {
+    bag: Arc<Bag>,
+    topics: Vec<Named>,
+}
+
+/// A topic's texts.
+struct Named {
+    name: CString,
+    type_name: CString,
+    message_encoding: CString,
+    schema_encoding: CString,
+}
+
+/// Messages lost, by cause.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses {
+    /// Missing in the source's sequence when they reached livebag.
+    pub transport: u64,
+    /// Dropped because the topic's queue was full.
+    pub queue: u64,
+    /// Overwritten in the stream's slot before the device had them.
+    pub lapped: u64,
+    /// Refused by the disk.
+    pub disk: u64,
+    /// Given up at the end because somebody asked for it.
+    pub abandoned: u64,
+    /// Sum of the above.
+    pub total: u64,
+}
+
+impl From<&livebag_format::container::Losses> for Losses {
+    fn from(lost: &livebag_format::container::Losses) -> Self {
+        let &livebag_format::container::Losses { transport, queue, lapped, disk, abandoned } = lost;
+        Self { transport, queue, lapped, disk, abandoned, total: lost.total() }
+    }
+}
+
+/// A topic of a recording. What it points at lives as long as the recording is open.
+#[repr(C)]
+pub struct Topic {
+    /// Topic name, for example "/imu".
+    pub name: *const c_char,
+    /// For example "sensor_msgs/msg/Imu"; may be empty.
+    pub type_name: *const c_char,
+    /// For example "cdr".
+    pub message_encoding: *const c_char,
+    /// For example "ros2msg"; may be empty.
+    pub schema_encoding: *const c_char,
+    /// Definition of the type, not ended by a zero; may be empty.
+    pub schema: *const u8,
+    /// Its length.
+    pub schema_bytes: usize,
+    /// Messages committed so far.
+    pub message_count: u64,
+    /// Messages lost.
+    pub lost: Losses,
+}
+
+/// A message. `data` lives until the cursor is moved or freed.
+#[repr(C)]
+pub struct Message {
+    /// Number of its topic: see livebag_topic_at.
+    pub topic: usize,
+    /// When the recorder took it; nanoseconds since the Unix epoch.
+    pub log_time_nanos: u64,
+    /// When its source stamped it; nanoseconds since the Unix epoch.
+    pub publish_time_nanos: u64,
+    /// The source's count; 0 if it keeps none.
+    pub sequence: u64,
+    /// The encoded message.
+    pub data: *const u8,
+    /// Its length.
+    pub data_bytes: usize,
+}
+
+self_cell::self_cell!(
+    struct Walk {
+        owner: Arc<Bag>,
+        #[covariant]
+        dependent: BagCursor,
+    }
+);
+
+type BagCursor<'bag> = livebag::Cursor<'bag>;
+
+/// The answer to a query, oldest message first. Freed by livebag_cursor_free; may outlive its recording.
+pub struct Cursor {
+    walk: Walk,
+}
+
+/// Opens a recording: a livebag container, also one that is being written. One whose recorder died is
+/// recovered first. (Bags of other makes: `livebag convert`.)
+///
+/// # Safety
+/// `path` ends with a zero; `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_open(path: *const c_char, out: *mut *mut Recording) -> Status {
+    call(|| {
+        // SAFETY: as the caller says.
+        let path = unsafe { required(path, "the path") }?;
+        let bag = Arc::new(Bag::open(Path::new(path))?);
+        let topics = bag.topics().iter().map(|topic| {
+            let topic = topic.topic();
+            Named {
+                name: c_string(&topic.name),
+                type_name: c_string(&topic.type_name),
+                message_encoding: c_string(&topic.message_encoding),
+                schema_encoding: c_string(&topic.schema_encoding),
+            }
+        });
+        let topics = topics.collect();
+        // SAFETY: as the caller says.
+        unsafe { put(out, Box::into_raw(Box::new(Recording { bag, topics }))) }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Closes a recording; NULL is nothing.
+///
+/// # Safety
+/// `recording` is NULL or open, and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_close(recording: *mut Recording) {
+    // SAFETY: as the caller says.
+    give((), || unsafe { free(recording) });
+}
+
+/// Whether the recording was being written when it was opened.
+///
+/// # Safety
+/// `recording` is open; NULL gives false.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_is_live(recording: *const Recording) -> bool {
+    // SAFETY: as the caller says.
+    give(false, || unsafe { handle(recording) }.is_ok_and(|it| it.bag.state() == BagState::Live))
+}
+
+/// Topics when the recording was opened: a topic that came later is seen by opening it again.
+///
+/// # Safety
+/// `recording` is open; NULL gives 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_topic_count(recording: *const Recording) -> usize {
+    // SAFETY: as the caller says.
+    give(0, || unsafe { handle(recording) }.map_or(0, |recording| recording.topics.len()))
+}
+
+/// A topic by its number, from 0 on.
+///
+/// # Safety
+/// `recording` is open; `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_topic_at(
+    recording: *const Recording,
+    number: usize,
+    out: *mut Topic,
+) -> Status {
+    call(|| {
+        // SAFETY: as the caller says.
+        let recording = unsafe { handle(recording) }?;
+        let count = recording.topics.len();
+        let (Some(named), Some(topic)) =
+            (recording.topics.get(number), recording.bag.topics().get(number))
+        else {
+            return Err(invalid(format!("there are {count} topics, no number {number}")));
+        };
+        let schema = &topic.topic().schema;
+        let topic = Topic {
+            name: named.name.as_ptr(),
+            type_name: named.type_name.as_ptr(),
+            message_encoding: named.message_encoding.as_ptr(),
+            schema_encoding: named.schema_encoding.as_ptr(),
+            schema: schema.as_ptr(),
+            schema_bytes: schema.len(),
+            message_count: topic.message_count()?,
+            lost: topic.lost().into(),
+        };
+        // SAFETY: as the caller says.
+        unsafe { put(out, topic) }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Asks for the messages of `topics` (all if `topic_count` is 0) from one log time to another, both
+/// included: 0 and UINT64_MAX for everything. What a recorder commits afterwards is not part of the answer.
+///
+/// # Safety
+/// `recording` is open; `topics` has `topic_count` texts; `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_history(
+    recording: *const Recording,
+    topics: *const *const c_char,
+    topic_count: usize,
+    from_nanos: u64,
+    to_nanos: u64,
+    out: *mut *mut Cursor,
+) -> Status {
+    // SAFETY: as the caller says.
+    unsafe { ask(recording, topics, topic_count, Span::History(from_nanos, to_nanos), out) }
+}
+
+/// Asks for the messages of `topics` (all if `topic_count` is 0) of the time before the newest of them,
+/// which is always among them.
+///
+/// # Safety
+/// As of livebag_history.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_latest(
+    recording: *const Recording,
+    topics: *const *const c_char,
+    topic_count: usize,
+    last_nanos: u64,
+    out: *mut *mut Cursor,
+) -> Status {
+    let span = Span::Latest(Duration::from_nanos(last_nanos));
+    // SAFETY: as the caller says.
+    unsafe { ask(recording, topics, topic_count, span, out) }
+}
+
+/// # Safety
+/// As of [`livebag_history`].
+unsafe fn ask(
+    recording: *const Recording,
+    topics: *const *const c_char,
+    topic_count: usize,
+    span: Span,
+    out: *mut *mut Cursor,
+) -> Status {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (recording, topics) = unsafe { (handle(recording)?, names(topics, topic_count)?) };
+        let query = Query { topics, span };
+        let walk = Walk::try_new(Arc::clone(&recording.bag), |bag| bag.query(&query))?;
+        // SAFETY: as the caller says.
+        unsafe { put(out, Box::into_raw(Box::new(Cursor { walk }))) }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// The next message, or END. A message that is damaged is left out and counted.
+///
+/// # Safety
+/// `cursor` is valid and used by this thread alone; `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_next(cursor: *mut Cursor, out: *mut Message) -> Status {
+    call(|| {
+        // SAFETY: as the caller says.
+        let cursor = unsafe { handle_mut(cursor) }?;
+        let found = cursor.walk.with_dependent_mut(|_, cursor| match cursor.next() {
+            Ok(found) => Ok(found.map(|(topic, message)| Message {
+                topic,
+                log_time_nanos: message.log_time_nanos,
+                publish_time_nanos: message.publish_time_nanos,
+                sequence: message.sequence,
+                data: message.data.as_ptr(),
+                data_bytes: message.data.len(),
+            })),
+            Err(error) => Err(error),
+        })?;
+        let Some(message) = found else { return Ok(Status::End) };
+        // SAFETY: as the caller says.
+        unsafe { put(out, message) }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Messages that were left out so far because they are damaged.
+///
+/// # Safety
+/// `cursor` is valid and used by this thread alone; NULL gives 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_damaged(cursor: *const Cursor) -> u64 {
+    // SAFETY: as the caller says.
+    give(0, || unsafe { handle(cursor) }.map_or(0, |it| it.walk.borrow_dependent().damaged()))
+}
+
+/// Frees a cursor; NULL is nothing.
+///
+/// # Safety
+/// `cursor` is NULL or valid, and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_cursor_free(cursor: *mut Cursor) {
+    // SAFETY: as the caller says.
+    give((), || unsafe { free(cursor) });
+}

@@ -85,14 +85,14 @@ def make_imu(folder, data, count):
 def export(folder, name):
     import livebag
 
-    livebag.convert(folder / name, folder / f"{name}_bag", storage="mcap")
+    livebag.convert(folder / name, folder / f"{name}_recording", storage="mcap")
 
 
 # --- The readers: each gives (seconds, answer) ---
 
 
 def mcap_file(folder, name):
-    (path,) = (folder / f"{name}_bag").glob("*.mcap")
+    (path,) = (folder / f"{name}_recording").glob("*.mcap")
     return path
 
 
@@ -139,7 +139,7 @@ def images_rosbags(folder, name, topic, how):
 
     began = time.perf_counter()
     total, count = 0, 0
-    with AnyReader([folder / f"{name}_bag"]) as reader:
+    with AnyReader([folder / f"{name}_recording"]) as reader:
         chosen = [connection for connection in reader.connections if connection.topic == topic]
         for connection, _, raw in reader.messages(chosen):
             total += touch(as_array(reader.deserialize(raw, connection.msgtype)), how)
@@ -222,7 +222,7 @@ def imu_rosbags(folder, name, topic, how):
     from rosbags.highlevel import AnyReader
 
     began = time.perf_counter()
-    with AnyReader([folder / f"{name}_bag"]) as reader:
+    with AnyReader([folder / f"{name}_recording"]) as reader:
         messages = ((t, reader.deserialize(raw, connection.msgtype)) for connection, t, raw in reader.messages())
         table = imu_table(messages)
     return time.perf_counter() - began, imu_answer(table)
@@ -287,7 +287,7 @@ def warm(path):
 
 def measure(question, folder, name, topic, how, repeats):
     """Every reader in turn, in another order each time."""
-    for path in (folder / name, folder / f"{name}_bag"):
+    for path in (folder / name, folder / f"{name}_recording"):
         warm(path)
     readers = list(READERS[question])
     runs = {reader: [] for reader in readers}
@@ -368,7 +368,7 @@ def main():
             for how in arguments.how:
                 report["results"].append(measure("images", folder, name, topic, how, arguments.repeats))
             shutil.rmtree(folder / name)
-            shutil.rmtree(folder / f"{name}_bag")
+            shutil.rmtree(folder / f"{name}_recording")
         if arguments.imu:
             topic = make_imu(folder, arguments.data, arguments.imu)
             report["results"].append(measure("imu", folder, "imu", topic, "arrow", arguments.imu_repeats))

@@ -68,9 +68,9 @@ def test_the_package_shows_what_is_meant_for_users():
     shown = pydoc.plain(pydoc.render_doc(livebag))
     head, _, _ = shown.partition("\nCLASSES")
     assert len(head.splitlines()) <= 30 and "import livebag" in head
-    assert "_bag" not in head and "_livebag" not in head
+    assert "_recording" not in head and "_livebag" not in head
     # Its modules are found all the same.
-    subprocess.run([sys.executable, "-c", "import livebag._bag, livebag._decode, livebag"], check=True)
+    subprocess.run([sys.executable, "-c", "import livebag._recording, livebag._decode, livebag"], check=True)
 
 
 def test_loops_know_what_they_give(tmp_path):

@@ -12,7 +12,7 @@ use mcap::records::AttachmentHeader;
 
 use super::file::ForeignFile;
 use super::{ConvertError, MessageSource, mcap_file};
-use livebag::Bag;
+use livebag::Container;
 
 /// What is read of an attachment at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -243,7 +243,7 @@ fn parse(head: &[u8], at: u64, file: &Arc<ForeignFile>) -> Result<Attachment, &'
 ///
 /// # Errors
 /// If the file cannot be read. One that is missing is a damaged attachment.
-pub fn attachments(bag: &Bag) -> Result<Vec<Attachment>, ConvertError> {
+pub fn attachments(bag: &Container) -> Result<Vec<Attachment>, ConvertError> {
     let Some(path) = bag.attachments_path() else { return Ok(Vec::new()) };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let file = match ForeignFile::open(&path) {

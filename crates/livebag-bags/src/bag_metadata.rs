@@ -10,7 +10,7 @@ use livebag_format::rosbag2::{
 
 use super::ConvertError;
 use super::file::ForeignFile;
-use livebag::{Bag, BagError};
+use livebag::{Container, ContainerError};
 
 /// Writes `metadata.yaml` into the directory of a rosbag2 bag and makes it durable. It is what
 /// tells rosbag2 that the bag is whole, so it comes last.
@@ -35,7 +35,7 @@ pub fn write_bag_metadata(
 ///
 /// # Errors
 /// If an index cannot be read, there is a `metadata.yaml` already, or the disk refuses.
-pub fn make_rosbag2(bag: &Bag, version: MetadataVersion) -> Result<(), ConvertError> {
+pub fn make_rosbag2(bag: &Container, version: MetadataVersion) -> Result<(), ConvertError> {
     let mut metadata = container_metadata(bag)?;
     for file in &mut metadata.files {
         let inner = PathBuf::from(&file.path);
@@ -50,7 +50,7 @@ pub fn make_rosbag2(bag: &Bag, version: MetadataVersion) -> Result<(), ConvertEr
     write_bag_metadata(bag.path(), &metadata, version)
 }
 
-fn container_metadata(bag: &Bag) -> Result<BagMetadata, BagError> {
+fn container_metadata(bag: &Container) -> Result<BagMetadata, ContainerError> {
     let files = bag.files()?;
     let start = files.iter().map(|file| file.start_nanos).min().unwrap_or(0);
     let end = files.iter().map(|file| file.end_nanos).max().unwrap_or(0);

@@ -12,7 +12,7 @@ use super::{
     Rosbag2Written, SinkOptions, SinkSummary, SourceMessage, Sqlite3Options, Sqlite3Summary,
     attachments, open_foreign, to_rosbag2,
 };
-use livebag::{Bag, BagState, Query, Span};
+use livebag::{Container, ContainerState, Query, Span};
 use livebag::{Overflow, Recorder, RecorderOptions, Status};
 
 /// Name under which a container keeps rosbag2's `custom_data`.
@@ -170,14 +170,14 @@ pub fn to_sqlite3(
 
 /// What rosbag2's metadata say of the bag as a whole.
 #[derive(Default)]
-pub(super) struct AboutBag {
+pub(super) struct AboutRecording {
     pub(super) custom_data: BTreeMap<String, String>,
     pub(super) ros_distro: String,
 }
 
 /// That, wherever the source has it, and its other metadata records.
-pub(super) fn about_bag(source: &dyn MessageSource) -> (AboutBag, Vec<MetadataRecord>) {
-    let mut about = AboutBag::default();
+pub(super) fn about_bag(source: &dyn MessageSource) -> (AboutRecording, Vec<MetadataRecord>) {
+    let mut about = AboutRecording::default();
     if let Some(bag) = source.bag_metadata() {
         about.custom_data = bag.custom_data.clone();
         about.ros_distro = bag.ros_distro.clone();
@@ -245,7 +245,7 @@ fn container_metadata(source: &dyn MessageSource) -> Vec<MetadataEntry> {
 
 /// A container as a source.
 struct ContainerSource {
-    bag: Bag,
+    bag: Container,
     topics: Vec<Topic>,
     records: Vec<MetadataRecord>,
     warnings: Vec<String>,
@@ -267,9 +267,9 @@ const STRETCH_BYTES: usize = 16 << 20;
 
 impl ContainerSource {
     fn open(path: &Path) -> Result<Self, ConvertError> {
-        let bag = Bag::open(path)?;
+        let bag = Container::open(path)?;
         let mut warnings = Vec::new();
-        if bag.state() == BagState::Live {
+        if bag.state() == ContainerState::Live {
             warnings.push("the container is still being written: copied up to now".to_owned());
         }
         let lost = bag.lost().total();

@@ -61,7 +61,7 @@ pub enum ConvertError {
     },
     /// The container that was to be read cannot be.
     #[error(transparent)]
-    Bag(#[from] livebag::BagError),
+    Container(#[from] livebag::ContainerError),
     /// The container that was to be written cannot be.
     #[error(transparent)]
     Record(#[from] livebag::RecordError),

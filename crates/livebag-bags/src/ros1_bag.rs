@@ -5,7 +5,8 @@ use std::path::Path;
 
 use livebag_format::Topic;
 use livebag_format::ros1::bag::{
-    self, BagError, HeadRead, Record, RecordHead, chunk_records, connection_topic, record_head,
+    self, ContainerError, HeadRead, Record, RecordHead, chunk_records, connection_topic,
+    record_head,
 };
 
 use super::file::{ForeignFile, Window};
@@ -107,7 +108,7 @@ fn head_at(window: &mut Window<'_>, offset: u64) -> Result<Option<RecordHead>, C
 }
 
 impl Chunks {
-    fn damaged(&self, error: BagError) -> ConvertError {
+    fn damaged(&self, error: ContainerError) -> ConvertError {
         ConvertError::damaged(self.file.path(), error)
     }
 
@@ -275,7 +276,7 @@ impl Chunks {
         Ok(start)
     }
 
-    fn add_connection(&mut self, id: u32, topic: &str, data: &[u8]) -> Result<(), BagError> {
+    fn add_connection(&mut self, id: u32, topic: &str, data: &[u8]) -> Result<(), ContainerError> {
         if !self.connections.contains_key(&id) {
             self.connections.insert(id, self.topics.len());
             self.topics.push(connection_topic(topic, data)?);
@@ -284,7 +285,7 @@ impl Chunks {
     }
 
     /// A chunk's records, decompressed. The inner error is damage to this chunk alone.
-    fn read_chunk(&self, offset: u64) -> Result<Result<Vec<u8>, BagError>, ConvertError> {
+    fn read_chunk(&self, offset: u64) -> Result<Result<Vec<u8>, ContainerError>, ConvertError> {
         let head = head_at(&mut Window::new(&self.file), offset)?;
         let Some(RecordHead {
             record: Record::Chunk { compression, decompressed_bytes },
@@ -292,17 +293,19 @@ impl Chunks {
             data_bytes,
         }) = head
         else {
-            return Ok(Err(BagError::Record { reason: "the index says that a chunk is here" }));
+            return Ok(Err(ContainerError::Record {
+                reason: "the index says that a chunk is here",
+            }));
         };
         if u64::from(decompressed_bytes.max(data_bytes)) > CHUNK_BYTES_MAX {
-            return Ok(Err(BagError::Record { reason: "it is longer than 1 GiB" }));
+            return Ok(Err(ContainerError::Record { reason: "it is longer than 1 GiB" }));
         }
         let data = self.file.read_up_to(offset + data_offset as u64, data_bytes as usize)?;
         if compression == "none" {
             return Ok(Ok(data));
         }
         if data.len() < data_bytes as usize {
-            return Ok(Err(BagError::Record { reason: "it ends after its file" }));
+            return Ok(Err(ContainerError::Record { reason: "it ends after its file" }));
         }
         Ok(bag::decompress(&compression, &data, decompressed_bytes).map(|data| data.into_owned()))
     }

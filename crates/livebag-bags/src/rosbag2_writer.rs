@@ -97,7 +97,7 @@ pub fn to_rosbag2(
     if ros_distro.is_empty() {
         *ros_distro = of_bag.ros_distro;
     }
-    let mut bag = Bag::begin(directory, source.topics(), storage, options)?;
+    let mut bag = Container::begin(directory, source.topics(), storage, options)?;
     let mut taken = Taken::default();
     bag.add_extras(source, records, &mut taken)?;
     let mut loses_times = false;
@@ -115,12 +115,12 @@ pub fn to_rosbag2(
 }
 
 /// A bag being written.
-struct Bag<'a> {
+struct Container<'a> {
     directory: &'a Path,
     topics: Vec<Topic>,
     storage: Rosbag2Storage,
     options: Rosbag2Options,
-    open: BagFile,
+    open: ContainerFile,
     /// Log time of the open file's first message, and the bytes of its messages with their headers.
     first_nanos: Option<u64>,
     message_bytes: u64,
@@ -128,7 +128,7 @@ struct Bag<'a> {
     files: Vec<PathBuf>,
 }
 
-enum BagFile {
+enum ContainerFile {
     Mcap(Box<McapSink>),
     /// With the database's topic by topic.
     Sqlite3(Box<Sqlite3Writer>, Vec<usize>),
@@ -139,19 +139,19 @@ enum BagFile {
 /// Length of an MCAP message record before its data.
 const MCAP_MESSAGE_BYTES: u64 = 31;
 
-impl<'a> Bag<'a> {
+impl<'a> Container<'a> {
     fn begin(
         directory: &'a Path,
         topics: &[Topic],
         storage: Rosbag2Storage,
         options: Rosbag2Options,
     ) -> Result<Self, ConvertError> {
-        let mut bag = Bag {
+        let mut bag = Container {
             directory,
             topics: topics.to_vec(),
             storage,
             options,
-            open: BagFile::None,
+            open: ContainerFile::None,
             first_nanos: None,
             message_bytes: 0,
             done: Vec::new(),
@@ -169,7 +169,7 @@ impl<'a> Bag<'a> {
                 let path = self.directory.join(format!("{stem}_{number}.mcap"));
                 let sink = McapSink::create_file(&path, &self.topics, options.clone(), true)?;
                 self.files.push(path);
-                BagFile::Mcap(Box::new(sink))
+                ContainerFile::Mcap(Box::new(sink))
             }
             Rosbag2Storage::Sqlite3(options) => {
                 let path = self.directory.join(format!("{stem}_{number}.db3"));
@@ -177,7 +177,7 @@ impl<'a> Bag<'a> {
                 self.files.push(path);
                 let topics = self.topics.iter().map(|topic| writer.add_topic(topic));
                 let topics = topics.collect::<Result<_, _>>()?;
-                BagFile::Sqlite3(Box::new(writer), topics)
+                ContainerFile::Sqlite3(Box::new(writer), topics)
             }
         };
         (self.first_nanos, self.message_bytes) = (None, 0);
@@ -192,8 +192,8 @@ impl<'a> Bag<'a> {
         self.first_nanos.get_or_insert(message.log_time_nanos);
         self.message_bytes += message.data.len() as u64 + MCAP_MESSAGE_BYTES;
         match &mut self.open {
-            BagFile::Mcap(sink) => sink.write(topic, message),
-            BagFile::Sqlite3(writer, topics) => {
+            ContainerFile::Mcap(sink) => sink.write(topic, message),
+            ContainerFile::Sqlite3(writer, topics) => {
                 if self.options.compression == Rosbag2Compression::Message {
                     let data = compress_message(message.data).map_err(|source| {
                         ConvertError::io("compress a message for", self.directory, source)
@@ -202,7 +202,7 @@ impl<'a> Bag<'a> {
                 }
                 writer.write(topics[topic], message)
             }
-            BagFile::None => Err(ConvertError::GivenUp { path: self.directory.to_owned() }),
+            ContainerFile::None => Err(ConvertError::GivenUp { path: self.directory.to_owned() }),
         }
     }
 
@@ -215,7 +215,7 @@ impl<'a> Bag<'a> {
         }
         let Some(bytes_max) = self.options.file_bytes_max else { return Ok(false) };
         let bytes = match (&mut self.open, &self.storage) {
-            (BagFile::Sqlite3(writer, _), _) => writer.file_bytes()?,
+            (ContainerFile::Sqlite3(writer, _), _) => writer.file_bytes()?,
             (_, Rosbag2Storage::Mcap(options)) if options.compression.is_none() => {
                 self.message_bytes
             }
@@ -225,10 +225,10 @@ impl<'a> Bag<'a> {
     }
 
     fn end_file(&mut self) -> Result<(), ConvertError> {
-        let metadata = match std::mem::replace(&mut self.open, BagFile::None) {
-            BagFile::Mcap(sink) => sink.finish()?.metadata,
-            BagFile::Sqlite3(writer, _) => writer.finish()?.metadata,
-            BagFile::None => return Ok(()),
+        let metadata = match std::mem::replace(&mut self.open, ContainerFile::None) {
+            ContainerFile::Mcap(sink) => sink.finish()?.metadata,
+            ContainerFile::Sqlite3(writer, _) => writer.finish()?.metadata,
+            ContainerFile::None => return Ok(()),
         };
         self.done.push(metadata);
         if self.options.compression == Rosbag2Compression::File
@@ -251,7 +251,7 @@ impl<'a> Bag<'a> {
         let left_out = |what: &str, name: &str| {
             format!("the {what} {name} was left out: sqlite3 bags have none")
         };
-        if let BagFile::Mcap(sink) = &mut self.open {
+        if let ContainerFile::Mcap(sink) = &mut self.open {
             while let Some(attachment) = taken.next(source)? {
                 sink.attach(attachment)?;
             }

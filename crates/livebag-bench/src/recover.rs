@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use livebag::{Access, Bag, BagState, BagTopic, Disk, DiskFile, KernelDisk, Owner, Topic};
+use livebag::{
+    Access, Container, ContainerState, ContainerTopic, Disk, DiskFile, KernelDisk, Owner, Topic,
+};
 use livebag_format::container::{
     CONTAINER_FILE, ClockJumps, LOCK_FILE, Manifest, Removed, SYNCED_FILE, State, SyncMark,
     TopicManifest,
@@ -159,12 +161,12 @@ fn open(container: &Path, laid_out: &LaidOut) -> Result<Times> {
     let mut times = [0.0; 2];
     for time in &mut times {
         let start = clock::monotonic_nanos();
-        let bag = Bag::open(container).map_err(|e| failed("opening", e))?;
+        let bag = Container::open(container).map_err(|e| failed("opening", e))?;
         *time = (clock::monotonic_nanos() - start) as f64 / 1e6;
-        let counts = bag.topics().iter().map(BagTopic::message_count);
+        let counts = bag.topics().iter().map(ContainerTopic::message_count);
         let messages: u64 =
             counts.sum::<std::result::Result<_, _>>().map_err(|e| failed("opening", e))?;
-        if (bag.state(), messages) != (BagState::Recovered, laid_out.messages) {
+        if (bag.state(), messages) != (ContainerState::Recovered, laid_out.messages) {
             let problem = format!("gave {messages} messages of {}", laid_out.messages);
             return Err(failed("opening", problem));
         }

@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use livebag::{BagError, RecordError, WriteError};
+use livebag::{ContainerError, RecordError, WriteError};
 
 use crate::failure::{Failure, Status};
 use crate::text::c_string;
 
-impl From<BagError> for Failure {
-    fn from(error: BagError) -> Self {
+impl From<ContainerError> for Failure {
+    fn from(error: ContainerError) -> Self {
         let status = match error {
-            BagError::NotFound(_) | BagError::NotAContainer(_) => Status::NotFound,
-            BagError::NoTopic { .. } => Status::NoTopic,
-            BagError::Manifest { .. } | BagError::Damaged { .. } => Status::Damaged,
+            ContainerError::NotFound(_) | ContainerError::NotAContainer(_) => Status::NotFound,
+            ContainerError::NoTopic { .. } => Status::NoTopic,
+            ContainerError::Manifest { .. } | ContainerError::Damaged { .. } => Status::Damaged,
             _ => Status::Io,
         };
         Self { status, text: error.to_string() }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::{Bag, BagState, Query, Span};
+use livebag::{Container, ContainerState, Query, Span};
 
 use crate::failure::{Status, invalid};
 use crate::outcome::{call, give};
@@ -13,7 +13,7 @@ use crate::text::{c_string, free, handle, handle_mut, names, put, required};
 
 /// A recording, whether a recorder is writing it or not. Freed by livebag_close.
 pub struct Recording {
-    bag: Arc<Bag>,
+    bag: Arc<Container>,
     topics: Vec<Named>,
 }
 
@@ -90,13 +90,13 @@ pub struct Message {
 
 self_cell::self_cell!(
     struct Walk {
-        owner: Arc<Bag>,
+        owner: Arc<Container>,
         #[covariant]
-        dependent: BagCursor,
+        dependent: ContainerCursor,
     }
 );
 
-type BagCursor<'bag> = livebag::Cursor<'bag>;
+type ContainerCursor<'bag> = livebag::Cursor<'bag>;
 
 /// The answer to a query, oldest message first. Freed by livebag_cursor_free; may outlive its recording.
 pub struct Cursor {
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn livebag_open(path: *const c_char, out: *mut *mut Record
     call(|| {
         // SAFETY: as the caller says.
         let path = unsafe { required(path, "the path") }?;
-        let bag = Arc::new(Bag::open(Path::new(path))?);
+        let bag = Arc::new(Container::open(Path::new(path))?);
         let topics = bag.topics().iter().map(|topic| {
             let topic = topic.topic();
             Named {
@@ -147,7 +147,9 @@ pub unsafe extern "C" fn livebag_close(recording: *mut Recording) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_is_live(recording: *const Recording) -> bool {
     // SAFETY: as the caller says.
-    give(false, || unsafe { handle(recording) }.is_ok_and(|it| it.bag.state() == BagState::Live))
+    give(false, || {
+        unsafe { handle(recording) }.is_ok_and(|it| it.bag.state() == ContainerState::Live)
+    })
 }
 
 /// Topics when the recording was opened: a topic that came later is seen by opening it again.

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use livebag::{Bag, Clock};
+use livebag::{Clock, Container};
 
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let watch = accompany(&recorder, &plan, &interrupt, &clock);
     let recorded = recorder.end(&clock)?;
     drop(sensors);
-    let bag = Bag::open(&plan.directory)?;
+    let bag = Container::open(&plan.directory)?;
     let summary = Summary::new(&plan, &bag, recorded.cpu_s, &watch)?;
     summary.print(args.json)?;
     Ok(if summary.lost() > 0 { Outcome::Loss } else { Outcome::Done })

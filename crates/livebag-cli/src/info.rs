@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use livebag::{Account, Bag};
+use livebag::{Account, Container};
 use livebag_bags::Attachment;
 use livebag_format::container::{CONTAINER_FILE, ClockJumps};
 use livebag_format::visible;
@@ -162,7 +162,7 @@ fn of(bag: &Path, args: &Args) -> Result<(Vec<Info>, bool, bool), CliError> {
         Place::Robots(address) => {
             let told = place::robots(&address, &args.zenoh)?;
             let is_whole = told.iter().all(|told| told.told.is_some());
-            let is_pattern = address.robot.contains('*') || address.bag.contains('*');
+            let is_pattern = address.robot.contains('*') || address.recording.contains('*');
             (remote::of_robots(told), is_whole, is_pattern)
         }
         Place::Here(path) if path.exists() && !path.join(CONTAINER_FILE).exists() => {
@@ -210,7 +210,7 @@ fn print(infos: &[Info], as_json: bool, is_one: bool) -> Result<(), CliError> {
 }
 
 fn container(path: &Path) -> Result<Info, CliError> {
-    let bag = Bag::open(path)?;
+    let bag = Container::open(path)?;
     let topics = report::topics(&bag)?;
     let range = bag.time_range()?;
     let mut files = Vec::new();

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use livebag_bags::Glance;
-use livebag_net::tell::{BagInfo, BagRow};
+use livebag_net::tell::{BagRow, RecordingInfo};
 use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
@@ -141,7 +141,7 @@ fn of(directory: &Path, args: &Args) -> Result<Vec<Row>, CliError> {
         }
         Place::Robots(address) => {
             let told = place::robots(&address, &args.zenoh)?.into_iter();
-            let row = |Told { address, told }: Told<BagInfo>| Told {
+            let row = |Told { address, told }: Told<RecordingInfo>| Told {
                 address,
                 told: told.map(|info| info.row),
             };

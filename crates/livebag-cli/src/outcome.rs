@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use livebag_format::container::ContainerError;
+use livebag_format::container::ManifestError;
 
 /// The exit codes of every verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum CliError {
     Failed(String),
     /// A container could not be read.
     #[error("{0}{hint}", hint = bag_hint(.0))]
-    Bag(#[from] livebag::BagError),
+    Container(#[from] livebag::ContainerError),
     /// A recording could not be checked.
     #[error("{0}{hint}", hint = verify_hint(.0))]
     Verify(#[from] livebag_bags::VerifyError),
@@ -96,9 +96,9 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-fn bag_hint(error: &livebag::BagError) -> &'static str {
+fn bag_hint(error: &livebag::ContainerError) -> &'static str {
     match error {
-        livebag::BagError::Manifest { source: ContainerError::Yaml(_), .. } => {
+        livebag::ContainerError::Manifest { source: ManifestError::Yaml(_), .. } => {
             "\nlivebag: `livebag recover` makes it anew from the recording's other files"
         }
         _ => "",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use livebag::Clock;
 use livebag_net::remote::{Address, RemoteOptions, RemoteServer};
-use livebag_net::tell::{BagInfo, BagRow};
+use livebag_net::tell::{BagRow, RecordingInfo};
 use livebag_net::zenoh::{Found, ZenohAddress, ZenohAsker, ZenohError};
 
 use crate::outcome::CliError;
@@ -80,9 +80,9 @@ pub struct Told<T> {
 /// If the server does not answer, or has no such recording.
 pub fn rows(address: &Address, trust: &Trust) -> Result<Vec<Told<BagRow>>, CliError> {
     let server = RemoteServer::new(address, trust.options()?)?;
-    let rows = match &address.bag {
-        Some(name) => vec![server.bag(name)?.row],
-        None => server.bags()?,
+    let rows = match &address.recording {
+        Some(name) => vec![server.recording(name)?.row],
+        None => server.recordings()?,
     };
     let told =
         |row: BagRow| Told { address: format!("{}/{}", address.base, row.name), told: Some(row) };
@@ -93,7 +93,10 @@ pub fn rows(address: &Address, trust: &Trust) -> Result<Vec<Told<BagRow>>, CliEr
 ///
 /// # Errors
 /// If none is announced, or Zenoh refuses.
-pub fn robots(address: &ZenohAddress, zenoh: &ZenohArgs) -> Result<Vec<Told<BagInfo>>, CliError> {
+pub fn robots(
+    address: &ZenohAddress,
+    zenoh: &ZenohArgs,
+) -> Result<Vec<Told<RecordingInfo>>, CliError> {
     let asker = ZenohAsker::open(&zenoh.options(), Clock::system())?;
     let found = asker.find(address)?;
     if found.is_empty() {

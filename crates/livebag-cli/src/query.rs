@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
-use livebag::{Bag, Clock, Query, Span};
+use livebag::{Clock, Container, Query, Span};
 use livebag_bags::RecordingKind;
 use livebag_format::container::CONTAINER_FILE;
 
@@ -169,7 +169,7 @@ fn is_bare_container(path: &std::path::Path) -> bool {
 }
 
 fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
-    let bag = Bag::open(args.bag.as_ref())?;
+    let bag = Container::open(args.bag.as_ref())?;
     let wanted = args.question.wanted();
     let topics = named(&bag, &wanted.topics)?;
     let start_nanos = bag.time_range()?.map_or(0, |(start, _)| start);
@@ -198,14 +198,14 @@ fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
 }
 
 /// The topics that are asked for, by their full names.
-fn named(bag: &Bag, names: &[String]) -> Result<Vec<String>, CliError> {
+fn named(bag: &Container, names: &[String]) -> Result<Vec<String>, CliError> {
     let known = || bag.topics().iter().map(|topic| topic.topic().name.as_str());
     names.iter().map(|name| select::full_name(name, known)).collect()
 }
 
 /// The newest of a container on this machine, as much as can be given in a time.
 fn auto(
-    bag: &Bag,
+    bag: &Container,
     query: &Query,
     within: Duration,
     decimate: &[String],
@@ -298,14 +298,14 @@ fn remote_outcome(damaged: u64) -> Outcome {
     Outcome::Loss
 }
 
-fn history(bag: &Bag, from: Option<When>, to: Option<When>) -> Result<Span, CliError> {
+fn history(bag: &Container, from: Option<When>, to: Option<When>) -> Result<Span, CliError> {
     let range = bag.time_range()?.unwrap_or((bag.started_nanos(), bag.started_nanos()));
     let (from_nanos, to_nanos) = select::between(from, to, range)?;
     Ok(Span::History(from_nanos, to_nanos))
 }
 
 /// An empty answer is an answer, but often a mistyped time.
-fn explain_nothing(bag: &Bag, span: Span) -> Result<(), CliError> {
+fn explain_nothing(bag: &Container, span: Span) -> Result<(), CliError> {
     match (bag.time_range()?, span) {
         (None, _) => say!("livebag: the recording has no messages yet"),
         (Some((start, end)), Span::History(from, to)) if from > end || to < start => say!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::{Account, Bag, Clock, RecordError, Recorder, Status};
+use livebag::{Account, Clock, Container, RecordError, Recorder, Status};
 use livebag_bags::make_rosbag2;
 use livebag_format::container::ClockJumps;
 use livebag_ros2::Follower;
@@ -241,7 +241,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     if let Some(version) = metadata_version
         && failure.is_none()
     {
-        make_rosbag2(&Bag::open(&directory)?, version)?;
+        make_rosbag2(&Container::open(&directory)?, version)?;
     }
     let missing = wanted.missing(&status);
     match (summary(&directory, storage, failure.clone(), elapsed_s, missing), failure) {
@@ -450,7 +450,7 @@ fn summary(
     missing: Vec<String>,
 ) -> Result<Summary, CliError> {
     // What could not be closed just now is not to be recovered just now.
-    let bag = Bag::peek(directory)?;
+    let bag = Container::peek(directory)?;
     let topics = report::topics(&bag)?;
     let counts = Counts {
         account: bag.account()?,

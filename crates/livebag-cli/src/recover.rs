@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use livebag::{Bag, BagError, BagState, BagTopic, Clock};
+use livebag::{Clock, Container, ContainerError, ContainerState, ContainerTopic};
 use livebag_bags::RecordingKind;
 use livebag_bags::{SinkCompression, make_rosbag2};
 use livebag_format::rosbag2::MetadataVersion;
@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
                 args.bag.display()
             ))
         } else {
-            BagError::NotFound(args.bag.clone()).into()
+            ContainerError::NotFound(args.bag.clone()).into()
         });
     };
     if args.output.is_some() && glance.kind != RecordingKind::Mcap {
@@ -139,15 +139,15 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 }
 
 fn container(path: &Path) -> Result<Report, CliError> {
-    let bag = Bag::recover(path)?;
+    let bag = Container::recover(path)?;
     match bag.state() {
-        BagState::Live => {
+        ContainerState::Live => {
             return Err(CliError::failed(format!(
                 "{} is being written: its recorder closes it",
                 path.display()
             )));
         }
-        BagState::Unrecovered => {
+        ContainerState::Unrecovered => {
             return Err(CliError::failed(format!(
                 "{} cannot be recovered here and now: it needs the right to write there, and some \
                  free space",
@@ -160,15 +160,15 @@ fn container(path: &Path) -> Result<Report, CliError> {
         // Its recorder died before it could write what makes it a bag of rosbag2.
         make_rosbag2(&bag, MetadataVersion::Iron)?;
     }
-    let counts = bag.topics().iter().map(BagTopic::message_count);
-    let missing: u64 = bag.topics().iter().map(BagTopic::missing).sum();
+    let counts = bag.topics().iter().map(ContainerTopic::message_count);
+    let missing: u64 = bag.topics().iter().map(ContainerTopic::missing).sum();
     Ok(Report {
         path: path.display().to_string(),
         kind: RecordingKind::Container.to_string(),
         action: if bag.is_mended() { Action::Closed } else { Action::None },
         output: None,
         message_count: counts.sum::<Result<u64, _>>()?,
-        bytes: bag.topics().iter().map(BagTopic::message_bytes).sum(),
+        bytes: bag.topics().iter().map(ContainerTopic::message_bytes).sum(),
         lost_messages: Some(bag.account()?.damaged + missing),
         unknown_since_nanos: bag.unknown_since_nanos(),
         damage: bag.failure().map(str::to_owned).into_iter().collect(),

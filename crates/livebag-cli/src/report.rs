@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use livebag::{Account, Bag, BagState, BagTopic, Query, Status, TopicStatus};
+use livebag::{Account, Container, ContainerState, ContainerTopic, Query, Status, TopicStatus};
 use livebag_format::Visible;
 use livebag_format::container::{ClockJumps, Losses};
 use serde::Serialize;
@@ -160,10 +160,10 @@ impl TopicReport {
 
 /// Every topic of a container. Only the ends of the time indices are read, unless it was not
 /// closed: sizes are then summed up entry by entry.
-pub fn topics(bag: &Bag) -> Result<Vec<TopicReport>, CliError> {
+pub fn topics(bag: &Container) -> Result<Vec<TopicReport>, CliError> {
     let bytes = match bag.state() {
-        BagState::Closed | BagState::Recovered => {
-            bag.topics().iter().map(BagTopic::message_bytes).collect()
+        ContainerState::Closed | ContainerState::Recovered => {
+            bag.topics().iter().map(ContainerTopic::message_bytes).collect()
         }
         _ => summed_bytes(bag)?,
     };
@@ -216,7 +216,7 @@ pub fn topics_of(
     Ok(status.topics.iter().map(report).collect())
 }
 
-fn summed_bytes(bag: &Bag) -> Result<Vec<u64>, CliError> {
+fn summed_bytes(bag: &Container) -> Result<Vec<u64>, CliError> {
     let mut bytes = vec![0; bag.topics().len()];
     let mut cursor = bag.query(&Query::default())?;
     while let Some((topic, entry)) = cursor.next_entry()? {

@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         let row = info.map(|info| info.row);
         rows.push(Row {
             robot: found.robot,
-            bag: found.bag,
+            bag: found.recording,
             state: row.as_ref().map(|row| row.state.clone()),
             start_nanos: row.as_ref().and_then(|row| row.start_nanos),
             end_nanos: row.as_ref().and_then(|row| row.end_nanos),

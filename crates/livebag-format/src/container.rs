@@ -252,11 +252,11 @@ impl TopicManifest {
     ///
     /// # Errors
     /// If the schema's hexadecimal is damaged.
-    pub fn topic(&self) -> Result<Topic, ContainerError> {
+    pub fn topic(&self) -> Result<Topic, ManifestError> {
         let schema = if self.schema_hex.is_empty() {
             self.schema.clone().into_bytes()
         } else {
-            hex_decode(&self.schema_hex).ok_or_else(|| ContainerError::Field {
+            hex_decode(&self.schema_hex).ok_or_else(|| ManifestError::Field {
                 field: "schema_hex",
                 topic: self.name.clone(),
             })?
@@ -339,7 +339,7 @@ pub struct Manifest {
 /// Why a `container.yaml` cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ContainerError {
+pub enum ManifestError {
     /// Not YAML, or keys are missing.
     #[error("{CONTAINER_FILE} is damaged or not livebag's: {0}")]
     Yaml(String),
@@ -366,31 +366,31 @@ impl Manifest {
     /// Reads `container.yaml`, as livebag writes it or as any other YAML.
     ///
     /// # Errors
-    /// See [`ContainerError`]. File names that would leave the container's directory are refused.
-    pub fn parse(text: &str) -> Result<Self, ContainerError> {
+    /// See [`ManifestError`]. File names that would leave the container's directory are refused.
+    pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let (above, _) = text.rsplit_once(CHECKSUM_LINE).unwrap_or((text, ""));
         let manifest: Self = match serde_json::from_str(above) {
             Ok(manifest) => manifest,
             // Of another hand or an older livebag.
             Err(_) => {
-                crate::yaml::read(text).map_err(|error| ContainerError::Yaml(error.to_string()))?
+                crate::yaml::read(text).map_err(|error| ManifestError::Yaml(error.to_string()))?
             }
         };
         if manifest.livebag_container > CONTAINER_VERSION {
-            return Err(ContainerError::Version { found: manifest.livebag_container });
+            return Err(ManifestError::Version { found: manifest.livebag_container });
         }
         for topic in &manifest.topics {
             let index = Some(&topic.index).filter(|name| !name.is_empty());
             if topic.bricks.iter().chain(index).any(|name| !is_file_name(name)) {
                 let field = "index or bricks";
-                return Err(ContainerError::Field { field, topic: topic.name.clone() });
+                return Err(ManifestError::Field { field, topic: topic.name.clone() });
             }
         }
         if !manifest.attachments.is_empty() && !is_file_name(&manifest.attachments) {
-            return Err(ContainerError::Field { field: "attachments", topic: String::new() });
+            return Err(ManifestError::Field { field: "attachments", topic: String::new() });
         }
         if manifest.splits.iter().any(|name| !is_file_name(name)) {
-            return Err(ContainerError::Field { field: "splits", topic: String::new() });
+            return Err(ManifestError::Field { field: "splits", topic: String::new() });
         }
         Ok(manifest)
     }
@@ -400,9 +400,9 @@ impl Manifest {
     ///
     /// # Errors
     /// If the JSON library refuses, which it has no known cause for.
-    pub fn to_yaml(&self) -> Result<String, ContainerError> {
+    pub fn to_yaml(&self) -> Result<String, ManifestError> {
         let json = serde_json::to_string_pretty(self)
-            .map_err(|error| ContainerError::Yaml(error.to_string()))?;
+            .map_err(|error| ManifestError::Yaml(error.to_string()))?;
         let mut text = String::with_capacity(json.len() + 1);
         for sign in json.chars() {
             match sign {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use livebag::{Bag, Query, Span};
+use livebag::{Container, Query, Span};
 
 use crate::limits::{ARRAY_ITEMS_MAX, NAME_BYTES_MAX, TOPICS_MAX, WITHIN_MAX};
 use crate::moment::{self, Moment};
@@ -284,8 +284,8 @@ pub fn escape(text: &str) -> String {
 }
 
 /// `imu` stands for `/imu` where there is no `imu`, and the other way round.
-pub fn full_names(bag: &Bag, names: &[String]) -> Vec<String> {
-    let is_topic = |name: &str| bag.topics().iter().any(|topic| topic.topic().name == name);
+pub fn full_names(container: &Container, names: &[String]) -> Vec<String> {
+    let is_topic = |name: &str| container.topics().iter().any(|topic| topic.topic().name == name);
     let full = |name: &String| match (format!("/{name}"), name.strip_prefix('/')) {
         _ if is_topic(name) => name.clone(),
         (slashed, _) if is_topic(&slashed) => slashed,
@@ -300,12 +300,12 @@ pub fn full_names(bag: &Bag, names: &[String]) -> Vec<String> {
 /// # Errors
 /// If the first is after the second, or an index cannot be read.
 pub fn between(
-    bag: &Bag,
+    container: &Container,
     topics: &[String],
     from: Option<Moment>,
     to: Option<Moment>,
 ) -> Result<Query, BetweenError> {
-    let start_nanos = bag.time_range()?.map_or(bag.started_nanos(), |(start, _)| start);
+    let start_nanos = container.time_range()?.map_or(container.started_nanos(), |(start, _)| start);
     let from_nanos = from.map_or(0, |moment| moment.nanos(start_nanos));
     let to_nanos = to.map_or(u64::MAX, |moment| moment.nanos(start_nanos));
     if from_nanos > to_nanos {
@@ -317,7 +317,7 @@ pub fn between(
         (None, None) => Span::All,
         _ => Span::History(from_nanos, to_nanos),
     };
-    Ok(Query { topics: full_names(bag, topics), span })
+    Ok(Query { topics: full_names(container, topics), span })
 }
 
 /// Why a time is none.
@@ -329,7 +329,7 @@ pub enum BetweenError {
     Order(#[from] AskError),
     /// The recording's.
     #[error(transparent)]
-    Bag(#[from] livebag::BagError),
+    Container(#[from] livebag::ContainerError),
 }
 
 #[cfg(test)]

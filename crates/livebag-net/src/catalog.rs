@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use livebag::{
-    Bag, BagError, BagState, Buffer, Clock, KernelDisk, Query, VirtualFile, VirtualFileError,
+    Buffer, Clock, Container, ContainerError, ContainerState, KernelDisk, Query, VirtualFile,
+    VirtualFileError,
 };
 use livebag_format::container::CONTAINER_FILE;
 
@@ -55,12 +56,12 @@ pub struct Catalog {
 
 #[derive(Default)]
 struct Bags {
-    by_name: BTreeMap<String, Arc<ServedBag>>,
+    by_name: BTreeMap<String, Arc<ServedRecording>>,
     looked_nanos: Option<u64>,
 }
 
 /// A container that is served.
-pub struct ServedBag {
+pub struct ServedRecording {
     name: String,
     path: PathBuf,
     clock: Clock,
@@ -71,7 +72,7 @@ pub struct ServedBag {
 }
 
 struct Open {
-    bag: Arc<Bag>,
+    container: Arc<Container>,
     stamps: Vec<Stamp>,
     opened_nanos: u64,
 }
@@ -171,19 +172,19 @@ impl Catalog {
                 }
             }
             let known = std::mem::take(&mut bags.by_name);
-            let mut by_path: BTreeMap<PathBuf, Arc<ServedBag>> =
-                known.into_values().map(|bag| (bag.path.clone(), bag)).collect();
+            let mut by_path: BTreeMap<PathBuf, Arc<ServedRecording>> =
+                known.into_values().map(|container| (container.path.clone(), container)).collect();
             // A name once given stays with its container.
             for (_, path) in &found {
-                if let Some(bag) = by_path.remove(path) {
-                    bags.by_name.insert(bag.name.clone(), bag);
+                if let Some(container) = by_path.remove(path) {
+                    bags.by_name.insert(container.name.clone(), container);
                 }
             }
             for (name, path) in found {
-                if bags.by_name.values().all(|bag| bag.path != path) {
+                if bags.by_name.values().all(|container| container.path != path) {
                     let name = unused_name(&bags.by_name, &name);
-                    let bag = self.served(name.clone(), path);
-                    bags.by_name.insert(name, Arc::new(bag));
+                    let container = self.served(name.clone(), path);
+                    bags.by_name.insert(name, Arc::new(container));
                 }
             }
             bags.looked_nanos = Some(now);
@@ -191,8 +192,8 @@ impl Catalog {
         bags
     }
 
-    fn served(&self, name: String, path: PathBuf) -> ServedBag {
-        ServedBag {
+    fn served(&self, name: String, path: PathBuf) -> ServedRecording {
+        ServedRecording {
             name,
             path,
             clock: self.clock.clone(),
@@ -204,27 +205,28 @@ impl Catalog {
     }
 
     /// All containers, by name.
-    pub fn bags(&self) -> Vec<Arc<ServedBag>> {
+    pub fn bags(&self) -> Vec<Arc<ServedRecording>> {
         self.look().by_name.values().cloned().collect()
     }
 
     /// Closes what was used longest ago, while too much is open. Answers under way keep theirs.
     pub fn close_unused(&self) {
-        let mut open: Vec<Arc<ServedBag>> = lock(&self.bags).by_name.values().cloned().collect();
+        let mut open: Vec<Arc<ServedRecording>> =
+            lock(&self.bags).by_name.values().cloned().collect();
         // One that is locked is in use just now.
-        open.retain(|bag| bag.open.try_lock().is_ok_and(|open| open.is_some()));
+        open.retain(|container| container.open.try_lock().is_ok_and(|open| open.is_some()));
         let Some(too_many) = open.len().checked_sub(OPEN_BAGS_MAX + 1) else { return };
-        open.sort_by_key(|bag| bag.used_nanos.load(Ordering::Relaxed));
-        for bag in &open[..=too_many] {
-            *lock(&bag.open) = None;
-            lock(&bag.files).clear();
+        open.sort_by_key(|container| container.used_nanos.load(Ordering::Relaxed));
+        for container in &open[..=too_many] {
+            *lock(&container.open) = None;
+            lock(&container.files).clear();
         }
     }
 
     /// The container of that name.
-    pub fn bag(&self, name: &str) -> Option<Arc<ServedBag>> {
-        if let Some(bag) = lock(&self.bags).by_name.get(name) {
-            return Some(bag.clone());
+    pub fn container(&self, name: &str) -> Option<Arc<ServedRecording>> {
+        if let Some(container) = lock(&self.bags).by_name.get(name) {
+            return Some(container.clone());
         }
         self.look().by_name.get(name).cloned()
     }
@@ -246,7 +248,7 @@ fn address_name(name: &str) -> String {
     if name.is_empty() || name.starts_with('.') { format!("_{name}") } else { name }
 }
 
-fn unused_name(known: &BTreeMap<String, Arc<ServedBag>>, name: &str) -> String {
+fn unused_name(known: &BTreeMap<String, Arc<ServedRecording>>, name: &str) -> String {
     let mut unused = name.to_owned();
     for number in 2.. {
         if !known.contains_key(&unused) {
@@ -283,7 +285,7 @@ fn stamp(path: &Path) -> Stamp {
     path.join(CONTAINER_FILE).symlink_metadata().ok().map(of)
 }
 
-impl ServedBag {
+impl ServedRecording {
     /// Its name in addresses.
     pub fn name(&self) -> &str {
         &self.name
@@ -293,44 +295,47 @@ impl ServedBag {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn bag(&self) -> Result<Arc<Bag>, BagError> {
+    pub fn container(&self) -> Result<Arc<Container>, ContainerError> {
         let mut open = lock(&self.open);
         let now = self.clock.monotonic_nanos();
         self.used_nanos.store(now, Ordering::Relaxed);
         if let Some(open) = &*open {
-            let is_live = open.bag.state() == BagState::Live;
+            let is_live = open.container.state() == ContainerState::Live;
             let age = now.saturating_sub(open.opened_nanos);
             let is_old = is_live && age >= LIVE_INTERVAL.as_nanos() as u64;
-            if !is_old && self.stamps(&open.bag) == open.stamps {
+            if !is_old && self.stamps(&open.container) == open.stamps {
                 if is_live {
                     self.is_read();
                 }
-                return Ok(open.bag.clone());
+                return Ok(open.container.clone());
             }
         }
         // What a folder links to has not been given to be served.
-        let opened = Bag::peek_on(&KernelDisk::for_serving(), &self.path);
-        let bag = match (opened, &*open) {
-            (Ok(bag), _) => Arc::new(bag),
+        let opened = Container::peek_on(&KernelDisk::for_serving(), &self.path);
+        let container = match (opened, &*open) {
+            (Ok(container), _) => Arc::new(container),
             // Retention may be removing a split just now: the next look succeeds.
             (Err(_), Some(known))
-                if known.bag.state() == BagState::Live && is_container(&self.path) =>
+                if known.container.state() == ContainerState::Live && is_container(&self.path) =>
             {
-                return Ok(known.bag.clone());
+                return Ok(known.container.clone());
             }
             (Err(error), _) => return Err(error),
         };
-        if bag.state() == BagState::Live {
+        if container.state() == ContainerState::Live {
             self.is_read();
         }
         // Made anew under the same name: files of the one before are not its files.
-        if open.as_ref().is_some_and(|known| known.bag.started_nanos() != bag.started_nanos()) {
+        if open
+            .as_ref()
+            .is_some_and(|known| known.container.started_nanos() != container.started_nanos())
+        {
             lock(&self.files).clear();
         }
         // Taken after opening, a change in between would be missed until the next second.
-        let stamps = self.stamps(&bag);
-        *open = Some(Open { bag: bag.clone(), stamps, opened_nanos: now });
-        Ok(bag)
+        let stamps = self.stamps(&container);
+        *open = Some(Open { container: container.clone(), stamps, opened_nanos: now });
+        Ok(container)
     }
 
     /// Whether its files are open, or just being opened.
@@ -345,8 +350,8 @@ impl ServedBag {
     }
 
     /// Of the manifests that may change: the container's own and its last split's.
-    fn stamps(&self, bag: &Bag) -> Vec<Stamp> {
-        let last = bag.splits().last().map(|split| stamp(&self.path.join(split)));
+    fn stamps(&self, container: &Container) -> Vec<Stamp> {
+        let last = container.splits().last().map(|split| stamp(&self.path.join(split)));
         std::iter::once(stamp(&self.path)).chain(last).collect()
     }
 
@@ -370,26 +375,26 @@ impl ServedBag {
             in_use.used_nanos = now;
             let age = now.saturating_sub(in_use.grown_nanos);
             if anew && in_use.is_live && age >= VIRTUAL_FILE_GROWTH.as_nanos() as u64 {
-                let bag = self.bag()?;
-                in_use.is_live = bag.state() == BagState::Live;
-                file.file.write().unwrap_or_else(PoisonError::into_inner).grow(&bag)?;
+                let container = self.container()?;
+                in_use.is_live = container.state() == ContainerState::Live;
+                file.file.write().unwrap_or_else(PoisonError::into_inner).grow(&container)?;
                 in_use.grown_nanos = now;
             }
             drop(in_use);
             return Ok(file);
         }
-        let bag = self.bag()?;
-        let is_live = bag.state() == BagState::Live;
+        let container = self.container()?;
+        let is_live = container.state() == ContainerState::Live;
         let was_there = lock(&self.files).was_there(query);
         if goes_on && (is_live || was_there) {
             return Err(AnswerError::LaidOutAnew);
         }
         let file = Arc::new(ServedFile {
             query: query.clone(),
-            file: RwLock::new(VirtualFile::new(&bag, query)?),
+            file: RwLock::new(VirtualFile::new(&container, query)?),
             in_use: Mutex::new(FileUse { grown_nanos: now, used_nanos: now, is_live }),
             made_nanos: self.clock.wall_nanos(),
-            started_nanos: bag.started_nanos(),
+            started_nanos: container.started_nanos(),
             was_live: is_live,
             openers: was_there.then(|| Mutex::new(BTreeSet::from([peer]))),
         });
@@ -521,7 +526,7 @@ mod tests {
         let path = folder.path().join("run1");
         let recorder = Recorder::create(&path, RecorderOptions::default()).unwrap();
         let catalog = Catalog::new(&[path], Clock::simulated(1), None).unwrap();
-        let served = catalog.bag("run1").unwrap();
+        let served = catalog.container("run1").unwrap();
         let (query, old, new) = (Query::default(), [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let goes_on = Reading::GoesOn { knows_state: false };
         let file = |reading, peer: IpAddr| served.file(&query, reading, peer).map(drop);

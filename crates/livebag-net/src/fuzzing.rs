@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use livebag::{
-    Bag, Buffer, Clock, IndexEntry, McapAnswer, Message, Query, Recorder, RecorderOptions, Span,
-    Topic, Verdict, VirtualFile,
+    Buffer, Clock, Container, IndexEntry, McapAnswer, Message, Query, Recorder, RecorderOptions,
+    Span, Topic, Verdict, VirtualFile,
 };
 use livebag_format::cdr::{ImageHeader, image_prefix};
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest};
@@ -186,8 +186,8 @@ fn sample(options: RecorderOptions, is_closed: bool) -> Sample {
         return Sample { _folder: folder, path, files };
     }
     let is_committed = || {
-        let bag = Bag::peek(&path).ok()?;
-        let counts = bag.topics().iter().map(|topic| topic.message_count());
+        let container = Container::peek(&path).ok()?;
+        let counts = container.topics().iter().map(|topic| topic.message_count());
         Some(counts.sum::<Result<u64, _>>().ok()? == 48)
     };
     while is_committed() != Some(true) {
@@ -244,17 +244,18 @@ pub fn recover(bytes: &[u8]) {
         let _ = std::fs::remove_file(sample.path.join(LOCK_FILE));
     }
     let _ = livebag_bags::verify(&sample.path, &mut |_| {});
-    let counts = |bag: &Bag| -> Vec<_> {
-        bag.topics()
+    let counts = |container: &Container| -> Vec<_> {
+        container
+            .topics()
             .iter()
             .map(|topic| (topic.topic().name.clone(), topic.message_count().ok()))
             .collect()
     };
-    let Ok(bag) = Bag::open(&sample.path) else { return };
-    let found = counts(&bag);
-    drop(bag);
+    let Ok(container) = Container::open(&sample.path) else { return };
+    let found = counts(&container);
+    drop(container);
     read_everything(&sample.path);
-    let again = Bag::open(&sample.path).expect("what has been recovered can be opened");
+    let again = Container::open(&sample.path).expect("what has been recovered can be opened");
     assert_eq!(counts(&again), found, "recovery is done once");
     let _ = livebag_bags::verify(&sample.path, &mut |_| {});
 }
@@ -297,9 +298,9 @@ fn twisted(mut entry: IndexEntry, what: u8, to: u8) -> IndexEntry {
 
 /// Errors are fine; panics, hanging and answers without bound are not.
 fn read_everything(path: &Path) {
-    let Ok(bag) = Bag::peek(path) else { return };
-    let rows = crate::tell::TopicRows::new(&bag, true);
-    let info = crate::tell::BagInfo::with_rows("run1", &bag, rows);
+    let Ok(container) = Container::peek(path) else { return };
+    let rows = crate::tell::TopicRows::new(&container, true);
+    let info = crate::tell::RecordingInfo::with_rows("run1", &container, rows);
     let _ = info.map(|info| serde_json::to_vec(&info));
     let mut out = Buffer::default();
     for span in [
@@ -308,19 +309,19 @@ fn read_everything(path: &Path) {
         Span::History(1_100_000_000, 1_500_000_000),
     ] {
         let query = Query { topics: Vec::new(), span };
-        if let Ok(mut cursor) = bag.query(&query) {
+        if let Ok(mut cursor) = container.query(&query) {
             out.clear();
-            let mut answer = McapAnswer::new(&bag, &mut out);
+            let mut answer = McapAnswer::new(&container, &mut out);
             while answer.chunk(&mut cursor, &mut out).unwrap_or(false) {}
             answer.finish(&mut out);
         }
-        if let Ok(mut newest) = bag.newest_first(&query) {
+        if let Ok(mut newest) = container.newest_first(&query) {
             out.clear();
-            let mut answer = McapAnswer::new(&bag, &mut out);
+            let mut answer = McapAnswer::new(&container, &mut out);
             let take = &mut |_, _: &IndexEntry| Verdict::Take;
             while answer.chunk_newest_first(&mut newest, &mut out, 4096, take).unwrap_or(false) {}
         }
-        if let Ok(file) = VirtualFile::new(&bag, &query) {
+        if let Ok(file) = VirtualFile::new(&container, &query) {
             // Nobody reads a file that says it has a petabyte; its parts are read all the same.
             let ends = [0, file.len() / 2, file.len().saturating_sub(4096)];
             for offset in ends {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use livebag::{Account, Bag, BagError, BagTopic, Topic};
+use livebag::{Account, Container, ContainerError, ContainerTopic, Topic};
 use livebag_format::container::{ClockJumps, Losses};
 use serde::ser::{Error, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
@@ -80,26 +80,26 @@ impl BagRow {
     ///
     /// # Errors
     /// If its indexes cannot be read.
-    pub fn new(name: &str, bag: &Bag) -> Result<Self, BagError> {
-        let range = bag.time_range()?;
-        let counts = bag.topics().iter().map(BagTopic::message_count);
+    pub fn new(name: &str, container: &Container) -> Result<Self, ContainerError> {
+        let range = container.time_range()?;
+        let counts = container.topics().iter().map(ContainerTopic::message_count);
         Ok(Self {
             name: name.to_owned(),
-            state: bag.state().to_string(),
-            profile: bag.profile().to_owned(),
-            started_nanos: bag.started_nanos(),
+            state: container.state().to_string(),
+            profile: container.profile().to_owned(),
+            started_nanos: container.started_nanos(),
             start_nanos: range.map(|(start, _)| start),
             end_nanos: range.map(|(_, end)| end),
             message_count: counts.sum::<Result<u64, _>>()?,
-            topic_count: bag.topics().len(),
-            lost: (&bag.account()?).into(),
+            topic_count: container.topics().len(),
+            lost: (&container.account()?).into(),
         })
     }
 }
 
 /// All of a recording but its messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BagInfo<Rows = Vec<TopicRow>> {
+pub struct RecordingInfo<Rows = Vec<TopicRow>> {
     /// What a list says of it.
     #[serde(flatten)]
     pub row: BagRow,
@@ -119,25 +119,29 @@ pub struct BagInfo<Rows = Vec<TopicRow>> {
     pub topics: Rows,
 }
 
-impl<Rows> BagInfo<Rows> {
+impl<Rows> RecordingInfo<Rows> {
     /// All of it, with these rows of its topics.
     ///
     /// # Errors
     /// If its indexes cannot be read.
-    pub fn with_rows(name: &str, bag: &Bag, topics: Rows) -> Result<Self, BagError> {
+    pub fn with_rows(
+        name: &str,
+        container: &Container,
+        topics: Rows,
+    ) -> Result<Self, ContainerError> {
         Ok(Self {
-            row: BagRow::new(name, bag)?,
-            library: bag.library().to_owned(),
-            failure: bag.failure().map(str::to_owned),
-            account: Some(bag.account()?),
-            clock_jumps: Some(bag.clock_jumps()),
-            removed_splits: bag.removed().splits,
+            row: BagRow::new(name, container)?,
+            library: container.library().to_owned(),
+            failure: container.failure().map(str::to_owned),
+            account: Some(container.account()?),
+            clock_jumps: Some(container.clock_jumps()),
+            removed_splits: container.removed().splits,
             topics,
         })
     }
 }
 
-impl BagInfo {
+impl RecordingInfo {
     /// Where every message is that was published, as far as the server tells.
     pub fn account(&self) -> Account {
         self.account.unwrap_or_else(|| {
@@ -153,33 +157,33 @@ impl BagInfo {
 
 /// The rows of a recording's topics, each made when it is written.
 pub struct TopicRows<'a> {
-    bag: &'a Bag,
+    container: &'a Container,
     with_definitions: bool,
-    failure: Cell<Option<BagError>>,
+    failure: Cell<Option<ContainerError>>,
 }
 
 impl<'a> TopicRows<'a> {
     /// Of all topics.
-    pub fn new(bag: &'a Bag, with_definitions: bool) -> Self {
-        Self { bag, with_definitions, failure: Cell::default() }
+    pub fn new(container: &'a Container, with_definitions: bool) -> Self {
+        Self { container, with_definitions, failure: Cell::default() }
     }
 
     /// Why they could not be made.
-    pub fn failure(&self) -> Option<BagError> {
+    pub fn failure(&self) -> Option<ContainerError> {
         self.failure.take()
     }
 }
 
 impl Serialize for TopicRows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let topics = self.bag.topics();
-        let failed = |error: BagError| {
+        let topics = self.container.topics();
+        let failed = |error: ContainerError| {
             let text = error.to_string();
             self.failure.set(Some(error));
             S::Error::custom(text)
         };
         let mut rows = serializer.serialize_seq(Some(topics.len()))?;
-        for (topic, account) in topics.iter().zip(self.bag.accounts().map_err(failed)?) {
+        for (topic, account) in topics.iter().zip(self.container.accounts().map_err(failed)?) {
             let row = TopicRow::new(topic, account).map_err(failed)?;
             match self.with_definitions {
                 true => rows.serialize_element(&DescribedRow::new(row, topic.topic()))?,
@@ -327,7 +331,7 @@ impl TopicRow {
     ///
     /// # Errors
     /// If its index cannot be read.
-    pub fn new(topic: &BagTopic, account: Account) -> Result<Self, BagError> {
+    pub fn new(topic: &ContainerTopic, account: Account) -> Result<Self, ContainerError> {
         let message_count = account.recorded;
         let range = topic.time_range()?;
         let rate = |(start, end): (u64, u64)| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::{Bag, Clock, Message, Overflow, Query, Recorder, RecorderOptions, Topic};
+use livebag::{Clock, Container, Message, Overflow, Query, Recorder, RecorderOptions, Topic};
 use livebag_net::Catalog;
 use livebag_net::zenoh::{Plan, ZenohAddress, ZenohAsker, ZenohError, ZenohOptions, ZenohServer};
 use zenoh::Wait;
@@ -97,15 +97,15 @@ fn every_kind_of_question_has_the_containers_own_answer() {
     let (_server, endpoint) = robot(folder.path(), 750, 20_000);
     let asker = ZenohAsker::open(&connected(&endpoint), Clock::system()).unwrap();
     let found = asker.find(&ZenohAddress::parse("zenoh").unwrap()).unwrap();
-    assert_eq!((&*found[0].robot, &*found[0].bag), ("r1", "run1"));
+    assert_eq!((&*found[0].robot, &*found[0].recording), ("r1", "run1"));
     let info = asker.info(&found[0]).unwrap().unwrap();
     assert_eq!((info.row.message_count, info.topics.len()), (1500, 2));
 
-    let bag = Bag::open(&folder.path().join("run1")).unwrap();
-    let mut cursor = bag.query(&Query::default()).unwrap();
+    let container = Container::open(&folder.path().join("run1")).unwrap();
+    let mut cursor = container.query(&Query::default()).unwrap();
     let mut expected = Vec::new();
     while let Some((topic, message)) = cursor.next().unwrap() {
-        let name = bag.topics()[topic].topic().name.clone();
+        let name = container.topics()[topic].topic().name.clone();
         expected.push((name, message.log_time_nanos, message.data.to_vec()));
     }
     let whole = all(&asker, "zenoh/r1/run1", &[], &Plan::History(None, None));

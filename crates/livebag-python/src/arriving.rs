@@ -289,6 +289,6 @@ pub fn warn_of_damage(py: Python<'_>, damaged: u64) -> PyResult<()> {
 /// There is no such topic among `topics`.
 pub fn no_topic(topic: &str, topics: &[Topic]) -> PyErr {
     let known = topics.iter().map(|topic| topic.name.clone()).collect();
-    let error = livebag::BagError::NoTopic { topic: topic.to_owned(), known };
+    let error = livebag::ContainerError::NoTopic { topic: topic.to_owned(), known };
     python::NoTopic::new_err(error.to_string())
 }

@@ -1,6 +1,6 @@
 //! Rust's errors as those of `livebag._errors`, whose classes users catch.
 
-use livebag::{BagError, RecordError, WriteError};
+use livebag::{ContainerError, RecordError, WriteError};
 use livebag_bags::ConvertError;
 use livebag_net::remote::RemoteError;
 use livebag_net::zenoh::ZenohError;
@@ -20,13 +20,15 @@ pub mod python {
 }
 
 /// A container cannot be read.
-pub fn bag(error: BagError) -> PyErr {
+pub fn bag(error: ContainerError) -> PyErr {
     let text = error.to_string();
     match error {
-        BagError::NotFound(_) => python::NotFound::new_err(text),
-        BagError::NoTopic { .. } => python::NoTopic::new_err(text),
-        BagError::Damaged { .. } | BagError::Manifest { .. } => python::Damaged::new_err(text),
-        BagError::NotAContainer(_) => python::Unsupported::new_err(text),
+        ContainerError::NotFound(_) => python::NotFound::new_err(text),
+        ContainerError::NoTopic { .. } => python::NoTopic::new_err(text),
+        ContainerError::Damaged { .. } | ContainerError::Manifest { .. } => {
+            python::Damaged::new_err(text)
+        }
+        ContainerError::NotAContainer(_) => python::Unsupported::new_err(text),
         _ => python::Error::new_err(text),
     }
 }
@@ -35,7 +37,7 @@ pub fn bag(error: BagError) -> PyErr {
 pub fn convert(error: ConvertError) -> PyErr {
     let text = error.to_string();
     match error {
-        ConvertError::Bag(error) => bag(error),
+        ConvertError::Container(error) => bag(error),
         ConvertError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             python::NotFound::new_err(text)
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use livebag::{Bag, BagState, Query, Span};
+use livebag::{Container, ContainerState, Query, Span};
 use livebag_bags::RecordingKind;
 use livebag_bags::{ConvertError, open_foreign};
 use livebag_format::container::CONTAINER_FILE;
@@ -31,7 +31,7 @@ type Channels = Arc<Vec<Py<Channel>>>;
 
 enum Way {
     /// What it was when last looked at; of a live one it is looked at anew for every question.
-    Container(Mutex<(Arc<Bag>, Channels)>),
+    Container(Mutex<(Arc<Container>, Channels)>),
     Foreign {
         kind: String,
         channels: Channels,
@@ -55,8 +55,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// The channels of a container; those already known stay the same objects.
-fn channels_of(py: Python<'_>, bag: &Bag, known: &[Py<Channel>]) -> PyResult<Channels> {
-    let channel = |(at, topic): (usize, &livebag::BagTopic)| match known.get(at) {
+fn channels_of(py: Python<'_>, bag: &Container, known: &[Py<Channel>]) -> PyResult<Channels> {
+    let channel = |(at, topic): (usize, &livebag::ContainerTopic)| match known.get(at) {
         Some(known) if known.get().topic == *topic.topic() => Ok(known.clone_ref(py)),
         _ => Channel::new(py, topic.topic().clone()),
     };
@@ -72,16 +72,16 @@ impl Recording {
     fn now(
         &self,
         py: Python<'_>,
-        last: &Mutex<(Arc<Bag>, Channels)>,
-    ) -> PyResult<(Arc<Bag>, Channels)> {
+        last: &Mutex<(Arc<Container>, Channels)>,
+    ) -> PyResult<(Arc<Container>, Channels)> {
         let (bag, channels) = {
             let last = lock(last);
             (last.0.clone(), last.1.clone())
         };
-        if bag.state() != BagState::Live {
+        if bag.state() != ContainerState::Live {
             return Ok((bag, channels));
         }
-        let bag = Arc::new(py.detach(|| Bag::open(&self.path)).map_err(errors::bag)?);
+        let bag = Arc::new(py.detach(|| Container::open(&self.path)).map_err(errors::bag)?);
         let channels = channels_of(py, &bag, &channels)?;
         *lock(last) = (bag.clone(), channels.clone());
         Ok((bag, channels))
@@ -100,7 +100,10 @@ impl Recording {
             topics.into_iter().flatten().find(|wanted| !names().any(|name| name == *wanted));
         if let Some(topic) = unknown {
             let known = names().cloned().collect();
-            return Err(errors::bag(livebag::BagError::NoTopic { topic: topic.clone(), known }));
+            return Err(errors::bag(livebag::ContainerError::NoTopic {
+                topic: topic.clone(),
+                known,
+            }));
         }
         let is_wanted = |name: &String| topics.is_none_or(|topics| topics.contains(name));
         let mut wanted: Vec<bool> = names().map(is_wanted).collect();
@@ -185,14 +188,14 @@ impl Recording {
             Some(false) => Large::Read,
         };
         if !path.exists() {
-            return Err(errors::bag(livebag::BagError::NotFound(path)));
+            return Err(errors::bag(livebag::ContainerError::NotFound(path)));
         }
         let path = match path.parent() {
             Some(parent) if path.ends_with(CONTAINER_FILE) => parent.to_owned(),
             _ => path,
         };
         if path.join(CONTAINER_FILE).exists() {
-            let bag = Arc::new(py.detach(|| Bag::open(&path)).map_err(errors::bag)?);
+            let bag = Arc::new(py.detach(|| Container::open(&path)).map_err(errors::bag)?);
             let channels = channels_of(py, &bag, &[])?;
             let way = Way::Container(Mutex::new((bag, channels)));
             return Ok(Self { path, way, large });
@@ -228,7 +231,7 @@ impl Recording {
     fn state(&self, py: Python<'_>) -> PyResult<String> {
         match &self.way {
             Way::Container(last) => Ok(self.now(py, last)?.0.state().to_string()),
-            Way::Foreign { .. } => Ok(BagState::Closed.to_string()),
+            Way::Foreign { .. } => Ok(ContainerState::Closed.to_string()),
         }
     }
 
@@ -300,7 +303,7 @@ impl Recording {
                     let sum = Sum { count, bytes: topic.message_bytes(), range };
                     Ok(summary(channel, sum, Some(Account(account))))
                 });
-                all.collect::<Result<_, livebag::BagError>>().map_err(errors::bag)
+                all.collect::<Result<_, livebag::ContainerError>>().map_err(errors::bag)
             }
             Way::Foreign { channels, .. } => {
                 let sums = self.sums(py)?;
@@ -322,7 +325,8 @@ impl Recording {
         let (feed, channels) = self.feed(py, topics, (start, end))?;
         // What is being written is read: whoever looks at it in place shares the fate of its files, and
         // a robot's disk is not a finished recording's.
-        let is_live = self.large != Large::Read && self.state(py)? == BagState::Live.to_string();
+        let is_live =
+            self.large != Large::Read && self.state(py)? == ContainerState::Live.to_string();
         let large = if is_live { Large::Read } else { self.large };
         Ok(Messages::new(channels, feed, large))
     }
@@ -332,7 +336,7 @@ impl Recording {
     fn live_size(&self, py: Python<'_>, topic: String) -> PyResult<Option<u64>> {
         let Way::Container(last) = &self.way else { return Ok(None) };
         let (bag, _) = self.now(py, last)?;
-        if matches!(bag.state(), BagState::Closed | BagState::Recovered) {
+        if matches!(bag.state(), ContainerState::Closed | ContainerState::Recovered) {
             return Ok(None);
         }
         let sum = py.detach(|| {

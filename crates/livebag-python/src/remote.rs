@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use livebag::Topic;
-use livebag_net::remote::{Question, RemoteBag, RemoteOptions};
-use livebag_net::tell::{BagInfo, TopicRow};
+use livebag_net::remote::{self, Question, RemoteOptions};
+use livebag_net::tell::{RecordingInfo, TopicRow};
 use pyo3::prelude::*;
 
 use crate::account::Account;
@@ -67,20 +67,20 @@ pub fn topics_of(channels: &Channels) -> Vec<Topic> {
 #[pyclass(frozen, module = "livebag._livebag")]
 pub struct RemoteRecording {
     url: String,
-    bag: RemoteBag,
+    bag: remote::RemoteRecording,
     last: Mutex<Channels>,
 }
 
 impl RemoteRecording {
     /// What it is now, and its channels; those already known stay the same objects.
-    fn now(&self, py: Python<'_>) -> PyResult<(BagInfo, Channels)> {
+    fn now(&self, py: Python<'_>) -> PyResult<(RecordingInfo, Channels)> {
         let bag = self.bag.clone();
         let info = interruptible(py, move || bag.definitions())?.map_err(error)?;
         let channels = channels_of(py, info.topics.iter().map(TopicRow::topic), &self.last)?;
         Ok((info, channels))
     }
 
-    fn info(&self, py: Python<'_>) -> PyResult<BagInfo> {
+    fn info(&self, py: Python<'_>) -> PyResult<RecordingInfo> {
         let bag = self.bag.clone();
         interruptible(py, move || bag.info())?.map_err(error)
     }
@@ -123,7 +123,8 @@ impl RemoteRecording {
         token: Option<String>,
         ca_certificates: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let bag = RemoteBag::open(&url, RemoteOptions { token, ca_certificates }).map_err(error)?;
+        let bag = remote::RemoteRecording::open(&url, RemoteOptions { token, ca_certificates })
+            .map_err(error)?;
         let this = Self { url, bag, last: Mutex::default() };
         // Says at once if it is not there.
         this.now(py)?;

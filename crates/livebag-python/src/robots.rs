@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use livebag::{Clock, Topic};
-use livebag_net::tell::{BagInfo, TopicRow};
+use livebag_net::tell::{RecordingInfo, TopicRow};
 use livebag_net::zenoh::{
     Found, Plan, ZenohAddress, ZenohAsker, ZenohError, ZenohOptions, prefixed, prefixes,
 };
@@ -32,13 +32,13 @@ pub struct RobotsRecording {
 
 /// What every recording told, and what topics are called in all of them.
 struct Told {
-    infos: Vec<Option<BagInfo>>,
+    infos: Vec<Option<RecordingInfo>>,
     rows: Vec<TopicRow>,
     channels: Channels,
 }
 
 impl RobotsRecording {
-    fn infos(&self, py: Python<'_>) -> PyResult<Vec<Option<BagInfo>>> {
+    fn infos(&self, py: Python<'_>) -> PyResult<Vec<Option<RecordingInfo>>> {
         let (asker, found) = (self.asker.clone(), self.found.clone());
         interruptible(py, move || asker.definitions(&found))?.map_err(|e| error(&e))
     }
@@ -190,7 +190,7 @@ impl RobotsRecording {
     fn warnings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let infos = self.infos(py)?;
         let told = self.found.iter().zip(infos);
-        let warning = |(found, info): (&Found, Option<BagInfo>)| match info {
+        let warning = |(found, info): (&Found, Option<RecordingInfo>)| match info {
             None => Some(format!("{found} does not answer any more")),
             Some(info) => Some(format!("{found}: {}", info.failure?)),
         };

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use livebag::{Bag, BagError, Cursor, IndexEntry, Query};
+use livebag::{Container, ContainerError, Cursor, IndexEntry, Query};
 use livebag_bags::MessageSource;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -27,14 +27,14 @@ const SKIPPED_AT_ONCE: usize = 4096;
 self_cell::self_cell!(
     /// A container's messages; keeps the container open.
     pub struct Walk {
-        owner: Arc<Bag>,
+        owner: Arc<Container>,
         #[covariant]
         dependent: Cursor,
     }
 );
 
 /// Plans a query of a container.
-pub fn walk(bag: Arc<Bag>, query: &Query) -> Result<Walk, BagError> {
+pub fn walk(bag: Arc<Container>, query: &Query) -> Result<Walk, ContainerError> {
     Walk::try_new(bag, |bag| bag.query(query))
 }
 
@@ -82,7 +82,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn fill(&mut self, cursor: &mut Cursor<'_>) -> Result<(), BagError> {
+    fn fill(&mut self, cursor: &mut Cursor<'_>) -> Result<(), ContainerError> {
         self.bytes.clear();
         while self.messages.len() < BATCH_MESSAGES && self.bytes.len() < BATCH_BYTES {
             let Some((topic, entry)) = cursor.next_entry()? else { break };
@@ -94,7 +94,7 @@ impl Batch {
             self.bytes.resize(start + entry.data_bytes as usize, 0);
             match cursor.read_into(&mut self.bytes[start..]) {
                 Ok(()) => self.messages.push_back((topic, entry, start..self.bytes.len())),
-                Err(BagError::Damaged { .. }) => self.bytes.truncate(start),
+                Err(ContainerError::Damaged { .. }) => self.bytes.truncate(start),
                 Err(error) => return Err(error),
             }
         }
@@ -205,7 +205,7 @@ fn next_of_container(
                         let data = Data::Mapped(InPlace::new(part, large == Large::Shown));
                         return Ok(Some(message(py, &channels[topic], &entry, data)));
                     }
-                    Err(BagError::Damaged { .. }) => continue,
+                    Err(ContainerError::Damaged { .. }) => continue,
                     Err(error) => return Err(errors::bag(error)),
                 }
             }
@@ -213,7 +213,7 @@ fn next_of_container(
             let data = PyBytes::new_with(py, entry.data_bytes as usize, |room| {
                 let read = || walk.with_dependent_mut(|_, cursor| cursor.read_into(room));
                 match py.detach(read) {
-                    Err(BagError::Damaged { .. }) => is_damaged = true,
+                    Err(ContainerError::Damaged { .. }) => is_damaged = true,
                     other => other.map_err(errors::bag)?,
                 }
                 Ok(())

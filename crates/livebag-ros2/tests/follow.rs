@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::{HASH, message, strings, until};
-use livebag::{Bag, Clock, Query, Recorder, RecorderOptions, Selector, Span, Topic};
+use livebag::{Clock, Container, Query, Recorder, RecorderOptions, Selector, Span, Topic};
 use livebag_format::rosbag2::QosProfile;
 use livebag_ros2::network::{
     Endpoint, Network, Role, SimulatedHub, SimulatedNetwork, TopicRequest,
@@ -43,7 +43,7 @@ impl World {
     fn finish(self) -> Recorded {
         let notices = self.follower.finish(&self.recorder);
         let status = self.recorder.finish().unwrap();
-        let bag = Bag::open(&self.folder.path().join("bag")).unwrap();
+        let bag = Container::open(&self.folder.path().join("bag")).unwrap();
         let mut messages = Vec::new();
         let mut cursor = bag.query(&Query { topics: Vec::new(), span: Span::All }).unwrap();
         while let Some((topic, message)) = cursor.next().unwrap() {
@@ -55,7 +55,7 @@ impl World {
 }
 
 struct Recorded {
-    bag: Bag,
+    bag: Container,
     /// Place of the topic, and payload.
     messages: Vec<(usize, Vec<u8>)>,
     lost: u64,

@@ -3,7 +3,7 @@
 //! ```
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("run1");
-//! use livebag::{Bag, Query, Recorder, RecorderOptions, Span, Topic};
+//! use livebag::{Container, Query, Recorder, RecorderOptions, Span, Topic};
 //!
 //! let recorder = Recorder::create(&path, RecorderOptions::default())?;
 //! let topic = Topic { name: "/note".into(), message_encoding: "json".into(), ..Topic::default() };
@@ -11,12 +11,12 @@
 //! notes.write(None, 1, br#"{"text": "started"}"#)?;
 //! recorder.finish()?; // bags can be opened before, too, by any process
 //!
-//! let bag = Bag::open(&path)?;
-//! let mut cursor = bag.query(&Query { topics: vec!["/note".into()], span: Span::All })?;
+//! let container = Container::open(&path)?;
+//! let mut cursor = container.query(&Query { topics: vec!["/note".into()], span: Span::All })?;
 //! while let Some((_, message)) = cursor.next()? {
 //!     println!("{} {} bytes", message.log_time_nanos, message.data.len());
 //! }
-//! # assert_eq!(bag.topics().len(), 1);
+//! # assert_eq!(container.topics().len(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -52,9 +52,9 @@ pub use play::{
     TopicOutput, TopicSurvey, survey_with,
 };
 pub use query::{
-    Bag, BagError, BagFile, BagState, BagTopic, Buffer, Cursor, DAMAGED_RECORD, IndexEntry, Laid,
-    McapAnswer, Messages, NewestFirst, Query, Span, Verdict, VirtualFile, VirtualFileError,
-    damaged_topics,
+    Buffer, Container, ContainerError, ContainerFile, ContainerState, ContainerTopic, Cursor,
+    DAMAGED_RECORD, IndexEntry, Laid, McapAnswer, Messages, NewestFirst, Query, Span, Verdict,
+    VirtualFile, VirtualFileError, damaged_topics,
 };
 pub use queue::NewMessage;
 pub use recorder::{

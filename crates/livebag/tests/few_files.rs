@@ -1,6 +1,6 @@
 //! Recording with fewer open files than topics. In a process of its own: it lowers the process's limit.
 
-use livebag::{Bag, BagState, Message, Overflow, Recorder, RecorderOptions, Topic};
+use livebag::{Container, ContainerState, Message, Overflow, Recorder, RecorderOptions, Topic};
 use livebag_bags::verify;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -25,9 +25,9 @@ fn a_recording_with_more_topics_than_files_is_closed_and_counted() {
         assert!(error.contains("hard limit"), "{error}");
         assert!(!error.contains("closing it failed too"), "{error}");
         assert!(verify(&path, &mut |_| {}).unwrap().is_whole());
-        let bag = Bag::open(&path).unwrap();
-        assert_eq!(bag.state(), BagState::Closed);
-        let account = bag.account().unwrap();
+        let container = Container::open(&path).unwrap();
+        assert_eq!(container.state(), ContainerState::Closed);
+        let account = container.account().unwrap();
         assert!(account.recorded > 20, "{account:?}");
         assert_eq!(account.recorded + account.lost.disk, TOPICS, "{account:?}");
     }

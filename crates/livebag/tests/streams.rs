@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use livebag::{
-    Access, Bag, BagState, ChunkCompression, Clock, Compression, Disk, DiskFile, KernelDisk, Lock,
-    Query, Recorder, RecorderOptions, Schedule, Selector, Span, Topic, WriteQueue,
+    Access, ChunkCompression, Clock, Compression, Container, ContainerState, Disk, DiskFile,
+    KernelDisk, Lock, Query, Recorder, RecorderOptions, Schedule, Selector, Span, Topic,
+    WriteQueue,
 };
 use livebag_format::cdr;
 use livebag_shm::{Cycle, FrameMeta, PointsLayout, StreamOptions, Writer, remove_cycle_board};
@@ -42,9 +43,9 @@ fn record(directory: &Path, names: &[&str]) -> Recorder {
     recorder
 }
 
-fn read_topic(bag: &Bag, topic: &str) -> Vec<Vec<u8>> {
+fn read_topic(container: &Container, topic: &str) -> Vec<Vec<u8>> {
     let query = Query { topics: vec![topic.into()], span: Span::All };
-    let mut cursor = bag.query(&query).unwrap();
+    let mut cursor = container.query(&query).unwrap();
     let mut all = Vec::new();
     while let Some((_, message)) = cursor.next().unwrap() {
         all.push(message.data.to_vec());
@@ -77,20 +78,20 @@ fn frames_are_read_back_while_they_are_recorded() {
             writer.publish(&meta, &pixels(k, bytes)).unwrap();
             until("committing the frame", || committed(&recorder, &topic) == k + 1);
         }
-        let live = Bag::open(&path).unwrap();
-        assert_eq!(live.state(), BagState::Live);
+        let live = Container::open(&path).unwrap();
+        assert_eq!(live.state(), ContainerState::Live);
         check_images(&live, &topic, (width, height, encoding), bytes);
         let status = recorder.finish().unwrap();
         assert_eq!(status.totals().2.total(), 0);
-        let closed = Bag::open(&path).unwrap();
-        assert_eq!(closed.state(), BagState::Closed);
+        let closed = Container::open(&path).unwrap();
+        assert_eq!(closed.state(), ContainerState::Closed);
         check_images(&closed, &topic, (width, height, encoding), bytes);
         check_brick(&path.join(&closed.topics()[0].bricks()[0]), 10);
     }
 }
 
-fn check_images(bag: &Bag, topic: &str, form: (u32, u32, &str), bytes: usize) {
-    let messages = read_topic(bag, topic);
+fn check_images(container: &Container, topic: &str, form: (u32, u32, &str), bytes: usize) {
+    let messages = read_topic(container, topic);
     assert_eq!(messages.len(), 10);
     for (k, message) in messages.iter().enumerate() {
         let image = cdr::parse_image(message).unwrap();
@@ -126,12 +127,12 @@ fn points_and_bytes_become_standard_messages() {
     bytes.publish(&FrameMeta::bytes(), &[1, 2, 3]).unwrap();
     until("committing both", || recorder.status().totals().0 == 2);
     recorder.finish().unwrap();
-    let bag = Bag::open(&path).unwrap();
-    let messages = read_topic(&bag, &format!("/{cloud}"));
+    let container = Container::open(&path).unwrap();
+    let messages = read_topic(&container, &format!("/{cloud}"));
     let view = cdr::parse_points(&messages[0]).unwrap();
     assert_eq!((view.width, view.point_step, view.is_dense), (10_001, 16, true));
     assert_eq!(view.data, data);
-    let messages = read_topic(&bag, &format!("/{raw}"));
+    let messages = read_topic(&container, &format!("/{raw}"));
     assert_eq!(messages[0], [&[0, 1, 0, 0][..], &[0; 8], &[3, 0, 0, 0], &[1, 2, 3]].concat());
 }
 
@@ -154,14 +155,14 @@ fn frames_overtaken_on_the_way_are_counted_and_never_kept_torn() {
     };
     until("accounting for every frame", accounted);
     let status = recorder.finish().unwrap();
-    let bag = Bag::open(&path).unwrap();
-    let messages = read_topic(&bag, &topic);
+    let container = Container::open(&path).unwrap();
+    let messages = read_topic(&container, &topic);
     assert_eq!(messages.len() as u64, status.totals().0);
     for message in &messages {
         let payload = &message[16..];
         assert!(payload.iter().all(|byte| *byte == payload[0]), "a torn frame was kept");
     }
-    if let Some(brick) = bag.topics()[0].bricks().first() {
+    if let Some(brick) = container.topics()[0].bricks().first() {
         check_brick(&path.join(brick), messages.len());
     }
 }
@@ -205,8 +206,8 @@ fn a_stream_made_anew_is_followed_further() {
     writer.publish(&FrameMeta::bytes(), &[2; 200_000]).unwrap();
     until("recording the second", || committed(&recorder, &topic) == 2);
     recorder.finish().unwrap();
-    let bag = Bag::open(&path).unwrap();
-    let sizes: Vec<_> = read_topic(&bag, &topic).iter().map(Vec::len).collect();
+    let container = Container::open(&path).unwrap();
+    let sizes: Vec<_> = read_topic(&container, &topic).iter().map(Vec::len).collect();
     assert_eq!(sizes, [16 + 100, 16 + 200_000]);
 }
 
@@ -250,12 +251,12 @@ fn writing_waits_for_the_end_of_a_computation() {
     until("writing", || recorder.status().totals().0 == 8);
     assert_eq!(recorder.status().slot_bytes, 0);
     recorder.finish().unwrap();
-    let bag = Bag::open(&path).unwrap();
-    for (k, message) in read_topic(&bag, &format!("/{name}")).into_iter().enumerate() {
+    let container = Container::open(&path).unwrap();
+    for (k, message) in read_topic(&container, &format!("/{name}")).into_iter().enumerate() {
         // A header, a count of dimensions, an offset and a length precede the bytes.
         assert_eq!(message[16..], pixels(k as u64, sizes[k]));
     }
-    assert_eq!(read_topic(&bag, "/in_process").len(), 4);
+    assert_eq!(read_topic(&container, "/in_process").len(), 4);
     remove_cycle_board(&board).unwrap();
 }
 
@@ -401,7 +402,7 @@ fn a_disk_that_stands_still_costs_no_frame() {
     disk.set_open(true);
     let status = recorder.finish().unwrap();
     assert_eq!((status.totals().0, status.totals().2.total()), (sizes.len() as u64, 0));
-    let messages = read_topic(&Bag::open(&path).unwrap(), &format!("/{name}"));
+    let messages = read_topic(&Container::open(&path).unwrap(), &format!("/{name}"));
     assert_eq!(messages.len(), sizes.len());
     for (k, message) in messages.into_iter().enumerate() {
         assert_eq!(message[16..], pixels(k as u64, sizes[k]));
@@ -435,9 +436,9 @@ fn frames_are_compressed_or_sealed_when_asked() {
             until("committing the frame", || committed(&recorder, &topic) == k + 1);
         }
         recorder.finish().unwrap();
-        let bag = Bag::open(&path).unwrap();
-        check_images(&bag, &topic, (641, 479, "rgb8"), bytes);
-        let brick = path.join(&bag.topics()[0].bricks()[0]);
+        let container = Container::open(&path).unwrap();
+        check_images(&container, &topic, (641, 479, "rgb8"), bytes);
+        let brick = path.join(&container.topics()[0].bricks()[0]);
         check_brick(&brick, 10);
         let size = brick.metadata().unwrap().len();
         assert_eq!(size < 2 * bytes as u64, is_compressed, "these pixels repeat: {size} B");

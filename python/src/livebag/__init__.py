@@ -4,10 +4,10 @@ Any moment of a recording, finished or still being written, oldest first or newe
 
     import livebag
 
-    with livebag.open("run1") as bag:
-        for message in bag.read_messages("/camera/image", start_time="+1s"):
+    with livebag.open("run1") as run:
+        for message in run.read_messages("/camera/image", start_time="+1s"):
             show(message.image)                 # a view of the message's own bytes
-        imu = bag.to_pandas("/imu/data")        # columns, decoded in Rust
+        imu = run.to_pandas("/imu/data")        # columns, decoded in Rust
 
 Streams in shared memory, which a recorder on the same machine picks up::
 
@@ -19,7 +19,7 @@ nanoseconds, a ``float`` seconds since 1970; a ``datetime`` and texts (``"+1s"``
 """
 
 from . import _decode  # noqa: F401
-from ._bag import Bag, Topic, Topics, convert, open
+from ._recording import Recording, Topic, Topics, convert, open
 from ._cycle import Cycle, cycle
 from ._errors import (
     Damaged,
@@ -39,7 +39,6 @@ from ._stream import Publisher, Stream, StreamInfo, StreamReader, remove_stream,
 __all__ = [
     "Account",
     "Attachment",
-    "Bag",
     "Channel",
     "Cycle",
     "Damaged",
@@ -52,6 +51,7 @@ __all__ = [
     "Publisher",
     "QueueFull",
     "Recorder",
+    "Recording",
     "RecordingError",
     "Stream",
     "StreamError",

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::*;
 use crate::{Damage, Verified, verify};
-use livebag::Bag;
+use livebag::Container;
 
 /// Odd sizes, an empty one, one of several pieces, two of one name; names as people give them.
 fn samples() -> Vec<Attachment> {
@@ -123,13 +123,13 @@ fn a_topic_named_so_keeps_its_file_and_the_manifest_names_the_other() {
     writer.finish().unwrap();
     let container = folder.path().join("container");
     convert_to_container(&path, &container);
-    let bag = Bag::open(&container).unwrap();
+    let bag = Container::open(&container).unwrap();
     assert_eq!(bag.attachments_path(), Some(container.join("attachments.mcap")));
     assert_eq!(bag.topics()[0].bricks(), ["attachments-2.mcap"]);
     assert_eq!(comparable(&attachments_of(&container)), comparable(&samples()[2..3]));
     // The manifest is made anew of what the files say.
     std::fs::write(container.join("container.yaml"), "spoilt: [").unwrap();
-    let bag = Bag::recover(&container).unwrap();
+    let bag = Container::recover(&container).unwrap();
     assert_eq!(bag.topics()[0].bricks(), ["attachments-2.mcap"]);
     assert_eq!(comparable(&attachments(&bag).unwrap()), comparable(&samples()[2..3]));
     assert_eq!(damage_of(&container), []);
@@ -147,8 +147,8 @@ fn a_conversion_that_was_cut_short_keeps_what_it_had() {
     let open = text.replace("\"state\": \"closed\"", "\"state\": \"recording\"");
     assert_ne!(open, text);
     std::fs::write(&manifest, open).unwrap();
-    let bag = Bag::open(&container).unwrap();
-    assert_eq!(bag.state(), livebag::BagState::Recovered);
+    let bag = Container::open(&container).unwrap();
+    assert_eq!(bag.state(), livebag::ContainerState::Recovered);
     assert_eq!(comparable(&attachments(&bag).unwrap()), comparable(&samples()));
 }
 

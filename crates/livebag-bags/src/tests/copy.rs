@@ -116,7 +116,7 @@ fn a_topic_without_a_schema_has_none_in_bricks_and_virtual_files() {
     recorder.finish().unwrap();
     assert_has_no_schema(&std::fs::read(path.join("raw.mcap")).unwrap());
 
-    let bag = livebag::Bag::open(&path).unwrap();
+    let bag = livebag::Container::open(&path).unwrap();
     let file = livebag::VirtualFile::new(&bag, &livebag::Query::default()).unwrap();
     let mut bytes = livebag::Buffer::default();
     while (bytes.len() as u64) < file.len() {

@@ -13,7 +13,7 @@ use livebag_format::mcap::{
 
 use super::index::{BrickFile, Depth, IndexCheck, Told};
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, mcap_file};
-use livebag::BagState;
+use livebag::ContainerState;
 use livebag::Disk;
 use livebag::internal::is_being_written;
 
@@ -29,7 +29,7 @@ pub(super) fn check(
     check.progress.bytes_total = total_bytes(disk, path, &splits);
     let mut root = Split::new(&mut check, path.to_owned());
     root.check_manifest(manifest)?;
-    let live = check.verified.state == Some(BagState::Live);
+    let live = check.verified.state == Some(ContainerState::Live);
     for name in &splits {
         let directory = path.join(name);
         match read_manifest(&mut check, &directory) {
@@ -107,13 +107,13 @@ impl<'c, 'd> Split<'c, 'd> {
         let live = is_being_written(self.check.disk, &self.directory)
             .map_err(io_error(&self.directory))?;
         let state = match manifest.state {
-            State::Closed => BagState::Closed,
-            State::Recovered => BagState::Recovered,
-            State::Recording if live => BagState::Live,
-            State::Recording => BagState::Unrecovered,
+            State::Closed => ContainerState::Closed,
+            State::Recovered => ContainerState::Recovered,
+            State::Recording if live => ContainerState::Live,
+            State::Recording => ContainerState::Unrecovered,
         };
         self.check.verified.state.get_or_insert(state);
-        if state == BagState::Unrecovered {
+        if state == ContainerState::Unrecovered {
             let path = self.directory.join(CONTAINER_FILE);
             let what = "its recorder died before it was closed: `livebag recover` closes it";
             self.check.damage(&path, None, what);

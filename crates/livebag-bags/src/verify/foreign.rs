@@ -17,7 +17,7 @@ pub(super) fn check_file(
 ) -> Result<Verified, VerifyError> {
     let io_error = |source| match source {
         source @ io::Error { .. } if source.kind() == io::ErrorKind::NotFound => {
-            VerifyError::Bag(livebag::BagError::NotFound(path.to_owned()))
+            VerifyError::Container(livebag::ContainerError::NotFound(path.to_owned()))
         }
         source => VerifyError::Io { path: path.to_owned(), source },
     };
@@ -103,7 +103,7 @@ pub(super) fn check_directory(
     on_progress: OnProgress<'_>,
 ) -> Result<Verified, VerifyError> {
     if !path.exists() {
-        return Err(livebag::BagError::NotFound(path.to_owned()).into());
+        return Err(livebag::ContainerError::NotFound(path.to_owned()).into());
     }
     let files = crate::files_in(path)?;
     let length = |file: &Path| disk.open(file).and_then(|file| file.length()).unwrap_or(0);

@@ -8,7 +8,7 @@ use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 use super::{RecordingKind, is_container};
 use crate::{ConvertError, METADATA_FILE};
 use livebag::internal::is_being_written;
-use livebag::{Bag, BagError, BagState, BagTopic};
+use livebag::{Container, ContainerError, ContainerState, ContainerTopic};
 use livebag::{Disk, KernelDisk};
 
 /// How a recording was left, as far as it shows without reading it.
@@ -142,23 +142,23 @@ fn is_rosbag2(path: &Path) -> bool {
 
 fn glance_at_container(path: &Path) -> Glance {
     let kind = RecordingKind::Container;
-    let bag = match Bag::peek(path) {
+    let bag = match Container::peek(path) {
         Ok(bag) => bag,
-        Err(BagError::NotAContainer(_)) => {
+        Err(ContainerError::NotAContainer(_)) => {
             let problem = format!("{CONTAINER_FILE} is missing");
             return Glance::troubled(kind, GlanceState::Damaged, problem);
         }
         Err(error) => return Glance::troubled(kind, GlanceState::Damaged, error),
     };
     let state = match bag.state() {
-        BagState::Live => GlanceState::Live,
-        BagState::Closed => GlanceState::Closed,
-        BagState::Recovered => GlanceState::Recovered,
-        BagState::Unrecovered => GlanceState::Crashed,
+        ContainerState::Live => GlanceState::Live,
+        ContainerState::Closed => GlanceState::Closed,
+        ContainerState::Recovered => GlanceState::Recovered,
+        ContainerState::Unrecovered => GlanceState::Crashed,
     };
-    let counts = bag.topics().iter().map(BagTopic::message_count);
+    let counts = bag.topics().iter().map(ContainerTopic::message_count);
     let look = || Ok((counts.sum::<Result<u64, _>>()?, bag.time_range()?));
-    let looked: Result<_, BagError> = look();
+    let looked: Result<_, ContainerError> = look();
     match looked {
         Ok((count, times)) => Glance {
             message_count: Some(count),

@@ -13,7 +13,7 @@ use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 pub use glance::{Glance, GlanceState, glance};
 
 use crate::ConvertError;
-use livebag::{BagError, BagState};
+use livebag::{ContainerError, ContainerState};
 use livebag::{Disk, KernelDisk};
 
 mod container;
@@ -91,7 +91,7 @@ pub struct Verified {
     /// What it is.
     pub kind: RecordingKind,
     /// How a container was left.
-    pub state: Option<BagState>,
+    pub state: Option<ContainerState>,
     /// Files looked at.
     pub files: u64,
     /// Length of those.
@@ -138,7 +138,7 @@ impl Verified {
 pub enum VerifyError {
     /// It is no container, or cannot be opened.
     #[error(transparent)]
-    Bag(#[from] BagError),
+    Container(#[from] ContainerError),
     /// It is no recording, or cannot be opened.
     #[error(transparent)]
     Convert(#[from] ConvertError),

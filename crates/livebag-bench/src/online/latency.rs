@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use livebag_net::Server;
-use livebag_net::remote::{Question, RemoteBag};
+use livebag_net::remote::{Question, RemoteRecording};
 use serde::Serialize;
 use serde_json::json;
 
@@ -93,7 +93,7 @@ pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Re
 
 /// Bytes that arrive, and what is in them.
 fn ask(
-    (server, bag): (&Server, &RemoteBag),
+    (server, bag): (&Server, &RemoteRecording),
     question: &Question,
     names: &[&str],
 ) -> Result<(f64, f64, usize, u64)> {
@@ -118,7 +118,10 @@ fn ask(
 }
 
 /// The servers of livebag's recording, in the order in which they are asked.
-fn servers(world: &World, in_place_first: bool) -> [(&'static str, (&Server, &RemoteBag)); 2] {
+fn servers(
+    world: &World,
+    in_place_first: bool,
+) -> [(&'static str, (&Server, &RemoteRecording)); 2] {
     let in_place = ("livebag", (&world.server, &world.bag));
     let copying = ("livebag-copied", (&world.copying.0, &world.copying.1));
     if in_place_first { [in_place, copying] } else { [copying, in_place] }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use livebag_net::remote::{Question, RemoteBag, RemoteOptions};
+use livebag_net::remote::{Question, RemoteOptions, RemoteRecording};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use serde_json::json;
 
@@ -54,7 +54,8 @@ pub fn measure(
             None => Relay::begin(server, rates)?,
         };
         let url = format!("http://{}/uav", relay.address);
-        let bag = RemoteBag::open(&url, RemoteOptions::default()).map_err(failed("asking"))?;
+        let bag =
+            RemoteRecording::open(&url, RemoteOptions::default()).map_err(failed("asking"))?;
         let (mut times, mut used) = (Vec::new(), Vec::new());
         for request in 0..args.requests(40, 4) {
             if rates.len() > 1 {

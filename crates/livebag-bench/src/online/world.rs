@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use livebag::{
     Clock, Message, ReaderNotice, Recorder, RecorderOptions, Status, Topic, TopicWriter,
 };
-use livebag_net::remote::{RemoteBag, RemoteOptions};
+use livebag_net::remote::{RemoteOptions, RemoteRecording};
 use livebag_net::{Catalog, KeepFresh, Server, ServerOptions};
 
 use super::failed;
@@ -57,9 +57,9 @@ pub struct World {
     /// The server beside livebag's recorder.
     pub server: Server,
     /// The recording on it.
-    pub bag: RemoteBag,
+    pub bag: RemoteRecording,
     /// A second server of the same recording, which copies what it sends, and the recording on it.
-    pub copying: (Server, RemoteBag),
+    pub copying: (Server, RemoteRecording),
     /// rosbag2's way.
     pub splits: Vec<Arc<SplitWriter>>,
     recorder: Option<Recorder>,
@@ -77,7 +77,7 @@ impl KeepFresh for Beside {
 }
 
 /// A server for what a recorder writes, and an asker of it.
-fn serve(recorder: &Recorder, container: &Path, copies: bool) -> Result<(Server, RemoteBag)> {
+fn serve(recorder: &Recorder, container: &Path, copies: bool) -> Result<(Server, RemoteRecording)> {
     let fresh: Arc<dyn KeepFresh> = Arc::new(Beside(recorder.reader_notice()));
     let catalog = Catalog::new(&[container.to_owned()], Clock::system(), Some(fresh));
     let catalog = Arc::new(catalog.map_err(failed("serving"))?);
@@ -86,7 +86,7 @@ fn serve(recorder: &Recorder, container: &Path, copies: bool) -> Result<(Server,
     let server = Server::start(catalog, options).map_err(failed("serving"))?;
     let name = container.file_name().unwrap_or_default().to_string_lossy();
     let url = format!("{}/{name}", server.urls()[0]);
-    let bag = RemoteBag::open(&url, RemoteOptions::default()).map_err(failed("asking"))?;
+    let bag = RemoteRecording::open(&url, RemoteOptions::default()).map_err(failed("asking"))?;
     Ok((server, bag))
 }
 

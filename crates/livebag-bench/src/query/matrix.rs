@@ -178,7 +178,7 @@ fn open_a_terabyte(container: &Path, folder: &Path, outcome: &mut Outcome) -> Re
         let mut times = Vec::new();
         for _ in 0..20 {
             let start = crate::clock::monotonic_nanos();
-            let bag = livebag::Bag::open(path).map_err(|e| BenchError::Child {
+            let bag = livebag::Container::open(path).map_err(|e| BenchError::Child {
                 role: "opening".into(),
                 problem: e.to_string(),
             })?;

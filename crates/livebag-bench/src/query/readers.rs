@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use livebag::{Bag, Query, Span};
+use livebag::{Container, Query, Span};
 use mcap::sans_io::indexed_reader::{IndexedReadEvent, IndexedReader, IndexedReaderOptions};
 use mcap::sans_io::summary_reader::{SummaryReadEvent, SummaryReader};
 use rosbag::{ChunkRecord, IndexRecord, MessageRecord, RosBag};
@@ -70,7 +70,7 @@ fn query_of(question: &Question<'_>) -> Query {
 /// What the device needs for as many bytes from the same place on: direct reads of 1 MiB, two at a time,
 /// and no index.
 pub fn floor(path: &Path, question: &Question<'_>) -> Result<Answer> {
-    let bag = Bag::open(path).map_err(failed("livebag"))?;
+    let bag = Container::open(path).map_err(failed("livebag"))?;
     let mut cursor = bag.query(&query_of(question)).map_err(failed("livebag"))?;
     let mut answer = Answer::default();
     let mut first = None;
@@ -124,7 +124,7 @@ fn read_every_second(file: &File, mut at: u64, end: u64) -> Result<()> {
 fn read_container(path: &Path, question: &Question<'_>, in_place: bool) -> Result<Answer> {
     let start = clock::monotonic_nanos();
     let mut answer = Answer::default();
-    let bag = Bag::open(path).map_err(failed("livebag"))?;
+    let bag = Container::open(path).map_err(failed("livebag"))?;
     #[expect(unsafe_code, reason = "as the peer's memory map")]
     // SAFETY: nobody writes the recording while it is measured.
     let bag = if in_place { unsafe { bag.in_place() } } else { bag };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
-use livebag::Topic as BagTopic;
+use livebag::Topic as ContainerTopic;
 use livebag_shm::{FrameRef, Reader, Wait};
 use mcap::WriteOptions;
 
@@ -35,14 +35,14 @@ pub fn write_options(system: System) -> WriteOptions {
 }
 
 /// A topic of numbers without a meaning.
-pub fn bag_topic(name: String) -> BagTopic {
-    BagTopic {
+pub fn bag_topic(name: String) -> ContainerTopic {
+    ContainerTopic {
         name,
         type_name: "std_msgs/msg/UInt8MultiArray".into(),
         schema_encoding: "ros2msg".into(),
         schema: b"uint8[] data\n".into(),
         message_encoding: "cdr".into(),
-        ..BagTopic::default()
+        ..ContainerTopic::default()
     }
 }
 

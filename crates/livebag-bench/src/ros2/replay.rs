@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use livebag::{Bag, Message, Overflow, Query, Recorder, RecorderOptions, Span, Topic};
+use livebag::{Container, Message, Overflow, Query, Recorder, RecorderOptions, Span, Topic};
 use livebag_format::definitions;
 use serde_json::json;
 
@@ -133,7 +133,7 @@ fn write(container: &Path, count: u64) -> Result<()> {
 }
 
 fn read(container: &Path) -> Result<Vec<Kept>> {
-    let bag = Bag::open(container).map_err(failed("opening the container"))?;
+    let bag = Container::open(container).map_err(failed("opening the container"))?;
     let query = Query { topics: vec!["/imu".to_owned()], span: Span::All };
     let mut cursor = bag.query(&query).map_err(failed("querying"))?;
     let mut kept = Vec::new();

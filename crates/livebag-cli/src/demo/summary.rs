@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use livebag::Bag;
+use livebag::Container;
 use serde::Serialize;
 
 use super::plan::Plan;
@@ -43,7 +43,7 @@ pub struct Summary {
 impl Summary {
     pub fn new(
         plan: &Plan,
-        bag: &Bag,
+        bag: &Container,
         recorder_cpu_s: Option<f64>,
         watch: &Watch,
     ) -> Result<Self, CliError> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use livebag::{Bag, BagError, BagState, Clock, Query, Span};
+use livebag::{Clock, Container, ContainerError, ContainerState, Query, Span};
 use serde::Serialize;
 
 use super::plan::Plan;
@@ -83,10 +83,10 @@ impl Watch {
         }
     }
 
-    fn answer(&self) -> Result<Option<Answer>, BagError> {
+    fn answer(&self) -> Result<Option<Answer>, ContainerError> {
         let began = self.clock.monotonic_nanos();
         let since = |then: u64| self.clock.monotonic_nanos() - then;
-        let bag = Bag::open(&self.directory)?;
+        let bag = Container::open(&self.directory)?;
         let latest = Query { span: Span::Latest(LAST), ..Query::default() };
         let mut cursor = bag.query(&latest)?;
         let messages = cursor.remaining();
@@ -95,7 +95,7 @@ impl Watch {
         let newest_nanos = self.clock.wall_nanos().saturating_sub(newest);
         cursor.next()?;
         let first_nanos = since(began);
-        if bag.state() != BagState::Live {
+        if bag.state() != ContainerState::Live {
             return Ok(None);
         }
         let known = |topic: &&String| bag.topics().iter().any(|t| t.topic().name == **topic);
@@ -108,7 +108,7 @@ impl Watch {
                 read_messages += 1;
             }
         }
-        let counts = bag.topics().iter().map(livebag::BagTopic::message_count);
+        let counts = bag.topics().iter().map(livebag::ContainerTopic::message_count);
         Ok(Some(Answer {
             plan_nanos,
             first_nanos,

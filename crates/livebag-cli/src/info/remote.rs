@@ -1,7 +1,7 @@
 //! What servers and robots tell of their recordings.
 
 use livebag_net::remote::{Address, RemoteError, RemoteServer};
-use livebag_net::tell::{BagInfo, TopicRow};
+use livebag_net::tell::{RecordingInfo, TopicRow};
 
 use super::Info;
 use crate::outcome::CliError;
@@ -12,17 +12,17 @@ use crate::text;
 
 /// Of one recording on a server.
 pub fn of_server(address: &Address, trust: &Trust) -> Result<Info, CliError> {
-    let Some(name) = &address.bag else {
+    let Some(name) = &address.recording else {
         let error = RemoteError::Address(address.base.clone());
         let text = format!("{error} (`livebag ls {}` lists what is there)", address.base);
         return Err(CliError::usage(text));
     };
-    let info = RemoteServer::new(address, trust.options()?)?.bag(name)?;
+    let info = RemoteServer::new(address, trust.options()?)?.recording(name)?;
     Ok(told(format!("{}/{name}", address.base), "on a server", info))
 }
 
 /// Of recordings on Zenoh; those that do not answer are named.
-pub fn of_robots(recordings: Vec<Told<BagInfo>>) -> Vec<Info> {
+pub fn of_robots(recordings: Vec<Told<RecordingInfo>>) -> Vec<Info> {
     let mut infos = Vec::new();
     for Told { address, told: info } in recordings {
         match info {
@@ -33,9 +33,9 @@ pub fn of_robots(recordings: Vec<Told<BagInfo>>) -> Vec<Info> {
     infos
 }
 
-fn told(address: String, storage: &str, info: BagInfo) -> Info {
+fn told(address: String, storage: &str, info: RecordingInfo) -> Info {
     let account = Some(info.account());
-    let BagInfo { row, library, failure, removed_splits, clock_jumps, topics, .. } = info;
+    let RecordingInfo { row, library, failure, removed_splits, clock_jumps, topics, .. } = info;
     let mut warnings = Vec::new();
     if removed_splits > 0 {
         warnings.push(format!(

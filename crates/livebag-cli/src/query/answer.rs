@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 
-use livebag::{Bag, BagError, BagState, Buffer, Cursor, FilePart, NewestFirst, Topic};
+use livebag::{
+    Buffer, Container, ContainerError, ContainerState, Cursor, FilePart, NewestFirst, Topic,
+};
 use livebag_net::remote::{McapMessages, RemoteAnswer, RemoteMessage};
 use livebag_net::tell::{DamagedLine, MessageLine};
 
@@ -54,7 +56,7 @@ pub trait Answer {
 /// A query's messages in a container on this machine.
 pub struct Local<'bag> {
     /// The container.
-    pub bag: &'bag Bag,
+    pub bag: &'bag Container,
     /// What is left of the query.
     pub cursor: Cursor<'bag>,
     buffer: Buffer,
@@ -64,7 +66,7 @@ pub struct Local<'bag> {
 
 impl<'bag> Local<'bag> {
     /// All of a query.
-    pub fn new(bag: &'bag Bag, cursor: Cursor<'bag>) -> Self {
+    pub fn new(bag: &'bag Container, cursor: Cursor<'bag>) -> Self {
         Self { bag, cursor, buffer: Buffer::default(), part: None }
     }
 }
@@ -87,10 +89,10 @@ impl Answer for Local<'_> {
     fn data(&mut self) -> Result<Option<&[u8]>, CliError> {
         self.part = None;
         // Who looks at a live one in place would share the fate of its files.
-        if self.bag.state() != BagState::Live {
+        if self.bag.state() != ContainerState::Live {
             self.part = match self.cursor.part() {
                 Ok(part) => part,
-                Err(BagError::Damaged { .. }) => return Ok(None),
+                Err(ContainerError::Damaged { .. }) => return Ok(None),
                 Err(error) => return Err(error.into()),
             };
         }
@@ -118,7 +120,7 @@ impl Answer for Local<'_> {
 
 /// The same from the newest on, until it is told to stop.
 pub struct LocalNewest<'bag, F> {
-    bag: &'bag Bag,
+    bag: &'bag Container,
     messages: NewestFirst<'bag>,
     buffer: Buffer,
     may_go_on: F,
@@ -126,7 +128,7 @@ pub struct LocalNewest<'bag, F> {
 
 impl<'bag, F: FnMut() -> bool> LocalNewest<'bag, F> {
     /// Goes on as long as `may_go_on` says so; the newest message is always given.
-    pub fn new(bag: &'bag Bag, messages: NewestFirst<'bag>, may_go_on: F) -> Self {
+    pub fn new(bag: &'bag Container, messages: NewestFirst<'bag>, may_go_on: F) -> Self {
         Self { bag, messages, buffer: Buffer::default(), may_go_on }
     }
 }

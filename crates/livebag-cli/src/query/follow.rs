@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::{Bag, BagState, Buffer, Cursor, Query, Span, Topic};
+use livebag::{Buffer, Container, ContainerState, Cursor, Query, Span, Topic};
 
 use super::answer::{Answer, Entry};
 use super::{Args, Wanted, lines};
@@ -30,8 +30,8 @@ pub fn run(args: &Args, last: Option<Duration>, wanted: &Wanted) -> Result<Outco
         ));
     }
     let path = PathBuf::from(&args.bag);
-    let bag = Bag::open(&path)?;
-    if bag.state() != BagState::Live && last.is_none() {
+    let bag = Container::open(&path)?;
+    if bag.state() != ContainerState::Live && last.is_none() {
         say!("livebag: {} is not being recorded ({}): nothing will come", args.bag, bag.state());
         return Ok(Outcome::Done);
     }
@@ -67,7 +67,7 @@ struct Given {
 struct Follow {
     path: PathBuf,
     /// As it was when it was looked at last.
-    bag: Option<Bag>,
+    bag: Option<Container>,
     topics: Vec<Topic>,
     profile: String,
     /// Names asked for; empty for all.
@@ -87,7 +87,7 @@ struct Follow {
 impl Follow {
     fn begin(
         path: &Path,
-        bag: Bag,
+        bag: Container,
         last: Option<Duration>,
         wanted: &Wanted,
     ) -> Result<Self, CliError> {
@@ -97,7 +97,7 @@ impl Follow {
             match select::full_name(name, known) {
                 Ok(name) => names.push(name),
                 // It may come while the recording goes on.
-                Err(error) if bag.state() == BagState::Live => {
+                Err(error) if bag.state() == ContainerState::Live => {
                     say!("livebag: waiting for {name}: {error}");
                     names.push(name.clone());
                 }
@@ -138,17 +138,17 @@ impl Follow {
         self.looks = self.looks.wrapping_add(1);
         let bag = match self.bag.take() {
             Some(bag) => bag,
-            None => Bag::open(&self.path)?,
+            None => Container::open(&self.path)?,
         };
         let topics = bag.topics().iter().map(|topic| topic.topic().clone());
         self.topics = topics.collect();
         let is_whole = self.gather(&bag)?;
-        self.has_ended = is_whole && bag.state() != BagState::Live;
+        self.has_ended = is_whole && bag.state() != ContainerState::Live;
         Ok(())
     }
 
     /// Whether that was all there is.
-    fn gather(&mut self, bag: &Bag) -> Result<bool, CliError> {
+    fn gather(&mut self, bag: &Container) -> Result<bool, CliError> {
         let mut cursors: Vec<Unseen<'_>> = Vec::new();
         let names: BTreeSet<&str> = self.topics.iter().map(|topic| topic.name.as_str()).collect();
         let is_wanted = |name: &&str| {

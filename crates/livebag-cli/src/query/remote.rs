@@ -1,8 +1,8 @@
 //! Queries of recordings on a server.
 
 use livebag::{Clock, Topic};
-use livebag_net::remote::{Question as Asked, RemoteBag};
-use livebag_net::tell::BagInfo;
+use livebag_net::remote::{Question as Asked, RemoteRecording};
+use livebag_net::tell::RecordingInfo;
 
 use super::answer::{Answer, Remote, RemoteLines};
 use super::{Args, Question, Wanted, give, remote_outcome};
@@ -12,7 +12,7 @@ use crate::select;
 
 /// Asks, and gives the answer.
 pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
-    let bag = RemoteBag::open(&args.bag, args.server.options()?)?;
+    let bag = RemoteRecording::open(&args.bag, args.server.options()?)?;
     // Names without a slash, the start that times count from, the profile.
     let info = bag.info()?;
     let wanted = args.question.wanted();
@@ -65,7 +65,7 @@ pub fn written(moment: Moment) -> String {
     }
 }
 
-fn full_names(info: &BagInfo, names: &[String]) -> Vec<String> {
+fn full_names(info: &RecordingInfo, names: &[String]) -> Vec<String> {
     let is_topic = |name: &str| info.topics.iter().any(|topic| topic.name == name);
     let full = |name: &String| match format!("/{name}") {
         slashed if !is_topic(name) && is_topic(&slashed) => slashed,

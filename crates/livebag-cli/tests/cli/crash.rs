@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use livebag::{Bag, BagState, Query};
+use livebag::{Container, ContainerState, Query};
 use livebag_format::cdr;
 use livebag_shm::{FrameMeta, PointsLayout, StreamOptions, Writer};
 use rustix::process::Signal;
@@ -161,7 +161,7 @@ impl Moment {
 }
 
 /// Messages of every sensor that readers of the container see.
-fn committed(bag: &Bag, names: &[&str]) -> Vec<u64> {
+fn committed(bag: &Container, names: &[&str]) -> Vec<u64> {
     let of = |name: &&str| {
         let mut topics = bag.topics().iter();
         let topic = topics.find(|topic| topic.topic().name[1..] == **name);
@@ -195,8 +195,8 @@ fn record_and_kill(
     let mut seen = vec![0; TOPICS];
     wait_until("the moment", || {
         // Anew, because bricks are made with their first message.
-        let live = Bag::open(bag).expect("a live container");
-        assert_eq!(live.state(), BagState::Live);
+        let live = Container::open(bag).expect("a live container");
+        assert_eq!(live.state(), ContainerState::Live);
         seen = committed(&live, &names);
         let next = sensors.next_sequences();
         let published = next.iter().zip(&firsts).map(|(next, first)| next - first).sum();
@@ -221,7 +221,12 @@ fn kill(recording: Recording) {
 
 /// Everything in the container is as it was published, and nothing is missing in front of what was
 /// seen as committed.
-fn check_messages(bag: &Bag, names: &[&str], firsts: Option<&[u64]>, seen: &[u64]) -> Vec<u64> {
+fn check_messages(
+    bag: &Container,
+    names: &[&str],
+    firsts: Option<&[u64]>,
+    seen: &[u64],
+) -> Vec<u64> {
     let mut next: Vec<Option<u64>> = vec![None; TOPICS];
     let mut counts = vec![0; TOPICS];
     let mut cursor = bag.query(&Query::default()).expect("a query");
@@ -282,9 +287,9 @@ fn check(
     seen: &[u64],
     closing: bool,
 ) -> Vec<u64> {
-    let bag = Bag::open(path).expect("it opens by itself");
-    let recovered = bag.state() == BagState::Recovered;
-    assert!(recovered || (closing && bag.state() == BagState::Closed), "{}", bag.state());
+    let bag = Container::open(path).expect("it opens by itself");
+    let recovered = bag.state() == ContainerState::Recovered;
+    assert!(recovered || (closing && bag.state() == ContainerState::Closed), "{}", bag.state());
     let counts = check_messages(&bag, names, firsts, seen);
     for topic in 0..TOPICS {
         assert!(counts[topic] >= seen[topic], "{counts:?} of {seen:?} committed");
@@ -296,7 +301,7 @@ fn check(
         let in_bricks: u64 = bricks.map(|brick| check_brick(&path.join(brick), at)).sum();
         assert_eq!(in_bricks, counts[at], "{name}");
     }
-    let again = Bag::open(path).expect("it opens again");
+    let again = Container::open(path).expect("it opens again");
     assert_eq!(again.state(), bag.state());
     assert_eq!(committed(&again, names), counts);
     run(&["verify", text(path)]).expect(0, &[]);

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use livebag::{
-    Bag, Clock, Message, Overflow, PlayOptions, Query, Recorder, RecorderOptions, Selector, Stamp,
-    StreamOutput, Topic,
+    Clock, Container, Message, Overflow, PlayOptions, Query, Recorder, RecorderOptions, Selector,
+    Stamp, StreamOutput, Topic,
 };
 use livebag_shm::{FrameMeta, Kind, PointField, PointsLayout, Reader, StreamOptions, Writer};
 
@@ -21,7 +21,7 @@ const TEXTS: u64 = 40;
 type Contents = BTreeMap<String, Vec<(u64, u64, Vec<u8>)>>;
 
 fn contents(path: &Path) -> Contents {
-    let bag = Bag::open(path).unwrap();
+    let bag = Container::open(path).unwrap();
     assert_eq!(bag.lost().total(), 0);
     let mut cursor = bag.query(&Query::default()).unwrap();
     let mut contents = Contents::new();

@@ -69,7 +69,7 @@ fn robots_answer_together_and_one_that_dies_is_named() {
         if frame % 8 == 7 || frame + 1 == FRAMES {
             for robot in &robots {
                 wait_until("the frames are there", || {
-                    livebag::Bag::peek(&robot.bag).is_ok_and(|bag| {
+                    livebag::Container::peek(&robot.bag).is_ok_and(|bag| {
                         let topic = bag.topics().first();
                         topic.is_some_and(|t| t.message_count().unwrap_or(0) == frame as u64 + 1)
                     })

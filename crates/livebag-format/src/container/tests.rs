@@ -87,7 +87,7 @@ fn a_newer_layout_and_garbage_are_refused() {
     newer.livebag_container = 99;
     assert!(matches!(
         Manifest::parse(&newer.to_yaml().unwrap()),
-        Err(ContainerError::Version { found: 99 })
+        Err(ManifestError::Version { found: 99 })
     ));
 }
 

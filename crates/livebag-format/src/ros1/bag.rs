@@ -24,7 +24,7 @@ const HEADER_BYTES_MAX: usize = 1 << 20;
 /// Why bytes are not records of a ROS 1 bag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BagError {
+pub enum ContainerError {
     /// A record's header does not parse.
     #[error("expected a bag record: {reason}")]
     Record {
@@ -128,11 +128,11 @@ pub enum HeadRead {
 }
 
 /// Reads the header of the record that `bytes` begin with.
-pub fn record_head(bytes: &[u8]) -> Result<HeadRead, BagError> {
+pub fn record_head(bytes: &[u8]) -> Result<HeadRead, ContainerError> {
     let Some(header_bytes) = u32_at(bytes, 0) else { return Ok(HeadRead::NeedBytes(4)) };
     let header_bytes = header_bytes as usize;
     if header_bytes > HEADER_BYTES_MAX {
-        return Err(BagError::Record { reason: "its header is longer than any bag's" });
+        return Err(ContainerError::Record { reason: "its header is longer than any bag's" });
     }
     let data_offset = header_bytes + 8;
     let Some(data_bytes) = u32_at(bytes, header_bytes + 4) else {
@@ -151,13 +151,13 @@ pub fn decompress<'a>(
     compression: &str,
     data: &'a [u8],
     decompressed_bytes: u32,
-) -> Result<Cow<'a, [u8]>, BagError> {
+) -> Result<Cow<'a, [u8]>, ContainerError> {
     match compression {
         "none" => Ok(Cow::Borrowed(data)),
         #[cfg(feature = "bzip2")]
         "bz2" => read_exactly("bz2", bzip2::read::BzDecoder::new(data), decompressed_bytes),
         "lz4" => read_exactly("lz4", lz4_flex::frame::FrameDecoder::new(data), decompressed_bytes),
-        found => Err(BagError::Compression { found: found.to_owned() }),
+        found => Err(ContainerError::Compression { found: found.to_owned() }),
     }
 }
 
@@ -165,20 +165,22 @@ fn read_exactly(
     compression: &'static str,
     from: impl Read,
     bytes: u32,
-) -> Result<Cow<'static, [u8]>, BagError> {
+) -> Result<Cow<'static, [u8]>, ContainerError> {
     let mut out = Vec::new();
     from.take(u64::from(bytes) + 1)
         .read_to_end(&mut out)
-        .map_err(|error| BagError::Decompress { compression, reason: error.to_string() })?;
+        .map_err(|error| ContainerError::Decompress { compression, reason: error.to_string() })?;
     if out.len() != bytes as usize {
         let reason = format!("{bytes} bytes expected, {} found", out.len());
-        return Err(BagError::Decompress { compression, reason });
+        return Err(ContainerError::Decompress { compression, reason });
     }
     Ok(Cow::Owned(out))
 }
 
 /// The records of a decompressed chunk with their data, in order. Ends after the first error.
-pub fn chunk_records(mut chunk: &[u8]) -> impl Iterator<Item = Result<(Record, &[u8]), BagError>> {
+pub fn chunk_records(
+    mut chunk: &[u8],
+) -> impl Iterator<Item = Result<(Record, &[u8]), ContainerError>> {
     std::iter::from_fn(move || {
         if chunk.is_empty() {
             return None;
@@ -196,7 +198,7 @@ pub fn chunk_records(mut chunk: &[u8]) -> impl Iterator<Item = Result<(Record, &
         };
         let Some((record, data, end)) = whole else {
             chunk = &[];
-            return Some(Err(BagError::Record { reason: "it ends after its chunk" }));
+            return Some(Err(ContainerError::Record { reason: "it ends after its chunk" }));
         };
         chunk = &chunk[end..];
         Some(Ok((record, data)))
@@ -205,7 +207,7 @@ pub fn chunk_records(mut chunk: &[u8]) -> impl Iterator<Item = Result<(Record, &
 
 /// The topic that a connection record stands for: `data` is the connection header. Its fields
 /// other than type and definition (`md5sum`, `callerid`, `latching`, …) become the metadata.
-pub fn connection_topic(topic: &str, data: &[u8]) -> Result<Topic, BagError> {
+pub fn connection_topic(topic: &str, data: &[u8]) -> Result<Topic, ContainerError> {
     let fields = fields(data)?;
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let definition = fields.get("message_definition").copied().unwrap_or_default();
@@ -232,18 +234,18 @@ pub fn connection_topic(topic: &str, data: &[u8]) -> Result<Topic, BagError> {
 type Fields<'a> = BTreeMap<&'a str, &'a [u8]>;
 
 /// `name=value` fields, each after its length.
-fn fields(mut bytes: &[u8]) -> Result<Fields<'_>, BagError> {
+fn fields(mut bytes: &[u8]) -> Result<Fields<'_>, ContainerError> {
     let mut fields = Fields::new();
     while !bytes.is_empty() {
         let field = u32_at(bytes, 0)
             .and_then(|length| bytes.get(4..(length as usize).checked_add(4)?))
-            .ok_or(BagError::Record { reason: "a header field ends after its header" })?;
+            .ok_or(ContainerError::Record { reason: "a header field ends after its header" })?;
         let equals = field
             .iter()
             .position(|byte| *byte == b'=')
-            .ok_or(BagError::Record { reason: "a header field has no '='" })?;
+            .ok_or(ContainerError::Record { reason: "a header field has no '='" })?;
         let name = str::from_utf8(&field[..equals])
-            .map_err(|_| BagError::Record { reason: "a header field's name is not text" })?;
+            .map_err(|_| ContainerError::Record { reason: "a header field's name is not text" })?;
         fields.insert(name, &field[equals + 1..]);
         bytes = &bytes[4 + field.len()..];
     }
@@ -251,9 +253,9 @@ fn fields(mut bytes: &[u8]) -> Result<Fields<'_>, BagError> {
 }
 
 impl Record {
-    fn from_fields(fields: &Fields<'_>) -> Result<Self, BagError> {
+    fn from_fields(fields: &Fields<'_>) -> Result<Self, ContainerError> {
         let Some([op]) = fields.get("op").copied() else {
-            return Err(BagError::Record { reason: "it has no field \"op\"" });
+            return Err(ContainerError::Record { reason: "it has no field \"op\"" });
         };
         let get = Typed { op: *op, fields };
         Ok(match op {
@@ -286,27 +288,27 @@ struct Typed<'a> {
 }
 
 impl Typed<'_> {
-    fn array<const N: usize>(&self, name: &'static str) -> Result<[u8; N], BagError> {
+    fn array<const N: usize>(&self, name: &'static str) -> Result<[u8; N], ContainerError> {
         let value = self.fields.get(name).and_then(|value| (*value).try_into().ok());
-        value.ok_or(BagError::Field { op: self.op, name })
+        value.ok_or(ContainerError::Field { op: self.op, name })
     }
 
-    fn u32(&self, name: &'static str) -> Result<u32, BagError> {
+    fn u32(&self, name: &'static str) -> Result<u32, ContainerError> {
         Ok(u32::from_le_bytes(self.array(name)?))
     }
 
-    fn u64(&self, name: &'static str) -> Result<u64, BagError> {
+    fn u64(&self, name: &'static str) -> Result<u64, ContainerError> {
         Ok(u64::from_le_bytes(self.array(name)?))
     }
 
     /// Seconds in the lower half, nanoseconds in the upper.
-    fn time(&self, name: &'static str) -> Result<u64, BagError> {
+    fn time(&self, name: &'static str) -> Result<u64, ContainerError> {
         let raw = self.u64(name)?;
         Ok((raw & 0xffff_ffff) * 1_000_000_000 + (raw >> 32))
     }
 
-    fn text(&self, name: &'static str) -> Result<String, BagError> {
-        let value = self.fields.get(name).ok_or(BagError::Field { op: self.op, name })?;
+    fn text(&self, name: &'static str) -> Result<String, ContainerError> {
+        let value = self.fields.get(name).ok_or(ContainerError::Field { op: self.op, name })?;
         Ok(String::from_utf8_lossy(value).into_owned())
     }
 }

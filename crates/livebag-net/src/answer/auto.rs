@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use livebag::{Bag, Clock, IndexEntry, McapAnswer, NewestFirst, Query, Verdict};
+use livebag::{Clock, Container, IndexEntry, McapAnswer, NewestFirst, Query, Verdict};
 
 use super::{AnswerError, Decimation, Outlet};
 use crate::limits::{
@@ -134,18 +134,18 @@ impl<'a> Auto<'a> {
     /// If the recording cannot be read, or the asker has gone.
     pub fn send(
         mut self,
-        bag: &Bag,
+        container: &Container,
         query: &Query,
         mut decimation: Decimation,
         outlet: &mut Outlet,
     ) -> Result<Option<f64>, AnswerError> {
-        let mut messages = bag.newest_first(query)?;
+        let mut messages = container.newest_first(query)?;
         // A message that is larger than a chunk gets memory of its own size.
         let next_bytes = |messages: &NewestFirst<'_>| {
             AUTO_CHUNK_BYTES as usize + messages.next_data_bytes().unwrap_or(0) as usize
         };
         let mut piece = outlet.piece(next_bytes(&messages));
-        let mut answer = McapAnswer::new(bag, piece.buffer());
+        let mut answer = McapAnswer::new(container, piece.buffer());
         let mut is_over = false;
         while !is_over {
             let mut in_chunk = piece.buffer().len() as u64;

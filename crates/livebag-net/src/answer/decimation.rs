@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use livebag::{Bag, IndexEntry};
+use livebag::{Container, IndexEntry};
 
 use crate::ask::full_names;
 
@@ -24,10 +24,10 @@ struct Gap {
 
 impl Decimation {
     /// For each topic of `rates` at most so many messages a second, of all of its publishers together.
-    pub fn new(bag: &Bag, rates: &[(String, f64)]) -> Self {
+    pub fn new(container: &Container, rates: &[(String, f64)]) -> Self {
         let named: Vec<String> = rates.iter().map(|(name, _)| name.clone()).collect();
-        let full = full_names(bag, &named);
-        let place = |(at, topic): (usize, &livebag::BagTopic)| {
+        let full = full_names(container, &named);
+        let place = |(at, topic): (usize, &livebag::ContainerTopic)| {
             Some((at, full.iter().position(|name| *name == topic.topic().name)?))
         };
         let gap = |(name, rate): &(String, f64)| Gap {
@@ -37,7 +37,7 @@ impl Decimation {
         };
         Self {
             gaps: rates.iter().map(gap).collect(),
-            of_topic: bag.topics().iter().enumerate().filter_map(place).collect(),
+            of_topic: container.topics().iter().enumerate().filter_map(place).collect(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Why an answer ends early.
 
-use livebag::{BagError, VirtualFileError};
+use livebag::{ContainerError, VirtualFileError};
 
 use crate::ask::{AskError, BetweenError};
 use crate::picture::PictureError;
@@ -14,7 +14,7 @@ pub enum AnswerError {
     Ask(#[from] AskError),
     /// The recording cannot be read.
     #[error(transparent)]
-    Bag(#[from] BagError),
+    Container(#[from] ContainerError),
     /// The recording cannot be given as one file.
     #[error(transparent)]
     File(#[from] VirtualFileError),
@@ -56,7 +56,7 @@ impl From<BetweenError> for AnswerError {
     fn from(error: BetweenError) -> Self {
         match error {
             BetweenError::Order(error) => Self::Ask(error),
-            BetweenError::Bag(error) => Self::Bag(error),
+            BetweenError::Container(error) => Self::Container(error),
         }
     }
 }

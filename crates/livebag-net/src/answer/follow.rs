@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::{Bag, BagError, BagState, Clock, IndexEntry, Query, Span};
+use livebag::{Clock, Container, ContainerError, ContainerState, IndexEntry, Query, Span};
 use serde::Serialize;
 
 use super::{AnswerError, Outlet, message};
@@ -32,30 +32,30 @@ struct LeftOut<'a> {
 /// # Errors
 /// If the recording cannot be read, has no such topic, or the asker has gone.
 pub fn send_follow(
-    now: impl Fn() -> Result<Arc<Bag>, AnswerError>,
+    now: impl Fn() -> Result<Arc<Container>, AnswerError>,
     topics: &[String],
     clock: &Clock,
     outlet: &mut Outlet,
 ) -> Result<(), AnswerError> {
     let mut told = HashMap::new();
-    let bag = now()?;
+    let container = now()?;
     let newest =
-        |topic: &livebag::BagTopic| topic.time_range().map(|range| range.map(|(_, end)| end));
-    for (at, topic) in bag.topics().iter().enumerate() {
+        |topic: &livebag::ContainerTopic| topic.time_range().map(|range| range.map(|(_, end)| end));
+    for (at, topic) in container.topics().iter().enumerate() {
         if let Some(time_nanos) = newest(topic)? {
             told.insert(at, Told { time_nanos, count: u64::MAX });
         }
     }
     // Says so if a topic is not there.
-    drop(bag.query(&Query { topics: topics.to_vec(), span: Span::Latest(Duration::ZERO) })?);
-    drop(bag);
+    drop(container.query(&Query { topics: topics.to_vec(), span: Span::Latest(Duration::ZERO) })?);
+    drop(container);
     // The head goes out at once.
     put_text(outlet, ": new messages follow\n\n")?;
     let mut silent = Duration::ZERO;
     loop {
-        let bag = now()?;
-        let is_live = bag.state() == BagState::Live;
-        let sent = send_new(&bag, topics, &mut told, outlet)?;
+        let container = now()?;
+        let is_live = container.state() == ContainerState::Live;
+        let sent = send_new(&container, topics, &mut told, outlet)?;
         if !is_live && !sent {
             return put_text(outlet, "event: end\ndata: {}\n\n");
         }
@@ -81,18 +81,19 @@ fn put_text(outlet: &mut Outlet, text: &str) -> Result<(), AnswerError> {
 
 /// Sends what is new of each name; whether there was anything.
 fn send_new(
-    bag: &Bag,
+    container: &Container,
     topics: &[String],
     told: &mut HashMap<usize, Told>,
     outlet: &mut Outlet,
 ) -> Result<bool, AnswerError> {
-    let names: BTreeSet<&str> = bag.topics().iter().map(|topic| &*topic.topic().name).collect();
+    let names: BTreeSet<&str> =
+        container.topics().iter().map(|topic| &*topic.topic().name).collect();
     let is_wanted = |name: &&str| topics.is_empty() || topics.iter().any(|wanted| wanted == name);
     let mut piece = outlet.piece(PIECE_BYTES);
     let mut has_any = false;
     for name in names.into_iter().filter(is_wanted) {
         let mut left_out = 0;
-        let new = unseen(bag, name, told, &mut left_out)?;
+        let new = unseen(container, name, told, &mut left_out)?;
         if left_out > 0 {
             piece.buffer().put(b"event: left_out\ndata: ");
             message::put(&LeftOut { topic: name, message_count: left_out }, piece.buffer());
@@ -126,15 +127,16 @@ fn send_new(
 
 /// The newest entries of a name that have not been told.
 fn unseen(
-    bag: &Bag,
+    container: &Container,
     name: &str,
     told: &mut HashMap<usize, Told>,
     left_out: &mut u64,
-) -> Result<Vec<IndexEntry>, BagError> {
-    let numbers = (0..bag.topics().len()).filter(|&at| bag.topics()[at].topic().name == name);
+) -> Result<Vec<IndexEntry>, ContainerError> {
+    let numbers =
+        (0..container.topics().len()).filter(|&at| container.topics()[at].topic().name == name);
     let from = numbers.map(|at| told.get(&at).map_or(0, |told| told.time_nanos)).min().unwrap_or(0);
     let span = Span::History(from, u64::MAX);
-    let mut cursor = bag.query(&Query { topics: vec![name.to_owned()], span })?;
+    let mut cursor = container.query(&Query { topics: vec![name.to_owned()], span })?;
     let before = told.clone();
     let mut passed: HashMap<usize, u64> = HashMap::new();
     let mut new = std::collections::VecDeque::new();

@@ -2,13 +2,13 @@
 
 use std::io;
 
-use livebag::Bag;
+use livebag::Container;
 use serde::Serialize;
 
 use super::{AnswerError, Outlet};
 use crate::limits::PIECE_BYTES;
 use crate::pool::Piece;
-use crate::tell::{BagInfo, TopicRows};
+use crate::tell::{RecordingInfo, TopicRows};
 
 /// Where JSON is written to.
 pub struct JsonOut<'a> {
@@ -78,12 +78,13 @@ impl io::Write for JsonOut<'_> {
 /// If its indexes cannot be read, or the asker has gone.
 pub fn send_info(
     name: &str,
-    bag: &Bag,
+    container: &Container,
     with_definitions: bool,
     outlet: &mut Outlet,
 ) -> Result<(), AnswerError> {
-    let info = BagInfo::with_rows(name, bag, TopicRows::new(bag, with_definitions))?;
+    let info =
+        RecordingInfo::with_rows(name, container, TopicRows::new(container, with_definitions))?;
     let mut out = JsonOut::new(outlet);
-    out.put(&info).map_err(|error| info.topics.failure().map_or(error, AnswerError::Bag))?;
+    out.put(&info).map_err(|error| info.topics.failure().map_or(error, AnswerError::Container))?;
     out.finish()
 }

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use livebag::{Bag, Buffer, Query, Topic};
+use livebag::{Buffer, Container, Query, Topic};
 use livebag_format::DecodeError;
 use livebag_format::decode::{DecodeOptions, Decoder};
 
@@ -32,13 +32,13 @@ pub struct MessageHead {
 /// # Errors
 /// If the recording cannot be read, has no such message, or it cannot be given in that form.
 pub fn send_message(
-    bag: &Bag,
+    container: &Container,
     query: &Query,
     form: MessageForm,
     (outlet, patience): (&mut Outlet, Duration),
     tell: impl FnOnce(MessageHead),
 ) -> Result<(), AnswerError> {
-    let mut messages = bag.newest_first(query)?;
+    let mut messages = container.newest_first(query)?;
     while let Some((topic, entry)) = messages.next_entry()? {
         let factor = match form {
             MessageForm::Raw | MessageForm::Json { .. } => 1,
@@ -52,7 +52,7 @@ pub fn send_message(
         if !messages.append_to(if is_raw { piece.buffer() } else { &mut data })? {
             continue;
         }
-        let topic = bag.topics()[topic].topic();
+        let topic = container.topics()[topic].topic();
         let line = MessageLine {
             topic: topic.name.clone(),
             log_time: entry.log_time_nanos,
@@ -123,8 +123,8 @@ pub struct Decoders {
 
 impl Decoders {
     /// For the topics of a recording.
-    pub fn new(bag: &Bag, array_items_max: usize, pool: &Pool) -> Self {
-        let by_topic = bag.topics().iter().map(|_| None).collect();
+    pub fn new(container: &Container, array_items_max: usize, pool: &Pool) -> Self {
+        let by_topic = container.topics().iter().map(|_| None).collect();
         Self { options: DecodeOptions { array_items_max }, by_topic, pool: pool.clone() }
     }
 

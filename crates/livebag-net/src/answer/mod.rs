@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use livebag::{
-    Bag, BagError, Buffer, Clock, Cursor, FilePart, Laid, McapAnswer, Query, damaged_topics,
+    Buffer, Clock, Container, ContainerError, Cursor, FilePart, Laid, McapAnswer, Query,
+    damaged_topics,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -256,29 +257,33 @@ impl Outlet {
 /// # Errors
 /// If the recording cannot be read, or the asker has gone.
 pub fn send_all(
-    bag: &Bag,
+    container: &Container,
     query: &Query,
     form: Form,
     outlet: &mut Outlet,
 ) -> Result<(), AnswerError> {
-    let mut cursor = bag.query(query)?;
+    let mut cursor = container.query(query)?;
     match form {
-        Form::Mcap => send_mcap(bag, &mut cursor, outlet),
-        Form::Lines => send_lines(bag, &mut cursor, outlet, &mut line),
+        Form::Mcap => send_mcap(container, &mut cursor, outlet),
+        Form::Lines => send_lines(container, &mut cursor, outlet, &mut line),
         Form::Decoded { array_items_max } => {
-            let mut decoders = Decoders::new(bag, array_items_max, outlet.pool());
-            send_lines(bag, &mut cursor, outlet, &mut |bag, cursor, out| {
+            let mut decoders = Decoders::new(container, array_items_max, outlet.pool());
+            send_lines(container, &mut cursor, outlet, &mut |container, cursor, out| {
                 let Some((at, message)) = cursor.next()? else { return Ok(false) };
-                decoders.put(at, bag.topics()[at].topic(), &message, out);
+                decoders.put(at, container.topics()[at].topic(), &message, out);
                 Ok(true)
             })
         }
     }
 }
 
-fn send_mcap(bag: &Bag, cursor: &mut Cursor<'_>, outlet: &mut Outlet) -> Result<(), AnswerError> {
+fn send_mcap(
+    container: &Container,
+    cursor: &mut Cursor<'_>,
+    outlet: &mut Outlet,
+) -> Result<(), AnswerError> {
     let mut piece = outlet.piece(PIECE_BYTES);
-    let mut answer = McapAnswer::new(bag, piece.buffer());
+    let mut answer = McapAnswer::new(container, piece.buffer());
     loop {
         // A message that is larger than a piece gets one of its own size.
         let next = cursor.next_data_bytes().unwrap_or(0) as usize + BETWEEN_BYTES_MAX;
@@ -306,22 +311,23 @@ fn send_mcap(bag: &Bag, cursor: &mut Cursor<'_>, outlet: &mut Outlet) -> Result<
 }
 
 /// Appends the next line; false if there is none.
-type NextLine<'a> = dyn FnMut(&Bag, &mut Cursor<'_>, &mut Buffer) -> Result<bool, BagError> + 'a;
+type NextLine<'a> =
+    dyn FnMut(&Container, &mut Cursor<'_>, &mut Buffer) -> Result<bool, ContainerError> + 'a;
 
 fn send_lines(
-    bag: &Bag,
+    container: &Container,
     cursor: &mut Cursor<'_>,
     outlet: &mut Outlet,
     next: &mut NextLine<'_>,
 ) -> Result<(), AnswerError> {
     let mut piece = outlet.piece(PIECE_BYTES);
-    while next(bag, cursor, piece.buffer())? {
+    while next(container, cursor, piece.buffer())? {
         if piece.buffer().len() >= PIECE_BYTES {
             outlet.send(piece)?;
             piece = outlet.piece(PIECE_BYTES);
         }
     }
-    let damaged = damaged_topics(bag, cursor.damaged_by_topic());
+    let damaged = damaged_topics(container, cursor.damaged_by_topic());
     if !damaged.is_empty() {
         message::put(&DamagedLine { damaged }, piece.buffer());
         piece.buffer().put(b"\n");
@@ -330,10 +336,14 @@ fn send_lines(
 }
 
 /// Times and size of the next message, straight from the time index.
-fn line(bag: &Bag, cursor: &mut Cursor<'_>, out: &mut Buffer) -> Result<bool, BagError> {
+fn line(
+    container: &Container,
+    cursor: &mut Cursor<'_>,
+    out: &mut Buffer,
+) -> Result<bool, ContainerError> {
     let Some((topic, entry)) = cursor.next_entry()? else { return Ok(false) };
     let line = MessageLine {
-        topic: bag.topics()[topic].topic().name.clone(),
+        topic: container.topics()[topic].topic().name.clone(),
         log_time: entry.log_time_nanos,
         publish_time: entry.publish_time_nanos,
         sequence: entry.sequence,

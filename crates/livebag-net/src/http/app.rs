@@ -12,7 +12,7 @@ use super::error::HttpError;
 use super::guard::Secrets;
 use super::serve::AnswerTiming;
 use crate::answer::{AnswerError, Outlet, Pieces};
-use crate::catalog::{Catalog, ServedBag};
+use crate::catalog::{Catalog, ServedRecording};
 use crate::limits::{
     ANSWERS_PER_ADDRESS_MAX, GIVE_BACK_BYTES_MIN, GIVE_BACK_INTERVAL, NAME_BYTES_MAX, ServerLimits,
 };
@@ -83,12 +83,12 @@ impl App {
         self.timings.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
-    pub fn bag(&self, name: &str) -> Result<Arc<ServedBag>, HttpError> {
+    pub fn container(&self, name: &str) -> Result<Arc<ServedRecording>, HttpError> {
         let shown = || HttpError::NoBag(name.chars().take(100).collect());
         if name.len() > NAME_BYTES_MAX {
             return Err(shown());
         }
-        let served = self.catalog.bag(name).ok_or_else(shown)?;
+        let served = self.catalog.container(name).ok_or_else(shown)?;
         if !served.is_open() {
             self.catalog.close_unused();
         }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use livebag::{BagError, VirtualFileError};
+use livebag::{ContainerError, VirtualFileError};
 use serde_json::json;
 
 use crate::answer::AnswerError;
@@ -39,10 +39,14 @@ impl HttpError {
             Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Answer(error) => match error {
                 AnswerError::Ask(_) => StatusCode::BAD_REQUEST,
-                AnswerError::Bag(
-                    BagError::NoTopic { .. } | BagError::NotFound(_) | BagError::NotAContainer(_),
+                AnswerError::Container(
+                    ContainerError::NoTopic { .. }
+                    | ContainerError::NotFound(_)
+                    | ContainerError::NotAContainer(_),
                 )
-                | AnswerError::File(VirtualFileError::Bag(BagError::NoTopic { .. }))
+                | AnswerError::File(VirtualFileError::Container(ContainerError::NoTopic {
+                    ..
+                }))
                 | AnswerError::NoMessage => StatusCode::NOT_FOUND,
                 AnswerError::File(VirtualFileError::Gone) | AnswerError::LaidOutAnew => {
                     StatusCode::GONE
@@ -65,7 +69,8 @@ impl HttpError {
             Self::Range(bytes) => format!("the file has {bytes} bytes"),
             Self::Broken => "the answer could not be laid out".into(),
             Self::Answer(
-                AnswerError::Bag(error) | AnswerError::File(VirtualFileError::Bag(error)),
+                AnswerError::Container(error)
+                | AnswerError::File(VirtualFileError::Container(error)),
             ) => bag_text(error),
             Self::Answer(error @ AnswerError::Memory) => format!("{error}: ask again in a second"),
             Self::Answer(error) => error.to_string(),
@@ -74,18 +79,20 @@ impl HttpError {
 }
 
 /// Errors never say where the recording is.
-fn bag_text(error: &BagError) -> String {
+fn bag_text(error: &ContainerError) -> String {
     match error {
-        BagError::NotFound(_) | BagError::NotAContainer(_) => "the recording has gone".into(),
-        BagError::NoTopic { topic, known } => {
+        ContainerError::NotFound(_) | ContainerError::NotAContainer(_) => {
+            "the recording has gone".into()
+        }
+        ContainerError::NoTopic { topic, known } => {
             let topic: String = topic.chars().take(100).collect();
             format!("the recording has no topic {topic}; it has {} topics", known.len())
         }
-        BagError::Manifest { .. } => "the recording's container.yaml cannot be used".into(),
-        BagError::Damaged { offset, what, .. } => {
+        ContainerError::Manifest { .. } => "the recording's container.yaml cannot be used".into(),
+        ContainerError::Damaged { offset, what, .. } => {
             format!("the recording is damaged at byte {offset} of a file: {what}")
         }
-        BagError::Io { source, .. } => format!("reading the recording failed: {source}"),
+        ContainerError::Io { source, .. } => format!("reading the recording failed: {source}"),
         _ => "the recording cannot be read".into(),
     }
 }

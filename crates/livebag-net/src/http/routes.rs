@@ -114,7 +114,9 @@ async fn bags(
         let mut separator = "[";
         for (at, served) in app.catalog.bags().into_iter().enumerate() {
             // One that cannot be read does not hide the others.
-            if let Ok(row) = served.bag().and_then(|bag| BagRow::new(served.name(), &bag)) {
+            if let Ok(row) =
+                served.container().and_then(|container| BagRow::new(served.name(), &container))
+            {
                 out.text(separator)?;
                 out.put(&row)?;
                 separator = ",";
@@ -139,11 +141,11 @@ async fn info(
     let with_definitions = ask.flag("schemas")?;
     ask.end()?;
     let asked_nanos = app.clock.monotonic_nanos();
-    let served = app.bag(&text_of(name)?)?;
+    let served = app.container(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
     let answer = lay_out(turn, asked_nanos, move |_, outlet| {
-        let bag = served.bag()?;
-        send_info(served.name(), &bag, with_definitions, outlet)
+        let container = served.container()?;
+        send_info(served.name(), &container, with_definitions, outlet)
     });
     respond(&app, asked_nanos, answer, "application/json", true).await
 }
@@ -196,11 +198,11 @@ async fn follow(
     let topics = ask.topics()?;
     ask.end()?;
     let asked_nanos = app.clock.monotonic_nanos();
-    let served = app.bag(&text_of(name)?)?;
+    let served = app.container(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
     let answer = lay_out(turn, asked_nanos, move |app, outlet| {
-        let topics = full_names(&*served.bag()?, &topics);
-        send_follow(|| Ok(served.bag()?), &topics, &app.clock, outlet)
+        let topics = full_names(&*served.container()?, &topics);
+        send_follow(|| Ok(served.container()?), &topics, &app.clock, outlet)
     });
     respond(&app, asked_nanos, answer, "text/event-stream", false).await
 }
@@ -244,19 +246,19 @@ async fn answer(
     let (topics, form) = (ask.topics()?, ask.form()?);
     ask.end()?;
     let asked_nanos = app.clock.monotonic_nanos();
-    let served = app.bag(&text_of(name)?)?;
+    let served = app.container(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
     let by_reference = link.takes_references();
     let answer = lay_out(turn, asked_nanos, move |_, outlet| {
         outlet.take_references(by_reference);
-        let bag = served.bag()?;
+        let container = served.container()?;
         let query = match which {
             Which::Latest(last) => {
-                Query { topics: full_names(&bag, &topics), span: Span::Latest(last) }
+                Query { topics: full_names(&container, &topics), span: Span::Latest(last) }
             }
-            Which::Between(from, to) => between(&bag, &topics, from, to)?,
+            Which::Between(from, to) => between(&container, &topics, from, to)?,
         };
-        send_all(&bag, &query, form, outlet)
+        send_all(&container, &query, form, outlet)
     });
     respond(&app, asked_nanos, answer, type_of(form), true).await
 }
@@ -318,17 +320,17 @@ async fn auto(
     let (topics, within) = (ask.topics()?, ask.within()?);
     let (last, rates) = (ask.duration("last")?, ask.decimate()?);
     ask.end()?;
-    let served = app.bag(&text_of(name)?)?;
+    let served = app.container(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
     let answer = lay_out(turn, asked_nanos, move |app, outlet| {
-        let bag = served.bag()?;
-        let topics = full_names(&bag, &topics);
+        let container = served.container()?;
+        let topics = full_names(&container, &topics);
         let span = last.map_or(Span::All, Span::Latest);
         let quality = wireless::quality_to(link.peer(), wireless::proc_net);
         let known = app.links.speed(link.peer(), quality, app.clock.monotonic_nanos());
         let auto = Auto::new(&app.clock, &*link, known, asked_nanos, within);
-        let decimation = Decimation::new(&bag, &rates);
-        let speed = auto.send(&bag, &Query { topics, span }, decimation, outlet)?;
+        let decimation = Decimation::new(&container, &rates);
+        let speed = auto.send(&container, &Query { topics, span }, decimation, outlet)?;
         if let Some(speed) = speed {
             app.links.learn(link.peer(), speed, quality, app.clock.monotonic_nanos());
         }
@@ -352,18 +354,18 @@ async fn message(
     }
     let topic = topics.remove(0);
     let asked_nanos = app.clock.monotonic_nanos();
-    let served = app.bag(&text_of(name)?)?;
+    let served = app.container(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
     let (tell, told) = oneshot::channel();
     let mut answer = lay_out(turn, asked_nanos, move |app, outlet| {
-        let bag = served.bag()?;
+        let container = served.container()?;
         let query = match at {
-            None => Query { topics: full_names(&bag, &[topic]), span: Span::All },
-            Some(at) => between(&bag, &[topic], Some(Moment::At(0)), Some(at))?,
+            None => Query { topics: full_names(&container, &[topic]), span: Span::All },
+            Some(at) => between(&container, &[topic], Some(Moment::At(0)), Some(at))?,
         };
         let way = (outlet, app.limits.turn_timeout);
         // An asker who has gone needs no head.
-        send_message(&bag, &query, form, way, |head| drop(tell.send(head)))
+        send_message(&container, &query, form, way, |head| drop(tell.send(head)))
     });
     let first = match answer.pieces.recv().await {
         Some(Err(error)) => return Err(error.into()),
@@ -408,7 +410,7 @@ async fn file(
     let asked_nanos = app.clock.monotonic_nanos();
     let name = text_of(name)?;
     let Some(bag_name) = name.strip_suffix(FILE_SUFFIX) else { return Ok(nowhere().await) };
-    let served = app.bag(bag_name)?;
+    let served = app.container(bag_name)?;
     let turn = app.turn(link.peer()).await?;
     let range = text_header(&headers, header::RANGE);
     let if_range = text_header(&headers, header::IF_RANGE);
@@ -421,8 +423,8 @@ async fn file(
     };
     let peer = link.peer();
     let (file, turn) = blocking(move || {
-        let bag = served.bag()?;
-        let query = between(&bag, &topics, from, to)?;
+        let container = served.container()?;
+        let query = between(&container, &topics, from, to)?;
         Ok((served.file(&query, reading, peer)?, turn))
     })
     .await?;

@@ -9,7 +9,7 @@ pub struct Address {
     /// `http://host:port`.
     pub base: String,
     /// The recording's name.
-    pub bag: Option<String>,
+    pub recording: Option<String>,
 }
 
 impl Address {
@@ -43,7 +43,10 @@ impl Address {
             return Err(wrong());
         }
         let name = unescape(name).map_err(|_| wrong())?;
-        Ok(Self { base: format!("{scheme}://{host}"), bag: Some(name).filter(|n| !n.is_empty()) })
+        Ok(Self {
+            base: format!("{scheme}://{host}"),
+            recording: Some(name).filter(|n| !n.is_empty()),
+        })
     }
 }
 
@@ -53,7 +56,7 @@ mod tests {
 
     #[test]
     fn addresses() {
-        for (text, base, bag) in [
+        for (text, base, recording) in [
             ("http://robot:8767/run1", "http://robot:8767", Some("run1")),
             ("HTTPS://robot/run1/", "https://robot", Some("run1")),
             ("http://[::1]:8767", "http://[::1]:8767", None),
@@ -64,7 +67,7 @@ mod tests {
             ("http://robot/a%20b", "http://robot", Some("a b")),
         ] {
             let address = Address::parse(text).unwrap();
-            assert_eq!((&*address.base, address.bag.as_deref()), (base, bag), "{text}");
+            assert_eq!((&*address.base, address.recording.as_deref()), (base, recording), "{text}");
         }
         for wrong in [
             "run1",

@@ -1,9 +1,9 @@
 //! Asking a server.
 //!
 //! ```no_run
-//! use livebag_net::remote::{Question, RemoteBag, RemoteOptions};
-//! let bag = RemoteBag::open("http://127.0.0.1:8767/run1", RemoteOptions::default())?;
-//! let mut messages = bag.messages(&Question::latest("1s"), &["/imu".into()])?;
+//! use livebag_net::remote::{Question, RemoteRecording, RemoteOptions};
+//! let container = RemoteRecording::open("http://127.0.0.1:8767/run1", RemoteOptions::default())?;
+//! let mut messages = container.messages(&Question::latest("1s"), &["/imu".into()])?;
 //! while let Some(message) = messages.next_message()? {
 //!     println!("{} {} bytes", messages.topics()[message.topic].name, message.data.len());
 //! }
@@ -25,7 +25,7 @@ pub use address::Address;
 pub use mcap_stream::{McapMessages, RemoteMessage};
 
 use crate::ask::escape;
-use crate::tell::{BagInfo, BagRow};
+use crate::tell::{BagRow, RecordingInfo};
 use client::Client;
 
 /// Why a server did not answer as was asked.
@@ -126,7 +126,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// See [`RemoteError`].
-    pub fn bags(&self) -> Result<Vec<BagRow>, RemoteError> {
+    pub fn recordings(&self) -> Result<Vec<BagRow>, RemoteError> {
         self.json("/v1/bags")
     }
 
@@ -134,7 +134,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// See [`RemoteError`].
-    pub fn bag(&self, name: &str) -> Result<BagInfo, RemoteError> {
+    pub fn recording(&self, name: &str) -> Result<RecordingInfo, RemoteError> {
         self.json(&format!("/v1/bags/{}", escape(name)))
     }
 
@@ -185,19 +185,19 @@ impl Question {
 
 /// A recording on a server.
 #[derive(Clone)]
-pub struct RemoteBag {
+pub struct RemoteRecording {
     server: RemoteServer,
     name: String,
 }
 
-impl RemoteBag {
+impl RemoteRecording {
     /// A recording by its address: `http://host:port/name`. It is not asked anything yet.
     ///
     /// # Errors
     /// If it is not an address.
     pub fn open(url: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
         let address = Address::parse(url)?;
-        let name = address.bag.clone().ok_or_else(|| RemoteError::Address(url.to_owned()))?;
+        let name = address.recording.clone().ok_or_else(|| RemoteError::Address(url.to_owned()))?;
         Ok(Self { server: RemoteServer::new(&address, options)?, name })
     }
 
@@ -210,15 +210,15 @@ impl RemoteBag {
     ///
     /// # Errors
     /// See [`RemoteError`].
-    pub fn info(&self) -> Result<BagInfo, RemoteError> {
-        self.server.bag(&self.name)
+    pub fn info(&self) -> Result<RecordingInfo, RemoteError> {
+        self.server.recording(&self.name)
     }
 
     /// The same with the topics' definitions.
     ///
     /// # Errors
     /// See [`RemoteError`].
-    pub fn definitions(&self) -> Result<BagInfo, RemoteError> {
+    pub fn definitions(&self) -> Result<RecordingInfo, RemoteError> {
         self.server.json(&format!("/v1/bags/{}?schemas=true", escape(&self.name)))
     }
 

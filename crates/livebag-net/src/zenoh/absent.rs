@@ -11,7 +11,7 @@ use super::{Found, Plan, Polled, SourceLoss, ZenohAddress, ZenohError, ZenohOpti
 #[cfg(feature = "server")]
 use crate::catalog::Catalog;
 use crate::remote::RemoteMessage;
-use crate::tell::BagInfo;
+use crate::tell::RecordingInfo;
 
 /// Takes part in Zenoh to ask: not in this build.
 pub struct ZenohAsker(Infallible);
@@ -29,12 +29,12 @@ impl ZenohAsker {
     }
 
     /// See the feature `zenoh`.
-    pub fn infos(&self, _found: &[Found]) -> Result<Vec<Option<BagInfo>>, ZenohError> {
+    pub fn infos(&self, _found: &[Found]) -> Result<Vec<Option<RecordingInfo>>, ZenohError> {
         match self.0 {}
     }
 
     /// See the feature `zenoh`.
-    pub fn definitions(&self, _found: &[Found]) -> Result<Vec<Option<BagInfo>>, ZenohError> {
+    pub fn definitions(&self, _found: &[Found]) -> Result<Vec<Option<RecordingInfo>>, ZenohError> {
         match self.0 {}
     }
 

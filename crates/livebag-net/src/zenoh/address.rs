@@ -8,7 +8,7 @@ pub struct ZenohAddress {
     /// Robots.
     pub robot: String,
     /// Recordings.
-    pub bag: String,
+    pub recording: String,
 }
 
 impl ZenohAddress {
@@ -32,22 +32,22 @@ impl ZenohAddress {
             let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
             *chunk == "*" || (!chunk.is_empty() && chunk.chars().all(allowed))
         };
-        let (robot, bag) = match &chunks[..] {
+        let (robot, recording) = match &chunks[..] {
             [""] => ("*", "*"),
             [robot] => (*robot, "*"),
-            [robot, bag] => (*robot, *bag),
+            [robot, recording] => (*robot, *recording),
             _ => return Err(wrong()),
         };
-        if !is_plain(&robot) || !is_plain(&bag) {
+        if !is_plain(&robot) || !is_plain(&recording) {
             return Err(wrong());
         }
-        Ok(Self { robot: robot.to_owned(), bag: bag.to_owned() })
+        Ok(Self { robot: robot.to_owned(), recording: recording.to_owned() })
     }
 }
 
 impl std::fmt::Display for ZenohAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "zenoh/{}/{}", self.robot, self.bag)
+        write!(f, "zenoh/{}/{}", self.robot, self.recording)
     }
 }
 
@@ -57,12 +57,12 @@ pub struct Found {
     /// Of which robot.
     pub robot: String,
     /// Its name there.
-    pub bag: String,
+    pub recording: String,
 }
 
 impl std::fmt::Display for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "zenoh/{}/{}", self.robot, self.bag)
+        write!(f, "zenoh/{}/{}", self.robot, self.recording)
     }
 }
 
@@ -74,7 +74,7 @@ pub fn prefixes(found: &[Found]) -> Vec<String> {
         match (found.len(), of_robot) {
             (1, _) => String::new(),
             (_, 1) => format!("/{}", here.robot),
-            _ => format!("/{}/{}", here.robot, here.bag),
+            _ => format!("/{}/{}", here.robot, here.recording),
         }
     };
     found.iter().map(prefix).collect()

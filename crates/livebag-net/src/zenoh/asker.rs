@@ -12,7 +12,7 @@ use super::key::{INFO, LIVE, PREFIX};
 use super::messages::ZenohMessages;
 use super::{Found, Plan, ZenohAddress, ZenohError, ZenohOptions, failed};
 use crate::limits::{ASK_TIMEOUT, FOUND_MAX, ZENOH_LOOK_TIMEOUT, ZENOH_QUESTIONS_MAX, ZENOH_QUIET};
-use crate::tell::BagInfo;
+use crate::tell::RecordingInfo;
 
 /// Takes part in Zenoh to ask.
 pub struct ZenohAsker {
@@ -35,7 +35,7 @@ impl ZenohAsker {
     /// # Errors
     /// If Zenoh refuses.
     pub fn find(&self, address: &ZenohAddress) -> Result<Vec<Found>, ZenohError> {
-        let key = format!("{PREFIX}/{}/{}/{LIVE}", address.robot, address.bag);
+        let key = format!("{PREFIX}/{}/{}/{LIVE}", address.robot, address.recording);
         let (sender, tokens) = sync_channel(FOUND_MAX);
         let subscriber = self
             .session
@@ -48,13 +48,13 @@ impl ZenohAsker {
             })
             .wait()
             .map_err(failed("asking who is there"))?;
-        let is_one = !address.robot.contains('*') && !address.bag.contains('*');
+        let is_one = !address.robot.contains('*') && !address.recording.contains('*');
         let mut found = BTreeSet::new();
         loop {
             let patience = if found.is_empty() { ZENOH_LOOK_TIMEOUT } else { ZENOH_QUIET };
             let Ok((kind, key)) = tokens.recv_timeout(patience) else { break };
-            if let [_, robot, bag, _] = key.split('/').collect::<Vec<_>>()[..] {
-                let one = Found { robot: robot.to_owned(), bag: bag.to_owned() };
+            if let [_, robot, container, _] = key.split('/').collect::<Vec<_>>()[..] {
+                let one = Found { robot: robot.to_owned(), recording: container.to_owned() };
                 match kind {
                     SampleKind::Put => found.insert(one),
                     SampleKind::Delete => found.remove(&one),
@@ -72,7 +72,7 @@ impl ZenohAsker {
     ///
     /// # Errors
     /// If Zenoh refuses.
-    pub fn info(&self, found: &Found) -> Result<Option<BagInfo>, ZenohError> {
+    pub fn info(&self, found: &Found) -> Result<Option<RecordingInfo>, ZenohError> {
         Ok(self.describe(std::slice::from_ref(found), "")?.pop().flatten())
     }
 
@@ -80,7 +80,7 @@ impl ZenohAsker {
     ///
     /// # Errors
     /// If Zenoh refuses.
-    pub fn infos(&self, found: &[Found]) -> Result<Vec<Option<BagInfo>>, ZenohError> {
+    pub fn infos(&self, found: &[Found]) -> Result<Vec<Option<RecordingInfo>>, ZenohError> {
         self.describe(found, "")
     }
 
@@ -88,7 +88,7 @@ impl ZenohAsker {
     ///
     /// # Errors
     /// If Zenoh refuses.
-    pub fn definitions(&self, found: &[Found]) -> Result<Vec<Option<BagInfo>>, ZenohError> {
+    pub fn definitions(&self, found: &[Found]) -> Result<Vec<Option<RecordingInfo>>, ZenohError> {
         self.describe(found, "?schemas=true")
     }
 
@@ -96,12 +96,13 @@ impl ZenohAsker {
         &self,
         found: &[Found],
         parameters: &str,
-    ) -> Result<Vec<Option<BagInfo>>, ZenohError> {
+    ) -> Result<Vec<Option<RecordingInfo>>, ZenohError> {
         let mut infos = Vec::new();
         // Many at once, and not so many that a robot turns some away.
         for some in found.chunks(ZENOH_QUESTIONS_MAX / 2) {
             let ask = |found: &Found| {
-                let key = format!("{PREFIX}/{}/{}/{INFO}{parameters}", found.robot, found.bag);
+                let key =
+                    format!("{PREFIX}/{}/{}/{INFO}{parameters}", found.robot, found.recording);
                 let get = self.session.get(key).timeout(ASK_TIMEOUT).with(FifoChannel::new(16));
                 get.wait().map_err(failed("asking for a description"))
             };

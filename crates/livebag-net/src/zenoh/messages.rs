@@ -238,7 +238,7 @@ impl ZenohMessages {
         let source = &mut self.sources[at];
         let Some(page) = source.next.take() else { return Ok(()) };
         source.numbers.clear();
-        let key = format!("{PREFIX}/{}/{}/**", source.found.robot, source.found.bag);
+        let key = format!("{PREFIX}/{}/{}/**", source.found.robot, source.found.recording);
         let separator = if page.is_empty() { "" } else { ";" };
         let rate = |(rate, last_nanos): &(String, Option<u64>)| match last_nanos {
             Some(nanos) => escape(&format!("{rate}@{nanos}")),
@@ -417,8 +417,8 @@ mod tests {
     fn several_recordings_topics_are_told_apart_and_asked_by_those_names() {
         let found = |names: &[&str]| -> Vec<Found> {
             let one = |name: &&str| {
-                let (robot, bag) = name.split_once('/').unwrap();
-                Found { robot: robot.into(), bag: bag.into() }
+                let (robot, container) = name.split_once('/').unwrap();
+                Found { robot: robot.into(), recording: container.into() }
             };
             names.iter().map(one).collect()
         };

@@ -1,7 +1,7 @@
 //! Recordings on Zenoh: many robots answer one question.
 //!
-//! Every container is a queryable at `livebag/<robot>/<bag>/<topic>`; a liveliness token at
-//! `livebag/<robot>/<bag>/@live` says that it is there. Peers reach each other directly or through
+//! Every container is a queryable at `livebag/<robot>/<container>/<topic>`; a liveliness token at
+//! `livebag/<robot>/<container>/@live` says that it is there. Peers reach each other directly or through
 //! routers: that is Zenoh's business, and so are TLS and access control beyond this machine.
 
 #[cfg(not(feature = "zenoh"))]

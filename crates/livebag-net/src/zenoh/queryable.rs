@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use livebag::{Bag, Buffer, Clock, IndexEntry, Messages, Query as BagQuery, Span};
+use livebag::{Buffer, Clock, Container, IndexEntry, Messages, Query as BagQuery, Span};
 use zenoh::Wait;
 use zenoh::bytes::Encoding;
 use zenoh::key_expr::KeyExpr;
@@ -20,9 +20,9 @@ use super::wire::{Attached, End};
 use super::{ZenohError, ZenohOptions, failed};
 use crate::answer::{AnswerError, Decimation};
 use crate::ask::{AskError, Parameters, between, full_names, rate_of};
-use crate::catalog::{Catalog, ServedBag};
+use crate::catalog::{Catalog, ServedRecording};
 use crate::limits::{CATALOG_INTERVAL, ZENOH_QUESTIONS_MAX, ZENOH_THREADS};
-use crate::tell::{BagInfo, TopicRows};
+use crate::tell::{RecordingInfo, TopicRows};
 
 /// Serves a catalog's containers on Zenoh until it is dropped.
 pub struct ZenohServer {
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 /// A question, and of which container.
-type Asked = (Arc<ServedBag>, Query);
+type Asked = (Arc<ServedRecording>, Query);
 
 /// A container that is there. Dropped, it is not any more.
 struct Declared {
@@ -127,19 +127,19 @@ impl Shared {
     fn declare(&self) -> Result<(), ZenohError> {
         let bags = self.catalog.bags();
         let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
-        declared.retain(|name, _| bags.iter().any(|bag| bag.name() == name));
-        for bag in bags {
-            if declared.contains_key(bag.name()) {
+        declared.retain(|name, _| bags.iter().any(|container| container.name() == name));
+        for container in bags {
+            if declared.contains_key(container.name()) {
                 continue;
             }
-            let key = format!("{PREFIX}/{}/{}", self.robot, bag.name());
+            let key = format!("{PREFIX}/{}/{}", self.robot, container.name());
             let sender = self.questions.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let Some(sender) = sender else { return Ok(()) };
             let asked = |key: String| {
-                let (bag, sender) = (bag.clone(), sender.clone());
+                let (container, sender) = (container.clone(), sender.clone());
                 self.session
                     .declare_queryable(key)
-                    .callback(move |query| match sender.try_send((bag.clone(), query)) {
+                    .callback(move |query| match sender.try_send((container.clone(), query)) {
                         Ok(()) | Err(TrySendError::Disconnected(_)) => {}
                         Err(TrySendError::Full((_, query))) => {
                             let text = "too many questions are under way: ask again in a second";
@@ -154,7 +154,7 @@ impl Shared {
             let info = asked(format!("{key}/{INFO}"))?;
             let token = self.session.liveliness().declare_token(format!("{key}/{LIVE}"));
             let token = token.wait().map_err(failed("declaring a liveliness token"))?;
-            let name = bag.name().to_owned();
+            let name = container.name().to_owned();
             declared.insert(name, Declared { _messages: messages, _info: info, _token: token });
         }
         Ok(())
@@ -171,34 +171,34 @@ impl Shared {
         }
     }
 
-    fn answer(&self, served: &ServedBag, query: &Query) -> Result<(), AnswerError> {
-        let bag = served.bag()?;
+    fn answer(&self, served: &ServedRecording, query: &Query) -> Result<(), AnswerError> {
+        let container = served.container()?;
         let key = format!("{PREFIX}/{}/{}", self.robot, served.name());
         if query.key_expr().as_str() == format!("{key}/{INFO}") {
             let parameters = query.parameters().iter();
             let mut ask = Parameters::new(parameters.map(|(k, v)| (k.into(), v.into())).collect());
             let has_definitions = ask.flag("schemas")?;
             ask.end()?;
-            let rows = TopicRows::new(&bag, has_definitions);
-            let info = BagInfo::with_rows(served.name(), &bag, rows)?;
+            let rows = TopicRows::new(&container, has_definitions);
+            let info = RecordingInfo::with_rows(served.name(), &container, rows)?;
             let json = serde_json::to_vec(&info).map_err(|error| {
                 let failure = info.topics.failure();
-                failure.map_or(AnswerError::Written(error.to_string()), AnswerError::Bag)
+                failure.map_or(AnswerError::Written(error.to_string()), AnswerError::Container)
             })?;
             let reply = query.reply(query.key_expr(), json).encoding(Encoding::APPLICATION_JSON);
             return reply.wait().map_err(|_| AnswerError::Gone);
         }
-        let question = Question::understand(&bag, query, &key)?;
-        let mut decimation = Decimation::new(&bag, &question.rates);
+        let question = Question::understand(&container, query, &key)?;
+        let mut decimation = Decimation::new(&container, &question.rates);
         decimation.resume(&question.decimated_nanos);
-        let mut replies = Replies::new(&bag, query, &key, question.deadline(&self.clock));
+        let mut replies = Replies::new(&container, query, &key, question.deadline(&self.clock));
         let mut end = match question.newest_first {
             true => {
-                let mut messages = bag.newest_first(&question.query)?;
+                let mut messages = container.newest_first(&question.query)?;
                 replies.all(&mut messages, &question, &mut decimation, &self.clock)?
             }
             false => {
-                let mut messages = bag.query(&question.query)?;
+                let mut messages = container.query(&question.query)?;
                 replies.all(&mut messages, &question, &mut decimation, &self.clock)?
             }
         };
@@ -214,7 +214,7 @@ impl Shared {
 fn text_of(error: &AnswerError) -> String {
     match error {
         AnswerError::Ask(_) | AnswerError::NoMessage => error.to_string(),
-        AnswerError::Bag(livebag::BagError::NoTopic { topic, .. }) => {
+        AnswerError::Container(livebag::ContainerError::NoTopic { topic, .. }) => {
             format!("the recording has no topic {topic}")
         }
         _ => "the recording cannot be read".into(),
@@ -243,7 +243,7 @@ impl Question {
     /// `_time=[…]`, or one of `latest=D`, `auto=D`, `from=T;to=T`; `topics=/a|/b`; for who asks in
     /// parts `order=newest`, `bytes=N`, `messages=N`, `skip=N`; newest first `decimate=/a:HZ|/b:HZ`, and
     /// behind `@` the log time of the last that was given.
-    fn understand(bag: &Bag, query: &Query, key: &str) -> Result<Self, AnswerError> {
+    fn understand(container: &Container, query: &Query, key: &str) -> Result<Self, AnswerError> {
         let parameters = query.parameters();
         let wrong = |text: &str| AnswerError::Ask(AskError(text.to_owned()));
         let mut pairs = Vec::new();
@@ -255,9 +255,9 @@ impl Question {
         let named = ask.one("topics")?.unwrap_or_default();
         let named: Vec<String> =
             named.split('|').filter(|t| !t.is_empty()).map(String::from).collect();
-        let mut topics = matching(bag, query.key_expr(), key);
+        let mut topics = matching(container, query.key_expr(), key);
         if !named.is_empty() {
-            let named = full_names(bag, &named);
+            let named = full_names(container, &named);
             if let Some(missing) = named.iter().find(|name| !topics.contains(name)) {
                 let missing: String = missing.chars().take(100).collect();
                 return Err(AnswerError::Ask(AskError(format!("there is no topic {missing}"))));
@@ -287,9 +287,9 @@ impl Question {
         if let Some(time) = time {
             wanted.span = span_of(&time);
         } else if let Some(last) = latest {
-            wanted.span = absolute(bag, &wanted.topics, last)?;
+            wanted.span = absolute(container, &wanted.topics, last)?;
         } else if from.is_some() || to.is_some() {
-            wanted = between(bag, &wanted.topics, from, to).map_err(AnswerError::from)?;
+            wanted = between(container, &wanted.topics, from, to).map_err(AnswerError::from)?;
         }
         if wanted.span == Span::All {
             wanted.span = Span::History(0, u64::MAX);
@@ -338,8 +338,8 @@ fn decimation(text: &str) -> Result<Rates, AskError> {
 }
 
 /// Topics whose keys a selector matches.
-fn matching(bag: &Bag, wanted: &KeyExpr<'_>, key: &str) -> Vec<String> {
-    let names = bag.topics().iter().map(|topic| &topic.topic().name);
+fn matching(container: &Container, wanted: &KeyExpr<'_>, key: &str) -> Vec<String> {
+    let names = container.topics().iter().map(|topic| &topic.topic().name);
     let is_wanted = |name: &&String| {
         KeyExpr::try_from(format!("{key}/{}", topic_key(name)))
             .is_ok_and(|topic| wanted.intersects(&topic))
@@ -348,11 +348,11 @@ fn matching(bag: &Bag, wanted: &KeyExpr<'_>, key: &str) -> Vec<String> {
 }
 
 /// The last so much before the newest message, as times.
-fn absolute(bag: &Bag, topics: &[String], last: Duration) -> Result<Span, AnswerError> {
+fn absolute(container: &Container, topics: &[String], last: Duration) -> Result<Span, AnswerError> {
     let query = BagQuery { topics: topics.to_vec(), span: Span::All };
     let newest = match topics.is_empty() {
         true => None,
-        false => bag.newest_first(&query)?.next_entry()?,
+        false => container.newest_first(&query)?.next_entry()?,
     };
     let newest = newest.map_or(0, |(_, entry)| entry.log_time_nanos);
     Ok(Span::History(newest.saturating_sub(last.as_nanos() as u64), newest))
@@ -378,17 +378,22 @@ fn span_of(time: &TimeRange) -> Span {
 
 /// The replies to one question.
 struct Replies<'a> {
-    bag: &'a Bag,
+    container: &'a Container,
     query: &'a Query,
     key: &'a str,
-    /// Topic by place in the bag: its key, and whether it has been described.
+    /// Topic by place in the container: its key, and whether it has been described.
     topics: BTreeMap<usize, (KeyExpr<'static>, bool)>,
     deadline_nanos: Option<u64>,
 }
 
 impl<'a> Replies<'a> {
-    fn new(bag: &'a Bag, query: &'a Query, key: &'a str, deadline_nanos: Option<u64>) -> Self {
-        Self { bag, query, key, topics: BTreeMap::new(), deadline_nanos }
+    fn new(
+        container: &'a Container,
+        query: &'a Query,
+        key: &'a str,
+        deadline_nanos: Option<u64>,
+    ) -> Self {
+        Self { container, query, key, topics: BTreeMap::new(), deadline_nanos }
     }
 
     fn all(
@@ -441,7 +446,7 @@ impl<'a> Replies<'a> {
     }
 
     fn reply(&mut self, at: usize, entry: &IndexEntry, data: Vec<u8>) -> Result<(), AnswerError> {
-        let topic = self.bag.topics()[at].topic();
+        let topic = self.container.topics()[at].topic();
         if !self.topics.contains_key(&at) {
             let key = KeyExpr::try_from(format!("{}/{}", self.key, topic_key(&topic.name)));
             let key = key.map_err(|_| AskError(format!("{} cannot be a key", topic.name)))?;

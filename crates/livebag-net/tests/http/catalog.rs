@@ -10,7 +10,7 @@ use super::fixture::{
 
 fn names(site: &Site) -> Vec<String> {
     let bags = get(site.address(), "/v1/bags").must(200).json();
-    let name = |bag: &Value| bag["name"].as_str().unwrap().to_owned();
+    let name = |container: &Value| container["name"].as_str().unwrap().to_owned();
     bags.as_array().unwrap().iter().map(name).collect()
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use livebag::{Bag, Clock, Message, Overflow, Recorder, RecorderOptions, Topic, TopicWriter};
+use livebag::{Clock, Container, Message, Overflow, Recorder, RecorderOptions, Topic, TopicWriter};
 use livebag_format::cdr::{ImageHeader, image_prefix};
 use livebag_net::limits::CATALOG_INTERVAL;
 use livebag_net::{Catalog, Server, ServerOptions};
@@ -99,11 +99,12 @@ impl Recording {
 
     /// Until everything written can be read.
     pub fn settle(&self) {
-        let count = |bag: &Bag| -> u64 {
-            bag.topics().iter().map(|topic| topic.message_count().unwrap()).sum()
+        let count = |container: &Container| -> u64 {
+            container.topics().iter().map(|topic| topic.message_count().unwrap()).sum()
         };
         wait_for("everything to be readable", || {
-            Bag::peek(&self.path).is_ok_and(|bag| count(&bag) == self.known.len() as u64)
+            Container::peek(&self.path)
+                .is_ok_and(|container| count(&container) == self.known.len() as u64)
         });
     }
 

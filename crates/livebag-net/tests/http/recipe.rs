@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use livebag_net::remote::{RemoteBag, RemoteOptions};
+use livebag_net::remote::{RemoteOptions, RemoteRecording};
 use livebag_net::{Secrets, ServerOptions, TlsFiles};
 
 use super::fixture::Site;
@@ -36,11 +36,12 @@ fn the_documented_certificate_is_taken_by_livebag_s_own_client() {
             token: Some(token.trim().to_owned()),
             ca_certificates: Some(file("cert.pem")),
         };
-        let bag = RemoteBag::open(&format!("https://{host}:{port}/run1"), options).unwrap();
-        assert_eq!(bag.info().unwrap().row.message_count, 100);
+        let container =
+            RemoteRecording::open(&format!("https://{host}:{port}/run1"), options).unwrap();
+        assert_eq!(container.info().unwrap().row.message_count, 100);
     }
     // Nobody else is believed.
     let options = RemoteOptions { token: Some(token.trim().to_owned()), ca_certificates: None };
-    let bag = RemoteBag::open(&format!("https://localhost:{port}/run1"), options);
-    assert!(bag.and_then(|bag| bag.info()).is_err());
+    let container = RemoteRecording::open(&format!("https://localhost:{port}/run1"), options);
+    assert!(container.and_then(|container| container.info()).is_err());
 }

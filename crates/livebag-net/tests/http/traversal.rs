@@ -150,7 +150,7 @@ fn absolute_addresses_and_odd_ones_lead_nowhere() {
 
 fn listed(site: &Site) -> Vec<String> {
     let bags = get(site.address(), "/v1/bags").must(200).json();
-    let name = |bag: &Value| bag["name"].as_str().unwrap().to_owned();
+    let name = |container: &Value| container["name"].as_str().unwrap().to_owned();
     bags.as_array().unwrap().iter().map(name).collect()
 }
 

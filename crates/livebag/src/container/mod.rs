@@ -16,41 +16,42 @@ pub(crate) mod unpack;
 use recovery::manifest;
 pub(crate) use recovery::read_owner;
 pub use recovery::says_the_same;
-pub use state::{BagError, BagState};
+pub use state::{ContainerError, ContainerState};
 
-pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
+pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, ContainerError> {
     let file = path.join(CONTAINER_FILE);
     let bytes = disk.read(&file).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound if !path.exists() => BagError::NotFound(path.to_owned()),
+        io::ErrorKind::NotFound if !path.exists() => ContainerError::NotFound(path.to_owned()),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            BagError::NotAContainer(path.to_owned())
+            ContainerError::NotAContainer(path.to_owned())
         }
-        _ => BagError::Io { path: file.clone(), source },
+        _ => ContainerError::Io { path: file.clone(), source },
     })?;
     let text = String::from_utf8_lossy(&bytes);
-    Manifest::parse(&text).map_err(|source| BagError::Manifest { path: path.to_owned(), source })
+    Manifest::parse(&text)
+        .map_err(|source| ContainerError::Manifest { path: path.to_owned(), source })
 }
 
 /// One split, opened.
 pub(crate) struct Opened {
-    pub state: BagState,
+    pub state: ContainerState,
     pub manifest: Manifest,
     /// Whether its files have been repaired for this.
     pub is_mended: bool,
 }
 
 impl Opened {
-    fn unchanged(state: BagState, manifest: Manifest) -> Self {
+    fn unchanged(state: ContainerState, manifest: Manifest) -> Self {
         Self { state, manifest, is_mended: false }
     }
 }
 
 /// One split; recovers it if its recorder died.
-pub(crate) fn settled(disk: &dyn Disk, path: &Path) -> Result<Opened, BagError> {
+pub(crate) fn settled(disk: &dyn Disk, path: &Path) -> Result<Opened, ContainerError> {
     match read_manifest(disk, path) {
         Ok(manifest) => match manifest.state {
-            State::Closed => Ok(Opened::unchanged(BagState::Closed, manifest)),
-            State::Recovered => Ok(Opened::unchanged(BagState::Recovered, manifest)),
+            State::Closed => Ok(Opened::unchanged(ContainerState::Closed, manifest)),
+            State::Recovered => Ok(Opened::unchanged(ContainerState::Recovered, manifest)),
             State::Recording => recovery::settle(disk, path, false),
         },
         // Only a power cut leaves a damaged manifest.
@@ -65,7 +66,7 @@ pub(crate) fn settled(disk: &dyn Disk, path: &Path) -> Result<Opened, BagError> 
 
 /// One split, of which every brick is read from front to back, closed or not, and repaired where
 /// anything has damaged it. A sound one is left as it is.
-pub(crate) fn settled_thoroughly(disk: &dyn Disk, path: &Path) -> Result<Opened, BagError> {
+pub(crate) fn settled_thoroughly(disk: &dyn Disk, path: &Path) -> Result<Opened, ContainerError> {
     match read_manifest(disk, path) {
         Err(error) if !manifest::can_help(disk, path, &error) => Err(error),
         _ => recovery::settle(disk, path, true),
@@ -73,15 +74,15 @@ pub(crate) fn settled_thoroughly(disk: &dyn Disk, path: &Path) -> Result<Opened,
 }
 
 /// What a split is at the moment, without recovering it.
-pub(crate) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<Opened, BagError> {
+pub(crate) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<Opened, ContainerError> {
     let manifest = read_manifest(disk, path)?;
     let live = is_being_written(disk, path);
-    let live = live.map_err(|source| BagError::Io { path: path.to_owned(), source })?;
+    let live = live.map_err(|source| ContainerError::Io { path: path.to_owned(), source })?;
     let state = match manifest.state {
-        State::Closed => BagState::Closed,
-        State::Recovered => BagState::Recovered,
-        State::Recording if live => BagState::Live,
-        State::Recording => BagState::Unrecovered,
+        State::Closed => ContainerState::Closed,
+        State::Recovered => ContainerState::Recovered,
+        State::Recording if live => ContainerState::Live,
+        State::Recording => ContainerState::Unrecovered,
     };
     Ok(Opened::unchanged(state, manifest))
 }

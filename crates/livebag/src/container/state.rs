@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use livebag_format::container::{CONTAINER_FILE, ContainerError};
+use livebag_format::container::{CONTAINER_FILE, ManifestError};
 
 /// What a container is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BagState {
+pub enum ContainerState {
     /// A recorder is writing it.
     Live,
     /// Closed in order.
@@ -18,7 +18,7 @@ pub enum BagState {
     Unrecovered,
 }
 
-impl std::fmt::Display for BagState {
+impl std::fmt::Display for ContainerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Live => "live",
@@ -32,7 +32,7 @@ impl std::fmt::Display for BagState {
 /// Why a container cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BagError {
+pub enum ContainerError {
     /// Nothing there.
     #[error("{} does not exist", .0.display())]
     NotFound(PathBuf),
@@ -48,7 +48,7 @@ pub enum BagError {
         /// The container.
         path: PathBuf,
         /// What is wrong with it.
-        source: ContainerError,
+        source: ManifestError,
     },
     /// A topic that the container does not have.
     #[error("the container has no topic {topic}; it has: {}", known.join(", "))]

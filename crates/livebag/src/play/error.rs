@@ -4,7 +4,7 @@ use livebag_shm::{CreateError, PublishError};
 
 use super::source::SourceError;
 use crate::limits::PLAY_CLOCK_HZ_MAX;
-use crate::query::BagError;
+use crate::query::ContainerError;
 use crate::source::SelectorError;
 
 /// Why a recording cannot be played.
@@ -13,7 +13,7 @@ use crate::source::SelectorError;
 pub enum PlayError {
     /// The container cannot be read.
     #[error(transparent)]
-    Bag(#[from] BagError),
+    Container(#[from] ContainerError),
     /// The recording of another make cannot be read.
     #[error("{0}")]
     Source(#[source] SourceError),

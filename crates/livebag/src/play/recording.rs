@@ -11,11 +11,11 @@ use super::options::MessageOrder;
 use super::source::{Opener, PlaySource, SourceError, SourceTotals};
 use super::{PlayError, packet::Packet};
 use crate::limits::PLAY_PERIOD_ALONE;
-use crate::query::{Bag, Buffer, Cursor, Query, Span};
+use crate::query::{Buffer, Container, Cursor, Query, Span};
 
 /// Something that can be played.
 enum Recording {
-    Container(Bag),
+    Container(Container),
     /// Opened anew for every reading.
     Foreign {
         path: PathBuf,
@@ -118,7 +118,7 @@ impl Recording {
     fn open(path: &Path, opener: Option<&Opener>) -> Result<Self, PlayError> {
         let is_foreign = path.exists() && !path.join(CONTAINER_FILE).exists();
         let Some(open) = opener.filter(|_| is_foreign) else {
-            return Ok(Self::Container(Bag::open(path)?));
+            return Ok(Self::Container(Container::open(path)?));
         };
         let topics = opened(open, path)?.topics().to_vec();
         Ok(Self::Foreign { path: path.to_owned(), topics, open: open.clone() })
@@ -126,17 +126,19 @@ impl Recording {
 
     fn topics(&self) -> Vec<&Topic> {
         match self {
-            Self::Container(bag) => bag.topics().iter().map(|topic| topic.topic()).collect(),
+            Self::Container(container) => {
+                container.topics().iter().map(|topic| topic.topic()).collect()
+            }
             Self::Foreign { topics, .. } => topics.iter().collect(),
         }
     }
 
     fn totals(&self) -> Result<Option<SourceTotals>, PlayError> {
         Ok(match self {
-            Self::Container(bag) => {
-                let counts = bag.topics().iter().map(|topic| topic.message_count());
+            Self::Container(container) => {
+                let counts = container.topics().iter().map(|topic| topic.message_count());
                 let counts = counts.collect::<Result<_, _>>()?;
-                Some(SourceTotals { counts, times_nanos: bag.time_range()? })
+                Some(SourceTotals { counts, times_nanos: container.time_range()? })
             }
             Self::Foreign { path, open, .. } => opened(open, path)?.totals(),
         })
@@ -145,7 +147,7 @@ impl Recording {
     /// Log time of the first message of all topics.
     fn begin_nanos(&self) -> Result<Option<u64>, PlayError> {
         Ok(match self {
-            Self::Container(bag) => bag.time_range()?.map(|(first, _)| first),
+            Self::Container(container) => container.time_range()?.map(|(first, _)| first),
             Self::Foreign { path, open, .. } => {
                 let first = opened(open, path)?.next_message().map_err(PlayError::Source)?;
                 first.map(|message| message.log_time_nanos)
@@ -162,9 +164,9 @@ impl Recording {
         see: &mut dyn FnMut(usize, u64, u64, usize),
     ) -> Result<(), PlayError> {
         match self {
-            Self::Container(bag) => {
-                let Some(query) = query(bag, wanted, 0, u64::MAX) else { return Ok(()) };
-                let mut cursor = bag.query(&query)?;
+            Self::Container(container) => {
+                let Some(query) = query(container, wanted, 0, u64::MAX) else { return Ok(()) };
+                let mut cursor = container.query(&query)?;
                 while let Some((topic, entry)) = cursor.next_entry()? {
                     let bytes = entry.data_bytes as usize;
                     see(topic, entry.log_time_nanos, entry.publish_time_nanos, bytes);
@@ -187,8 +189,8 @@ impl Recording {
     /// The messages of the topics wanted from a log time to another.
     fn read(&self, wanted: &[bool], from: u64, until: u64) -> Result<Reader<'_>, PlayError> {
         Ok(match self {
-            Self::Container(bag) => match query(bag, wanted, from, until) {
-                Some(query) => Reader::Container(bag.query(&query)?),
+            Self::Container(container) => match query(container, wanted, from, until) {
+                Some(query) => Reader::Container(container.query(&query)?),
                 None => Reader::Nothing,
             },
             Self::Foreign { path, open, .. } => {
@@ -205,8 +207,8 @@ fn opened(open: &Opener, path: &Path) -> Result<Box<dyn PlaySource>, PlayError> 
 }
 
 /// `None` if no topic is wanted: a query without names asks for all of them.
-fn query(bag: &Bag, wanted: &[bool], from: u64, until: u64) -> Option<Query> {
-    let topics = bag.topics().iter().zip(wanted).filter(|(_, wanted)| **wanted);
+fn query(container: &Container, wanted: &[bool], from: u64, until: u64) -> Option<Query> {
+    let topics = container.topics().iter().zip(wanted).filter(|(_, wanted)| **wanted);
     let topics: Vec<_> = topics.map(|(topic, _)| topic.topic().name.clone()).collect();
     (!topics.is_empty()).then_some(Query { topics, span: Span::History(from, until) })
 }

@@ -2,17 +2,17 @@
 
 use livebag_format::Account;
 
-use super::{Bag, BagError, BagTopic};
+use super::{Container, ContainerError, ContainerTopic};
 
-impl Bag {
-    /// The account of each topic, in the order of [`Bag::topics`]; of a live container as its recorder last wrote it,
+impl Container {
+    /// The account of each topic, in the order of [`Container::topics`]; of a live container as its recorder last wrote it,
     /// about a second ago.
     ///
     /// # Errors
     /// If an index cannot be looked at.
-    pub fn accounts(&self) -> Result<Vec<Account>, BagError> {
+    pub fn accounts(&self) -> Result<Vec<Account>, ContainerError> {
         let mut removed = self.manifest.removed.topics.clone();
-        let mut account = |topic: &BagTopic| {
+        let mut account = |topic: &ContainerTopic| {
             // Two topics may have one name: the first has what was removed of both.
             let at = removed.iter().position(|removed| removed.name == topic.topic.name);
             let removed = at.map(|at| removed.swap_remove(at)).unwrap_or_default();
@@ -35,7 +35,7 @@ impl Bag {
     ///
     /// # Errors
     /// If an index cannot be looked at.
-    pub fn account(&self) -> Result<Account, BagError> {
+    pub fn account(&self) -> Result<Account, ContainerError> {
         let mut sum =
             Account { unknown_since_nanos: self.unknown_since_nanos(), ..Account::default() };
         self.accounts()?.iter().for_each(|account| sum.add(account));

@@ -9,7 +9,7 @@ use livebag_format::mcap::{
     message_header, put_definition, put_file_start, put_message_index, put_metadata,
 };
 
-use super::{Bag, BagError, Buffer, Cursor, NewestFirst};
+use super::{Buffer, Container, ContainerError, Cursor, NewestFirst};
 use crate::limits::{
     ANSWER_CHUNK_BYTES, ANSWER_CHUNK_BYTES_MAX, ANSWER_CHUNKS_BEFORE_DOUBLING, OWN_CHUNK_BYTES_MIN,
 };
@@ -46,37 +46,37 @@ pub enum Laid {
 
 /// The messages of a query, in one order or the other.
 pub trait Messages {
-    /// The next message's topic (its place in [`Bag::topics`]) and index entry.
+    /// The next message's topic (its place in [`Container::topics`]) and index entry.
     ///
     /// # Errors
     /// If the index cannot be read.
-    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError>;
+    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, ContainerError>;
     /// Appends the message of that entry; whether it could be. One that is damaged is counted.
     ///
     /// # Errors
     /// If the brick cannot be read.
-    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError>;
+    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, ContainerError>;
     /// The message of that entry in place for who hands it to the kernel, where that is possible. One that
     /// is damaged is counted.
     ///
     /// # Errors
-    /// [`BagError::Damaged`] if it cannot be had.
-    fn reference(&mut self) -> Result<Option<FilePart>, BagError> {
+    /// [`ContainerError::Damaged`] if it cannot be had.
+    fn reference(&mut self) -> Result<Option<FilePart>, ContainerError> {
         Ok(None)
     }
     /// Messages left out so far because the medium has damaged them, or their index entries: by topic, in
-    /// the order of [`Bag::topics`].
+    /// the order of [`Container::topics`].
     fn damaged_by_topic(&self) -> &[u64];
 }
 
 impl Messages for Cursor<'_> {
-    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, ContainerError> {
         Cursor::next_entry(self)
     }
-    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, ContainerError> {
         Cursor::append_to(self, out)
     }
-    fn reference(&mut self) -> Result<Option<FilePart>, BagError> {
+    fn reference(&mut self) -> Result<Option<FilePart>, ContainerError> {
         Cursor::reference(self)
     }
     fn damaged_by_topic(&self) -> &[u64] {
@@ -85,10 +85,10 @@ impl Messages for Cursor<'_> {
 }
 
 impl Messages for NewestFirst<'_> {
-    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+    fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, ContainerError> {
         NewestFirst::next_entry(self)
     }
-    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+    fn append_to(&mut self, out: &mut Buffer) -> Result<bool, ContainerError> {
         NewestFirst::append_to(self, out)
     }
     fn damaged_by_topic(&self) -> &[u64] {
@@ -100,22 +100,22 @@ impl Messages for NewestFirst<'_> {
 /// answer but for some 100 bytes a chunk.
 ///
 /// ```no_run
-/// use livebag::{Bag, Buffer, McapAnswer, Query};
-/// let bag = Bag::open("run1".as_ref())?;
-/// let mut cursor = bag.query(&Query::default())?;
+/// use livebag::{Container, Buffer, McapAnswer, Query};
+/// let container = Container::open("run1".as_ref())?;
+/// let mut cursor = container.query(&Query::default())?;
 /// let mut file = Vec::new();
 /// let mut buffer = Buffer::default();
-/// let mut answer = McapAnswer::new(&bag, &mut buffer);
+/// let mut answer = McapAnswer::new(&container, &mut buffer);
 /// while answer.chunk(&mut cursor, &mut buffer)? {
 ///     file.extend_from_slice(&buffer);
 ///     buffer.clear();
 /// }
 /// answer.finish(&mut buffer);
 /// file.extend_from_slice(&buffer);
-/// # Ok::<(), livebag::BagError>(())
+/// # Ok::<(), livebag::ContainerError>(())
 /// ```
-pub struct McapAnswer<'bag> {
-    bag: &'bag Bag,
+pub struct McapAnswer<'container> {
+    container: &'container Container,
     /// File offset of the first byte of the next piece.
     offset: u64,
     chunks: Vec<ChunkExtent>,
@@ -132,18 +132,18 @@ pub struct McapAnswer<'bag> {
     damaged: Vec<u64>,
 }
 
-impl<'bag> McapAnswer<'bag> {
+impl<'container> McapAnswer<'container> {
     /// Puts the start of the file into `out`.
-    pub fn new(bag: &'bag Bag, out: &mut Buffer) -> Self {
+    pub fn new(container: &'container Container, out: &mut Buffer) -> Self {
         let mut start = Vec::new();
-        put_file_start(&mut start, bag.profile(), LIBRARY);
+        put_file_start(&mut start, container.profile(), LIBRARY);
         out.put(&start);
         Self {
-            bag,
+            container,
             offset: start.len() as u64,
             chunks: Vec::new(),
             announced: Vec::new(),
-            is_announced: vec![false; bag.topics().len()],
+            is_announced: vec![false; container.topics().len()],
             laid_out: Vec::new(),
             end: Vec::new(),
             messages: 0,
@@ -167,7 +167,11 @@ impl<'bag> McapAnswer<'bag> {
     ///
     /// # Errors
     /// If index or brick cannot be read.
-    pub fn chunk(&mut self, cursor: &mut Cursor<'_>, out: &mut Buffer) -> Result<bool, BagError> {
+    pub fn chunk(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        out: &mut Buffer,
+    ) -> Result<bool, ContainerError> {
         let wanted = self.wanted_bytes();
         let laid = self.chunk_of(cursor, out, (wanted, false), &mut |_, _| Verdict::Take)?;
         Ok(!matches!(laid, Laid::Nothing))
@@ -182,7 +186,7 @@ impl<'bag> McapAnswer<'bag> {
         &mut self,
         cursor: &mut Cursor<'_>,
         out: &mut Buffer,
-    ) -> Result<Laid, BagError> {
+    ) -> Result<Laid, ContainerError> {
         let wanted = self.wanted_bytes();
         self.chunk_of(cursor, out, (wanted, true), &mut |_, _| Verdict::Take)
     }
@@ -204,7 +208,7 @@ impl<'bag> McapAnswer<'bag> {
         out: &mut Buffer,
         chunk_bytes: u64,
         judge: &mut dyn FnMut(usize, &IndexEntry) -> Verdict,
-    ) -> Result<bool, BagError> {
+    ) -> Result<bool, ContainerError> {
         let laid = self.chunk_of(messages, out, (chunk_bytes, false), judge)?;
         Ok(!matches!(laid, Laid::Nothing))
     }
@@ -215,7 +219,7 @@ impl<'bag> McapAnswer<'bag> {
         out: &mut Buffer,
         (wanted_bytes, in_parts): (u64, bool),
         judge: &mut dyn FnMut(usize, &IndexEntry) -> Verdict,
-    ) -> Result<Laid, BagError> {
+    ) -> Result<Laid, ContainerError> {
         out.put(&std::mem::take(&mut self.end));
         let begin = out.len();
         // Channels come in front of the chunk, and which it needs is known at its end.
@@ -247,7 +251,7 @@ impl<'bag> McapAnswer<'bag> {
                     last = part;
                     true
                 }
-                Err(BagError::Damaged { .. }) => false,
+                Err(ContainerError::Damaged { .. }) => false,
                 Err(error) => return Err(error),
             };
             if !is_there {
@@ -307,7 +311,7 @@ impl<'bag> McapAnswer<'bag> {
             return;
         }
         self.announced.push(topic);
-        put_topic(channels, topic as u16 + 1, self.bag.topics()[topic].topic());
+        put_topic(channels, topic as u16 + 1, self.container.topics()[topic].topic());
     }
 
     /// What comes behind a chunk.
@@ -328,7 +332,7 @@ impl<'bag> McapAnswer<'bag> {
     /// any were.
     pub fn finish(mut self, out: &mut Buffer) {
         out.put(&std::mem::take(&mut self.end));
-        let damaged = damaged_topics(self.bag, &self.damaged);
+        let damaged = damaged_topics(self.container, &self.damaged);
         let mut metadata = Vec::new();
         if !damaged.is_empty() {
             let values = damaged.iter().map(|(name, count)| (name.clone(), count.to_string()));
@@ -339,7 +343,7 @@ impl<'bag> McapAnswer<'bag> {
             out.put(&record);
         }
         let topics = self.announced.iter();
-        let topics = topics.map(|&at| (at as u16 + 1, self.bag.topics()[at].topic()));
+        let topics = topics.map(|&at| (at as u16 + 1, self.container.topics()[at].topic()));
         let mut summary = SummaryBuilder::new(self.offset, topics);
         self.chunks.iter().for_each(|chunk| summary.chunk(chunk));
         out.put(&summary.finish(&metadata).1);
@@ -347,9 +351,9 @@ impl<'bag> McapAnswer<'bag> {
 }
 
 /// Damaged messages by the names of their topics; those without are not in it.
-pub fn damaged_topics(bag: &Bag, damaged: &[u64]) -> BTreeMap<String, u64> {
+pub fn damaged_topics(container: &Container, damaged: &[u64]) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
-    for (topic, count) in bag.topics().iter().zip(damaged).filter(|(_, count)| **count > 0) {
+    for (topic, count) in container.topics().iter().zip(damaged).filter(|(_, count)| **count > 0) {
         *all.entry(topic.topic().name.clone()).or_default() += count;
     }
     all

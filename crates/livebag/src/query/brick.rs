@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES, ChunkHeader, Compression, MESSAGE_HEADER_BYTES};
 
-use super::BagError;
+use super::ContainerError;
 use crate::limits::READ_WINDOW_BYTES;
 use crate::storage::{DiskFile, FilePart, Mapping};
 
@@ -63,8 +63,8 @@ impl Brick {
         Self { path, file, mapped: Mutex::default() }
     }
 
-    fn io(&self) -> impl Fn(std::io::Error) -> BagError + '_ {
-        |source| BagError::Io { path: self.path.clone(), source }
+    fn io(&self) -> impl Fn(std::io::Error) -> ContainerError + '_ {
+        |source| ContainerError::Io { path: self.path.clone(), source }
     }
 
     /// Whether it is so long now. A page that has been fetched is zeros behind the end of the file.
@@ -76,7 +76,7 @@ impl Brick {
     ///
     /// # Errors
     /// If it is not, or does not tell.
-    pub fn reaches(&self, entry: &IndexEntry) -> Result<(), BagError> {
+    pub fn reaches(&self, entry: &IndexEntry) -> Result<(), ContainerError> {
         match self.file.length().map_err(self.io())? {
             length if length < end_of(entry) => Err(brick_ends(&self.path, entry)),
             _ => Ok(()),
@@ -87,7 +87,12 @@ impl Brick {
     ///
     /// # Errors
     /// If the brick ends before, or cannot be read.
-    pub fn read(&self, entry: &IndexEntry, skip: u64, out: &mut [u8]) -> Result<(), BagError> {
+    pub fn read(
+        &self,
+        entry: &IndexEntry,
+        skip: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContainerError> {
         match self.file.read_at(out, entry.offset + skip).map_err(self.io())? {
             count if count == out.len() => Ok(()),
             _ => Err(brick_ends(&self.path, entry)),
@@ -98,7 +103,7 @@ impl Brick {
     ///
     /// # Errors
     /// If the brick ends before, cannot be read, or the message is damaged.
-    pub fn read_checked(&self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), BagError> {
+    pub fn read_checked(&self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), ContainerError> {
         let (chunk, place, head) = self.chunk_of(entry)?;
         self.read(entry, 0, room)?;
         if chunk.crc == 0 {
@@ -121,7 +126,7 @@ impl Brick {
     ///
     /// # Errors
     /// If it is not, or cannot be read.
-    pub fn check(&self, entry: &IndexEntry) -> Result<(), BagError> {
+    pub fn check(&self, entry: &IndexEntry) -> Result<(), ContainerError> {
         let (chunk, place, _) = self.chunk_of(entry)?;
         match chunk.crc {
             0 => Ok(()),
@@ -134,7 +139,7 @@ impl Brick {
         entry: &IndexEntry,
         chunk: &PlainChunk,
         place: u64,
-    ) -> Result<(), BagError> {
+    ) -> Result<(), ContainerError> {
         let records = chunk.records_at(place).ok_or_else(|| self.damaged(entry, NO_CHUNK))?;
         match self.damage_of(entry, chunk, records)? {
             None => Ok(()),
@@ -147,7 +152,7 @@ impl Brick {
     fn chunk_of(
         &self,
         entry: &IndexEntry,
-    ) -> Result<(PlainChunk, u64, [u8; MESSAGE_HEADER_BYTES]), BagError> {
+    ) -> Result<(PlainChunk, u64, [u8; MESSAGE_HEADER_BYTES]), ContainerError> {
         let place = entry.checked_chunk_offset();
         let place = place.ok_or_else(|| self.damaged(entry, NO_CHUNK))?;
         let mut start = [0; CHUNK_HEADER_BYTES + MESSAGE_HEADER_BYTES];
@@ -169,7 +174,7 @@ impl Brick {
         entry: &IndexEntry,
         chunk: &PlainChunk,
         records: Range<u64>,
-    ) -> Result<Option<&'static str>, BagError> {
+    ) -> Result<Option<&'static str>, ContainerError> {
         let mut window = vec![0; READ_WINDOW_BYTES.min((records.end - records.start) as usize)];
         let mut crc = crc32fast::Hasher::new();
         let mut at = records.start;
@@ -185,15 +190,15 @@ impl Brick {
         Ok((crc.finalize() != chunk.crc).then_some(WRONG_CHECKSUM))
     }
 
-    pub fn damaged(&self, entry: &IndexEntry, what: &'static str) -> BagError {
-        BagError::Damaged { path: self.path.clone(), offset: entry.offset, what }
+    pub fn damaged(&self, entry: &IndexEntry, what: &'static str) -> ContainerError {
+        ContainerError::Damaged { path: self.path.clone(), offset: entry.offset, what }
     }
 
     /// A mapping that has a message that is not compressed. `None` if it must be read.
     ///
     /// # Errors
     /// If the brick ends before.
-    pub fn mapping(&self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, BagError> {
+    pub fn mapping(&self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, ContainerError> {
         let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         match &*mapped {
             Mapped::Until(known) if known.bytes() >= end_of(entry) => {
@@ -238,8 +243,8 @@ pub(super) fn end_of(entry: &IndexEntry) -> u64 {
     entry.offset.saturating_add(u64::from(entry.data_bytes))
 }
 
-pub(super) fn brick_ends(path: &Path, entry: &IndexEntry) -> BagError {
-    BagError::Damaged {
+pub(super) fn brick_ends(path: &Path, entry: &IndexEntry) -> ContainerError {
+    ContainerError::Damaged {
         path: path.to_owned(),
         offset: entry.offset,
         what: "the brick ends before a message that its index promises",

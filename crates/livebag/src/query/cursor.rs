@@ -10,7 +10,7 @@ use livebag_format::index::IndexEntry;
 use livebag_format::mcap::CHUNK_HEADER_BYTES;
 
 use super::brick::{NO_CHUNK, PlainChunk, Use, WRONG_CHECKSUM, brick_ends, end_of, part};
-use super::{Bag, BagError, Buffer, Segment};
+use super::{Buffer, Container, ContainerError, Segment};
 use crate::container::unpack::Unpacked;
 use crate::limits::{
     IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
@@ -20,21 +20,21 @@ use crate::storage::{DiskFile, FilePart, Mapping, Stretch};
 /// Index entries read at once.
 const ENTRIES_AT_ONCE: usize = 512;
 /// The messages of a query, oldest first.
-pub struct Cursor<'bag> {
-    topics: Vec<TopicCursor<'bag>>,
+pub struct Cursor<'container> {
+    topics: Vec<TopicCursor<'container>>,
     /// (log time, place in `topics`), earliest first.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     remaining: u64,
-    /// By place in [`Bag::topics`].
+    /// By place in [`Container::topics`].
     damaged: Vec<u64>,
     /// Place in `topics` and entry of the message that was come to last.
     last: Option<(usize, IndexEntry)>,
 }
 
 /// One topic's part of a query.
-struct TopicCursor<'bag> {
-    segment: &'bag Segment,
-    /// Place in the bag's list.
+struct TopicCursor<'container> {
+    segment: &'container Segment,
+    /// Place in the container's list.
     number: usize,
     /// Entries not yet in `entries`.
     range: Range<u64>,
@@ -73,24 +73,24 @@ struct Window {
     asked: u64,
 }
 
-impl<'bag> Cursor<'bag> {
+impl<'container> Cursor<'container> {
     pub(super) fn plan(
-        bag: &'bag Bag,
+        container: &'container Container,
         chosen: &[usize],
         from: u64,
         to: u64,
-    ) -> Result<Self, BagError> {
+    ) -> Result<Self, ContainerError> {
         let mut this = Self {
             topics: Vec::new(),
             heap: BinaryHeap::new(),
             remaining: 0,
-            damaged: vec![0; bag.topics.len()],
+            damaged: vec![0; container.topics.len()],
             last: None,
         };
         for &number in chosen {
-            this.damaged[number] += bag.topics[number].missing;
-            for segment in &bag.topics[number].segments {
-                this.plan_segment(segment, (number, bag.in_place), from, to)?;
+            this.damaged[number] += container.topics[number].missing;
+            for segment in &container.topics[number].segments {
+                this.plan_segment(segment, (number, container.in_place), from, to)?;
             }
         }
         Ok(this)
@@ -98,11 +98,11 @@ impl<'bag> Cursor<'bag> {
 
     fn plan_segment(
         &mut self,
-        segment: &'bag Segment,
+        segment: &'container Segment,
         (number, in_place): (usize, bool),
         from: u64,
         to: u64,
-    ) -> Result<(), BagError> {
+    ) -> Result<(), ContainerError> {
         let range = segment.between(from, to)?;
         if !range.is_empty() {
             self.remaining += range.end - range.start;
@@ -127,7 +127,7 @@ impl<'bag> Cursor<'bag> {
         self.damaged.iter().sum()
     }
 
-    /// The same by topic, in the order of [`Bag::topics`].
+    /// The same by topic, in the order of [`Container::topics`].
     pub fn damaged_by_topic(&self) -> &[u64] {
         &self.damaged
     }
@@ -144,7 +144,7 @@ impl<'bag> Cursor<'bag> {
         }
     }
 
-    fn step(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+    fn step(&mut self) -> Result<Option<(usize, IndexEntry)>, ContainerError> {
         let Some(Reverse((_, at))) = self.heap.pop() else { return Ok(None) };
         let cursor = &mut self.topics[at];
         let entry = cursor.entries[cursor.at];
@@ -160,12 +160,12 @@ impl<'bag> Cursor<'bag> {
         Ok(self.last)
     }
 
-    /// The next message's topic (its place in [`Bag::topics`]) and index entry, without reading the
+    /// The next message's topic (its place in [`Container::topics`]) and index entry, without reading the
     /// message.
     ///
     /// # Errors
     /// If the index cannot be read or is damaged.
-    pub fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+    pub fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, ContainerError> {
         self.last = self.step()?;
         Ok(self.last.map(|(at, entry)| (self.topics[at].number, entry)))
     }
@@ -183,12 +183,12 @@ impl<'bag> Cursor<'bag> {
     ///
     /// # Errors
     /// If the brick cannot be read.
-    pub fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+    pub fn append_to(&mut self, out: &mut Buffer) -> Result<bool, ContainerError> {
         let Some((at, entry)) = self.last else { return Ok(false) };
         let filled = out.len();
         match self.topics[at].append_to(&entry, out) {
             Ok(()) => Ok(true),
-            Err(BagError::Damaged { .. }) => {
+            Err(ContainerError::Damaged { .. }) => {
                 out.truncate(filled);
                 self.spoilt();
                 Ok(false)
@@ -201,16 +201,16 @@ impl<'bag> Cursor<'bag> {
     /// is read straight from the file.
     ///
     /// # Errors
-    /// [`BagError::Damaged`] if this message does not match its entry; it counts as damaged, and the next one
+    /// [`ContainerError::Damaged`] if this message does not match its entry; it counts as damaged, and the next one
     /// can still be read. Other errors mean that the brick cannot be read.
     ///
     /// # Panics
     /// If `room` is not `data_bytes` long, or no entry was given.
-    pub fn read_into(&mut self, room: &mut [u8]) -> Result<(), BagError> {
+    pub fn read_into(&mut self, room: &mut [u8]) -> Result<(), ContainerError> {
         let (at, entry) = self.last.expect("an entry was given");
         assert_eq!(room.len(), entry.data_bytes as usize, "room for just this message");
         let read = self.topics[at].read_into(&entry, room);
-        if matches!(read, Err(BagError::Damaged { .. })) {
+        if matches!(read, Err(ContainerError::Damaged { .. })) {
             self.spoilt();
         }
         read
@@ -224,8 +224,8 @@ impl<'bag> Cursor<'bag> {
     /// not.
     ///
     /// # Errors
-    /// [`BagError::Damaged`] if the brick ends before it, which counts as damaged.
-    pub fn part(&mut self) -> Result<Option<FilePart>, BagError> {
+    /// [`ContainerError::Damaged`] if the brick ends before it, which counts as damaged.
+    pub fn part(&mut self) -> Result<Option<FilePart>, ContainerError> {
         self.part_for(Use::Look)
     }
 
@@ -234,31 +234,31 @@ impl<'bag> Cursor<'bag> {
     ///
     /// # Errors
     /// As [`Cursor::part`].
-    pub fn reference(&mut self) -> Result<Option<FilePart>, BagError> {
+    pub fn reference(&mut self) -> Result<Option<FilePart>, ContainerError> {
         self.part_for(Use::HandOn)
     }
 
-    fn part_for(&mut self, purpose: Use) -> Result<Option<FilePart>, BagError> {
+    fn part_for(&mut self, purpose: Use) -> Result<Option<FilePart>, ContainerError> {
         let Some((at, entry)) = self.last else { return Ok(None) };
         let part = self.topics[at].part(&entry, purpose);
-        if matches!(part, Err(BagError::Damaged { .. })) {
+        if matches!(part, Err(ContainerError::Damaged { .. })) {
             self.spoilt();
         }
         part
     }
 
-    /// The next message and its topic's place in [`Bag::topics`].
+    /// The next message and its topic's place in [`Container::topics`].
     ///
     /// # Errors
     /// If index or brick cannot be read. What is damaged is left out, see [`Cursor::damaged`].
     #[expect(clippy::should_implement_trait, reason = "the message borrows from the cursor")]
-    pub fn next(&mut self) -> Result<Option<(usize, Message<'_>)>, BagError> {
+    pub fn next(&mut self) -> Result<Option<(usize, Message<'_>)>, ContainerError> {
         let (at, entry) = loop {
             let Some((at, entry)) = self.step()? else { return Ok(None) };
             match self.topics[at].read(&entry) {
                 Ok(_) => break (at, entry),
                 // The others are none the worse for it.
-                Err(BagError::Damaged { .. }) => self.spoilt(),
+                Err(ContainerError::Damaged { .. }) => self.spoilt(),
                 Err(error) => return Err(error),
             }
         };
@@ -276,8 +276,12 @@ impl<'bag> Cursor<'bag> {
     }
 }
 
-impl<'bag> TopicCursor<'bag> {
-    fn new(segment: &'bag Segment, number: usize, range: Range<u64>) -> Result<Self, BagError> {
+impl<'container> TopicCursor<'container> {
+    fn new(
+        segment: &'container Segment,
+        number: usize,
+        range: Range<u64>,
+    ) -> Result<Self, ContainerError> {
         segment.index.will_need(&range);
         let last = segment.index.last_whole(range.clone())?;
         let last = last.map(|(_, entry)| entry).unwrap_or_default();
@@ -305,7 +309,7 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// Reads the next entries; gives how many damaged ones were left out.
-    fn feed(&mut self) -> Result<u64, BagError> {
+    fn feed(&mut self) -> Result<u64, ContainerError> {
         self.at = 0;
         self.entries.clear();
         let mut damaged = 0;
@@ -324,7 +328,7 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// A message in place, where that is worth it and possible.
-    fn part(&self, entry: &IndexEntry, purpose: Use) -> Result<Option<FilePart>, BagError> {
+    fn part(&self, entry: &IndexEntry, purpose: Use) -> Result<Option<FilePart>, ContainerError> {
         let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
         let mapping = if is_large { self.mapping(entry)? } else { None };
         let Some(mapping) = mapping else { return Ok(None) };
@@ -337,14 +341,14 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// A mapping of a message's brick, where one is worth it and possible.
-    fn mapping(&self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, BagError> {
+    fn mapping(&self, entry: &IndexEntry) -> Result<Option<Arc<Mapping>>, ContainerError> {
         if entry.compressed || self.is_long != Some(true) {
             return Ok(None);
         }
         self.segment.brick(entry)?.mapping(entry)
     }
 
-    fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], BagError> {
+    fn read(&mut self, entry: &IndexEntry) -> Result<&[u8], ContainerError> {
         if entry.compressed {
             self.segment.brick(entry)?;
             return self.segment.unpack(entry, &mut self.unpacked);
@@ -355,7 +359,7 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// Checks the chunk of a message against its checksum, once for all of its messages.
-    fn check(&mut self, entry: &IndexEntry) -> Result<(), BagError> {
+    fn check(&mut self, entry: &IndexEntry) -> Result<(), ContainerError> {
         self.segment.holds(entry)?;
         let place = self.segment.chunk(entry)?;
         if self.checked.place != Some((entry.brick, place)) {
@@ -370,12 +374,16 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// What is wrong with the chunk at `place`, which has a message.
-    fn damage(&mut self, entry: &IndexEntry, place: u64) -> Result<Option<&'static str>, BagError> {
+    fn damage(
+        &mut self,
+        entry: &IndexEntry,
+        place: u64,
+    ) -> Result<Option<&'static str>, ContainerError> {
         // The window grows to what is filled at once, and an entry may name a chunk of 4 GiB.
         if entry.inner as usize > READ_WINDOW_BYTES {
             return match self.segment.brick(entry)?.check(entry) {
                 Ok(()) => Ok(None),
-                Err(BagError::Damaged { what, .. }) => Ok(Some(what)),
+                Err(ContainerError::Damaged { what, .. }) => Ok(Some(what)),
                 Err(error) => Err(error),
             };
         }
@@ -397,7 +405,7 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// Makes sure that the window has a range of a message's brick, and some behind it.
-    fn fill(&mut self, entry: &IndexEntry, range: Range<u64>) -> Result<(), BagError> {
+    fn fill(&mut self, entry: &IndexEntry, range: Range<u64>) -> Result<(), ContainerError> {
         let brick = self.segment.brick(entry)?;
         let bytes = (range.end - range.start) as usize;
         let window = &mut self.window;
@@ -433,7 +441,7 @@ impl<'bag> TopicCursor<'bag> {
         }
         let read = brick.file.read_at(&mut window.bytes[..wanted], range.start);
         let path = &brick.path;
-        window.filled = read.map_err(|source| BagError::Io { path: path.clone(), source })?;
+        window.filled = read.map_err(|source| ContainerError::Io { path: path.clone(), source })?;
         window.start = range.start;
         if window.filled < bytes {
             return Err(brick_ends(path, entry));
@@ -462,7 +470,7 @@ impl<'bag> TopicCursor<'bag> {
 
     /// Appends a message. There is room for it only once it is known to be there: an entry that lies may
     /// ask for gigabytes.
-    fn append_to(&mut self, entry: &IndexEntry, out: &mut Buffer) -> Result<(), BagError> {
+    fn append_to(&mut self, entry: &IndexEntry, out: &mut Buffer) -> Result<(), ContainerError> {
         if entry.compressed || (entry.data_bytes as usize) < READ_STRAIGHT_BYTES_MIN {
             out.put(self.read(entry)?);
             return Ok(());
@@ -472,7 +480,7 @@ impl<'bag> TopicCursor<'bag> {
     }
 
     /// Reads a large message straight to where it is wanted.
-    fn read_into(&mut self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), BagError> {
+    fn read_into(&mut self, entry: &IndexEntry, room: &mut [u8]) -> Result<(), ContainerError> {
         if entry.compressed || room.len() < READ_STRAIGHT_BYTES_MIN {
             room.copy_from_slice(self.read(entry)?);
             return Ok(());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, is_index_header};
 
-use super::BagError;
+use super::ContainerError;
 use crate::limits::READ_AHEAD_BYTES;
 use crate::storage::DiskFile;
 
@@ -28,7 +28,7 @@ impl IndexReader {
         path: PathBuf,
         file: Arc<dyn DiskFile>,
         may_be_torn: bool,
-    ) -> Result<Self, BagError> {
+    ) -> Result<Self, ContainerError> {
         let mut this = Self { path, file, limit: u64::MAX };
         let mut header = [0; ENTRY_BYTES];
         this.read(0, &mut header)?;
@@ -46,37 +46,38 @@ impl IndexReader {
         &self.path
     }
 
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), BagError> {
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), ContainerError> {
         let read = self.file.read_at(bytes, offset);
         match read {
             Ok(count) if count == bytes.len() => Ok(()),
             Ok(_) => Err(self.damaged(offset, "the file ends inside an entry")),
-            Err(source) => Err(BagError::Io { path: self.path.clone(), source }),
+            Err(source) => Err(ContainerError::Io { path: self.path.clone(), source }),
         }
     }
 
-    fn damaged(&self, offset: u64, what: &'static str) -> BagError {
-        BagError::Damaged { path: self.path.clone(), offset, what }
+    fn damaged(&self, offset: u64, what: &'static str) -> ContainerError {
+        ContainerError::Damaged { path: self.path.clone(), offset, what }
     }
 
     /// Entries committed by now.
-    pub fn count(&self) -> Result<u64, BagError> {
+    pub fn count(&self) -> Result<u64, ContainerError> {
         let bytes = self.file.length();
-        let bytes = bytes.map_err(|source| BagError::Io { path: self.path.clone(), source })?;
+        let bytes =
+            bytes.map_err(|source| ContainerError::Io { path: self.path.clone(), source })?;
         Ok(entry_count(bytes).min(self.limit))
     }
 
     /// Entries up to the last whole one. A crash tears the end only.
-    pub fn whole_entries(&self) -> Result<u64, BagError> {
+    pub fn whole_entries(&self) -> Result<u64, ContainerError> {
         let mut count = self.count()?;
-        while count > 0 && matches!(self.entry(count - 1), Err(BagError::Damaged { .. })) {
+        while count > 0 && matches!(self.entry(count - 1), Err(ContainerError::Damaged { .. })) {
             count -= 1;
         }
         Ok(count)
     }
 
     /// Entry `number`, counted from 0.
-    pub fn entry(&self, number: u64) -> Result<IndexEntry, BagError> {
+    pub fn entry(&self, number: u64) -> Result<IndexEntry, ContainerError> {
         let mut bytes = [0; ENTRY_BYTES];
         let offset = entry_offset(number);
         self.read(offset, &mut bytes)?;
@@ -102,7 +103,7 @@ impl IndexReader {
     pub fn first_whole(
         &self,
         mut range: std::ops::Range<u64>,
-    ) -> Result<Option<(u64, IndexEntry)>, BagError> {
+    ) -> Result<Option<(u64, IndexEntry)>, ContainerError> {
         range.find_map(|number| self.whole(number)).transpose()
     }
 
@@ -110,14 +111,14 @@ impl IndexReader {
     pub fn last_whole(
         &self,
         range: std::ops::Range<u64>,
-    ) -> Result<Option<(u64, IndexEntry)>, BagError> {
+    ) -> Result<Option<(u64, IndexEntry)>, ContainerError> {
         range.rev().find_map(|number| self.whole(number)).transpose()
     }
 
-    fn whole(&self, number: u64) -> Option<Result<(u64, IndexEntry), BagError>> {
+    fn whole(&self, number: u64) -> Option<Result<(u64, IndexEntry), ContainerError>> {
         match self.entry(number) {
             Ok(entry) => Some(Ok((number, entry))),
-            Err(BagError::Damaged { .. }) => None,
+            Err(ContainerError::Damaged { .. }) => None,
             Err(error) => Some(Err(error)),
         }
     }
@@ -129,7 +130,7 @@ impl IndexReader {
         range: std::ops::Range<u64>,
         most: usize,
         out: &mut Vec<IndexEntry>,
-    ) -> Result<u64, BagError> {
+    ) -> Result<u64, ContainerError> {
         let count = (range.end - range.start).min(most as u64) as usize;
         let mut bytes = vec![0; count * ENTRY_BYTES];
         self.read(entry_offset(range.start), &mut bytes)?;
@@ -139,7 +140,7 @@ impl IndexReader {
     }
 
     /// The first of `count` entries whose log time is not before `nanos`.
-    pub fn lower_bound(&self, count: u64, nanos: u64) -> Result<u64, BagError> {
+    pub fn lower_bound(&self, count: u64, nanos: u64) -> Result<u64, ContainerError> {
         if nanos == 0 {
             return Ok(0);
         }
@@ -175,7 +176,7 @@ impl IndexReader {
     }
 
     /// Looks at an entry within the range; whether it is before `nanos`.
-    fn narrow(&self, range: &mut Range, at: u64, nanos: u64) -> Result<bool, BagError> {
+    fn narrow(&self, range: &mut Range, at: u64, nanos: u64) -> Result<bool, ContainerError> {
         match self.first_whole(at..range.high)? {
             Some((number, entry)) if entry.log_time_nanos < nanos => {
                 (range.low, range.low_nanos) = (number + 1, entry.log_time_nanos);

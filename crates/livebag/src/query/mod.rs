@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use livebag_format::container::{ClockJumps, Losses, Manifest, MetadataEntry, Removed};
 
-pub use crate::container::{BagError, BagState};
+pub use crate::container::{ContainerError, ContainerState};
 use crate::container::{Opened, as_it_is, read_owner, settled, settled_thoroughly};
 use crate::storage::{Disk, KernelDisk};
 
@@ -30,7 +30,7 @@ pub use buffer::Buffer;
 pub use cursor::Cursor;
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
-pub use topic::BagTopic;
+pub use topic::ContainerTopic;
 pub use virtual_file::{VirtualFile, VirtualFileError};
 
 use brick::Brick;
@@ -60,7 +60,7 @@ pub enum Span {
 
 /// What a container has in one of its MCAP files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BagFile {
+pub struct ContainerFile {
     /// Relative to the container's directory.
     pub path: PathBuf,
     /// First log time.
@@ -72,34 +72,34 @@ pub struct BagFile {
 }
 
 /// A container, open for reading.
-pub struct Bag {
+pub struct Container {
     path: PathBuf,
-    state: BagState,
+    state: ContainerState,
     manifest: Manifest,
-    topics: Vec<BagTopic>,
+    topics: Vec<ContainerTopic>,
     recorder_pid: Option<u32>,
     in_place: bool,
     is_mended: bool,
 }
 
 /// How a directory's state and manifest are found: with or without recovering it.
-type Look = dyn Fn(&dyn Disk, &Path) -> Result<Opened, BagError>;
+type Look = dyn Fn(&dyn Disk, &Path) -> Result<Opened, ContainerError>;
 
-impl Bag {
+impl Container {
     /// Opens a container, whether a recorder is writing it or not. One whose recorder died is
     /// recovered first.
     ///
     /// # Errors
-    /// See [`BagError`].
-    pub fn open(path: &Path) -> Result<Self, BagError> {
+    /// See [`ContainerError`].
+    pub fn open(path: &Path) -> Result<Self, ContainerError> {
         Self::open_on(&KernelDisk::for_reading(), path)
     }
 
     /// The same on any disk.
     ///
     /// # Errors
-    /// See [`BagError`].
-    pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
+    /// See [`ContainerError`].
+    pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, ContainerError> {
         Self::assemble(disk, path, &settled)
     }
 
@@ -109,36 +109,36 @@ impl Bag {
     /// left as it is.
     ///
     /// # Errors
-    /// See [`BagError`].
-    pub fn recover(path: &Path) -> Result<Self, BagError> {
+    /// See [`ContainerError`].
+    pub fn recover(path: &Path) -> Result<Self, ContainerError> {
         Self::recover_on(&KernelDisk::for_reading(), path)
     }
 
     /// The same on any disk.
     ///
     /// # Errors
-    /// See [`BagError`].
-    pub fn recover_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
+    /// See [`ContainerError`].
+    pub fn recover_on(disk: &dyn Disk, path: &Path) -> Result<Self, ContainerError> {
         Self::assemble(disk, path, &settled_thoroughly)
     }
 
     /// Opens a container and changes nothing: one whose recorder died is read as it is.
     ///
     /// # Errors
-    /// See [`BagError`].
-    pub fn peek(path: &Path) -> Result<Self, BagError> {
+    /// See [`ContainerError`].
+    pub fn peek(path: &Path) -> Result<Self, ContainerError> {
         Self::peek_on(&KernelDisk::for_reading(), path)
     }
 
     /// The same on any disk.
     ///
     /// # Errors
-    /// See [`BagError`].
-    pub fn peek_on(disk: &dyn Disk, path: &Path) -> Result<Self, BagError> {
+    /// See [`ContainerError`].
+    pub fn peek_on(disk: &dyn Disk, path: &Path) -> Result<Self, ContainerError> {
         Self::assemble(disk, path, &as_it_is)
     }
 
-    fn assemble(disk: &dyn Disk, path: &Path, look: &Look) -> Result<Self, BagError> {
+    fn assemble(disk: &dyn Disk, path: &Path, look: &Look) -> Result<Self, ContainerError> {
         let Opened { state, manifest, mut is_mended } = look(disk, path)?;
         let mut topics = Vec::new();
         add_topics(disk, path, "", &manifest, state, &mut topics)?;
@@ -150,8 +150,8 @@ impl Bag {
                     add_topics(disk, &directory, name, &split.manifest, split.state, &mut topics)?;
                 }
                 // Retention may have removed it meanwhile, or it was just being made.
-                Err(BagError::NotFound(_) | BagError::NotAContainer(_))
-                    if state != BagState::Closed => {}
+                Err(ContainerError::NotFound(_) | ContainerError::NotAContainer(_))
+                    if state != ContainerState::Closed => {}
                 Err(error) => return Err(error),
             }
         }
@@ -167,18 +167,18 @@ impl Bag {
     /// A brick that is too short when it is opened, or whose medium fails, is an error.
     ///
     /// # Safety
-    /// Nobody writes or cuts the bricks while the bag and its messages are used: bytes that change behind a
+    /// Nobody writes or cuts the bricks while the container and its messages are used: bytes that change behind a
     /// reference are undefined behaviour, and a cut kills the process (SIGBUS). livebag itself never changes
     /// what is committed. So this is for programs that read their own files, and for no recorder and no server.
     ///
     /// ```no_run
     /// // SAFETY: nobody else may write in this folder.
-    /// let bag = unsafe { livebag::Bag::open("run1".as_ref())?.in_place() };
-    /// let mut cursor = bag.query(&livebag::Query::default())?;
+    /// let container = unsafe { livebag::Container::open("run1".as_ref())?.in_place() };
+    /// let mut cursor = container.query(&livebag::Query::default())?;
     /// while let Some((_, message)) = cursor.next()? {
     ///     println!("{} {}", message.log_time_nanos, message.data[0]);
     /// }
-    /// # Ok::<(), livebag::BagError>(())
+    /// # Ok::<(), livebag::ContainerError>(())
     /// ```
     #[must_use]
     #[expect(unsafe_code, reason = "a promise about files, kept by `storage/mapping.rs`")]
@@ -196,13 +196,13 @@ impl Bag {
     ///
     /// # Errors
     /// If an index cannot be read.
-    pub fn files(&self) -> Result<Vec<BagFile>, BagError> {
-        let mut files: BTreeMap<&Path, BagFile> = BTreeMap::new();
+    pub fn files(&self) -> Result<Vec<ContainerFile>, ContainerError> {
+        let mut files: BTreeMap<&Path, ContainerFile> = BTreeMap::new();
         for segment in self.topics.iter().flat_map(|topic| &topic.segments) {
             let Some((start_nanos, end_nanos)) = segment.time_range()? else { continue };
             // A topic's messages of one split are all in one file.
             let Some(Brick { path, .. }) = segment.bricks.first() else { continue };
-            let file = files.entry(path).or_insert_with(|| BagFile {
+            let file = files.entry(path).or_insert_with(|| ContainerFile {
                 path: path.strip_prefix(&self.path).unwrap_or(path).to_owned(),
                 start_nanos,
                 end_nanos,
@@ -223,7 +223,7 @@ impl Bag {
     }
 
     /// Live, closed, recovered.
-    pub fn state(&self) -> BagState {
+    pub fn state(&self) -> ContainerState {
         self.state
     }
 
@@ -283,12 +283,12 @@ impl Bag {
     /// then at the earliest.
     pub fn unknown_since_nanos(&self) -> Option<u64> {
         match self.state {
-            BagState::Live | BagState::Closed => None,
-            BagState::Recovered => {
+            ContainerState::Live | ContainerState::Closed => None,
+            ContainerState::Recovered => {
                 // An older livebag that recovered it did not say.
                 Some(self.manifest.unknown_since_nanos.max(self.manifest.started_nanos))
             }
-            BagState::Unrecovered => {
+            ContainerState::Unrecovered => {
                 Some(self.manifest.written_nanos.max(self.manifest.started_nanos))
             }
         }
@@ -300,7 +300,7 @@ impl Bag {
     }
 
     /// The topics, in the order of appearance.
-    pub fn topics(&self) -> &[BagTopic] {
+    pub fn topics(&self) -> &[ContainerTopic] {
         &self.topics
     }
 
@@ -315,11 +315,11 @@ impl Bag {
     ///
     /// # Errors
     /// If an index cannot be read.
-    pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
+    pub fn time_range(&self) -> Result<Option<(u64, u64)>, ContainerError> {
         self.range_of(&(0..self.topics.len()).collect::<Vec<_>>())
     }
 
-    fn range_of(&self, chosen: &[usize]) -> Result<Option<(u64, u64)>, BagError> {
+    fn range_of(&self, chosen: &[usize]) -> Result<Option<(u64, u64)>, ContainerError> {
         let mut range: Option<(u64, u64)> = None;
         for &topic in chosen {
             if let Some((first, last)) = self.topics[topic].time_range()? {
@@ -330,7 +330,7 @@ impl Bag {
         Ok(range)
     }
 
-    fn choose(&self, names: &[String]) -> Result<Vec<usize>, BagError> {
+    fn choose(&self, names: &[String]) -> Result<Vec<usize>, ContainerError> {
         if names.is_empty() {
             return Ok((0..self.topics.len()).collect());
         }
@@ -341,7 +341,7 @@ impl Bag {
             chosen.extend(all.filter(|(_, t)| t.topic.name == *name).map(|(at, _)| at));
             if chosen.len() == before {
                 let known = self.topics.iter().map(|topic| topic.topic.name.clone()).collect();
-                return Err(BagError::NoTopic { topic: name.clone(), known });
+                return Err(ContainerError::NoTopic { topic: name.clone(), known });
             }
         }
         chosen.sort_unstable();
@@ -353,7 +353,7 @@ impl Bag {
     ///
     /// # Errors
     /// If a topic is not there, or an index cannot be read.
-    pub fn query(&self, query: &Query) -> Result<Cursor<'_>, BagError> {
+    pub fn query(&self, query: &Query) -> Result<Cursor<'_>, ContainerError> {
         let (chosen, from, to) = self.resolve(query)?;
         Cursor::plan(self, &chosen, from, to)
     }
@@ -362,13 +362,13 @@ impl Bag {
     ///
     /// # Errors
     /// If a topic is not there, or an index cannot be read.
-    pub fn newest_first(&self, query: &Query) -> Result<NewestFirst<'_>, BagError> {
+    pub fn newest_first(&self, query: &Query) -> Result<NewestFirst<'_>, ContainerError> {
         let (chosen, from, to) = self.resolve(query)?;
         NewestFirst::plan(self, &chosen, from, to)
     }
 
     /// Topics, first and last log time.
-    fn resolve(&self, query: &Query) -> Result<(Vec<usize>, u64, u64), BagError> {
+    fn resolve(&self, query: &Query) -> Result<(Vec<usize>, u64, u64), ContainerError> {
         let chosen = self.choose(&query.topics)?;
         let (from, to) = match query.span {
             Span::All => (0, u64::MAX),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use livebag_format::index::IndexEntry;
 
-use super::{Bag, BagError, Buffer, Segment};
+use super::{Buffer, Container, ContainerError, Segment};
 use crate::container::unpack::Unpacked;
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
 
@@ -15,50 +15,50 @@ use crate::limits::READ_STRAIGHT_BYTES_MIN;
 const ENTRIES_AT_ONCE: u64 = 64;
 
 /// The messages of a query, newest first. Those of equal time come in the order of their topics.
-pub struct NewestFirst<'bag> {
-    topics: Vec<TopicBackward<'bag>>,
+pub struct NewestFirst<'container> {
+    topics: Vec<TopicBackward<'container>>,
     /// (log time, place in `topics`), latest first.
     heap: BinaryHeap<(u64, Reverse<usize>)>,
-    /// By place in [`Bag::topics`].
+    /// By place in [`Container::topics`].
     damaged: Vec<u64>,
     /// What [`NewestFirst::next_entry`] gave last.
     last: Option<(usize, IndexEntry)>,
 }
 
 /// One topic's part, walked backward.
-struct TopicBackward<'bag> {
-    /// Place in the bag's list.
+struct TopicBackward<'container> {
+    /// Place in the container's list.
     number: usize,
     from: u64,
     to: u64,
     /// Segments that have not been looked at; the newest is the last.
-    segments: &'bag [Arc<Segment>],
+    segments: &'container [Arc<Segment>],
     /// The one being walked, and its entries that have not been read.
-    current: Option<(&'bag Segment, Range<u64>)>,
+    current: Option<(&'container Segment, Range<u64>)>,
     /// Entries of it that have been read and not given, the newest the last.
     entries: Vec<IndexEntry>,
     unpacked: Unpacked,
     /// Whose chunk is unpacked.
-    unpacked_segment: Option<&'bag Segment>,
+    unpacked_segment: Option<&'container Segment>,
     /// Of the last given entry: `current` may be a segment further.
-    last_segment: Option<&'bag Segment>,
+    last_segment: Option<&'container Segment>,
 }
 
-impl<'bag> NewestFirst<'bag> {
+impl<'container> NewestFirst<'container> {
     pub(super) fn plan(
-        bag: &'bag Bag,
+        container: &'container Container,
         chosen: &[usize],
         from: u64,
         to: u64,
-    ) -> Result<Self, BagError> {
-        let damaged = vec![0; bag.topics.len()];
+    ) -> Result<Self, ContainerError> {
+        let damaged = vec![0; container.topics.len()];
         let mut this = Self { topics: Vec::new(), heap: BinaryHeap::new(), damaged, last: None };
         for &number in chosen {
             let mut topic = TopicBackward {
                 number,
                 from,
                 to,
-                segments: &bag.topics[number].segments,
+                segments: &container.topics[number].segments,
                 current: None,
                 entries: Vec::new(),
                 unpacked: Unpacked::default(),
@@ -79,16 +79,16 @@ impl<'bag> NewestFirst<'bag> {
         self.damaged.iter().sum()
     }
 
-    /// The same by topic, in the order of [`Bag::topics`].
+    /// The same by topic, in the order of [`Container::topics`].
     pub fn damaged_by_topic(&self) -> &[u64] {
         &self.damaged
     }
 
-    /// The next older message's topic (its place in [`Bag::topics`]) and index entry.
+    /// The next older message's topic (its place in [`Container::topics`]) and index entry.
     ///
     /// # Errors
     /// If the index cannot be read.
-    pub fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, BagError> {
+    pub fn next_entry(&mut self) -> Result<Option<(usize, IndexEntry)>, ContainerError> {
         let Some((_, Reverse(at))) = self.heap.pop() else { return Ok(None) };
         let topic = &mut self.topics[at];
         topic.last_segment = topic.current.as_ref().map(|(segment, _)| *segment);
@@ -112,12 +112,12 @@ impl<'bag> NewestFirst<'bag> {
     ///
     /// # Errors
     /// If the brick cannot be read.
-    pub fn append_to(&mut self, out: &mut Buffer) -> Result<bool, BagError> {
+    pub fn append_to(&mut self, out: &mut Buffer) -> Result<bool, ContainerError> {
         let Some((at, entry)) = self.last else { return Ok(false) };
         let filled = out.len();
         match self.topics[at].read_into(&entry, out) {
             Ok(()) => Ok(true),
-            Err(BagError::Damaged { .. }) => {
+            Err(ContainerError::Damaged { .. }) => {
                 out.truncate(filled);
                 self.damaged[self.topics[at].number] += 1;
                 Ok(false)
@@ -130,7 +130,7 @@ impl<'bag> NewestFirst<'bag> {
 impl TopicBackward<'_> {
     /// Makes sure that there is an entry, if there are any left; gives how many damaged ones were
     /// passed over.
-    fn feed(&mut self) -> Result<u64, BagError> {
+    fn feed(&mut self) -> Result<u64, ContainerError> {
         let mut damaged = 0;
         while self.entries.is_empty() {
             let Some((segment, range)) = self.current.as_mut().filter(|(_, r)| !r.is_empty())
@@ -152,7 +152,7 @@ impl TopicBackward<'_> {
         Ok(damaged)
     }
 
-    fn read_into(&mut self, entry: &IndexEntry, out: &mut Buffer) -> Result<(), BagError> {
+    fn read_into(&mut self, entry: &IndexEntry, out: &mut Buffer) -> Result<(), ContainerError> {
         let Some(segment) = self.last_segment else { return Ok(()) };
         // A chunk of small messages is read and checked whole, once for all of them.
         if entry.compressed || (entry.data_bytes as usize) < READ_STRAIGHT_BYTES_MIN {

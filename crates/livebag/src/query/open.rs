@@ -10,7 +10,7 @@ use livebag_format::container::{Losses, Manifest, TopicManifest};
 use super::brick::Brick;
 use super::index::IndexReader;
 use super::topic::Segment;
-use super::{BagError, BagState, BagTopic};
+use super::{ContainerError, ContainerState, ContainerTopic};
 use crate::storage::Disk;
 
 /// Whether a topic's files are there: the container may have been opened before the recorder had made
@@ -25,14 +25,14 @@ pub(super) fn add_topics(
     directory: &Path,
     split: &str,
     manifest: &Manifest,
-    state: BagState,
-    topics: &mut Vec<BagTopic>,
-) -> Result<(), BagError> {
+    state: ContainerState,
+    topics: &mut Vec<ContainerTopic>,
+) -> Result<(), ContainerError> {
     let open = |name: &String| {
         let path = directory.join(name);
         match disk.open(&path) {
             Ok(file) => Ok((path, file)),
-            Err(source) => Err(BagError::Io { path, source }),
+            Err(source) => Err(ContainerError::Io { path, source }),
         }
     };
     // Heads of indexes that the page cache does not have come from the device together.
@@ -50,13 +50,13 @@ pub(super) fn add_topics(
     for described in &manifest.topics {
         let topic = described
             .topic()
-            .map_err(|source| BagError::Manifest { path: directory.to_owned(), source })?;
+            .map_err(|source| ContainerError::Manifest { path: directory.to_owned(), source })?;
         let skip = seen.entry(&described.name).or_default();
         let mut same = topics.iter().enumerate().filter(|(_, known)| known.topic == topic);
         let at = same.nth(*skip).map(|(at, _)| at);
         *skip += 1;
         let at = at.unwrap_or_else(|| {
-            topics.push(BagTopic {
+            topics.push(ContainerTopic {
                 topic,
                 segments: Vec::new(),
                 brick_names: Vec::new(),
@@ -81,7 +81,7 @@ pub(super) fn add_topics(
         let Some(opened) = indexes.next() else { continue };
         let segment = opened.and_then(|(path, file)| {
             Ok(Segment {
-                index: IndexReader::open(path, file, state == BagState::Unrecovered)?,
+                index: IndexReader::open(path, file, state == ContainerState::Unrecovered)?,
                 bricks: described
                     .bricks
                     .iter()
@@ -90,7 +90,7 @@ pub(super) fn add_topics(
                 message_bytes: described.message_bytes,
             })
         });
-        let is_ended = matches!(state, BagState::Closed | BagState::Recovered);
+        let is_ended = matches!(state, ContainerState::Closed | ContainerState::Recovered);
         let readable = match segment {
             Ok(segment) => {
                 let count = segment.index.count()?;
@@ -111,10 +111,10 @@ pub(super) fn add_topics(
 }
 
 /// Whether an error tells of the state of one file, and not of this process or the whole disk.
-fn is_of_one_file(error: &BagError) -> bool {
+fn is_of_one_file(error: &ContainerError) -> bool {
     match error {
-        BagError::Damaged { .. } => true,
-        BagError::Io { source, .. } => {
+        ContainerError::Damaged { .. } => true,
+        ContainerError::Io { source, .. } => {
             matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
                 || source.raw_os_error() == Some(libc::EIO)
         }

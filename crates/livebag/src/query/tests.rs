@@ -8,8 +8,8 @@ use livebag_format::{Message, Topic};
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
 use crate::storage::FilePart;
 use crate::{
-    Bag, BagState, Buffer, ChunkCompression, Compression, Cursor, IndexEntry, Overflow, Query,
-    Recorder, RecorderOptions, TopicWriter, VirtualFile,
+    Buffer, ChunkCompression, Compression, Container, ContainerState, Cursor, IndexEntry, Overflow,
+    Query, Recorder, RecorderOptions, TopicWriter, VirtualFile,
 };
 
 /// Messages of two topics, from a byte to more than a read window; message `k` has bytes `k`.
@@ -32,9 +32,9 @@ fn record(directory: &Path, compression: Compression) {
 }
 
 #[expect(unsafe_code, reason = "a test writes nothing while it looks")]
-fn in_place(path: &Path) -> Bag {
+fn in_place(path: &Path) -> Container {
     // SAFETY: tests that write bricks have no message borrowed meanwhile.
-    unsafe { Bag::open(path).unwrap().in_place() }
+    unsafe { Container::open(path).unwrap().in_place() }
 }
 
 #[expect(unsafe_code, reason = "a test writes nothing while it looks")]
@@ -57,8 +57,8 @@ fn messages_read_into_the_callers_memory_are_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bag");
         record(&path, compression);
-        let bag = Bag::open(&path).unwrap();
-        let mut cursor = bag.query(&Query::default()).unwrap();
+        let container = Container::open(&path).unwrap();
+        let mut cursor = container.query(&Query::default()).unwrap();
         let mut all = Vec::new();
         while let Some((topic, entry)) = cursor.next_entry().unwrap() {
             // What is left out is none of the next one's business.
@@ -75,7 +75,7 @@ fn messages_read_into_the_callers_memory_are_the_same() {
             assert!(part.is_none_or(|part| *bytes_of(&part) == *room));
             all.push((topic, entry.log_time_nanos, room));
         }
-        let mut expected = every(bag.query(&Query::default()).unwrap());
+        let mut expected = every(container.query(&Query::default()).unwrap());
         assert_eq!(expected.len(), 60);
         expected.iter_mut().skip(3).step_by(7).for_each(|(_, _, data)| data.clear());
         assert!(all == expected, "{compression:?}");
@@ -87,14 +87,14 @@ fn a_brick_that_is_cut_costs_the_messages_behind_the_cut() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bag");
     record(&path, Compression::None);
-    let bag = Bag::open(&path).unwrap();
-    for brick in bag.topics()[0].bricks() {
+    let container = Container::open(&path).unwrap();
+    for brick in container.topics()[0].bricks() {
         let file = path.join(brick);
         #[expect(clippy::disallowed_methods, reason = "a test damages a file")]
         let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
         file.set_len(6_000_000).unwrap();
     }
-    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut cursor = container.query(&Query::default()).unwrap();
     let (mut whole, mut cut) = (0, 0);
     while let Some((_, entry)) = cursor.next_entry().unwrap() {
         match cursor.read_into(&mut vec![0; entry.data_bytes as usize]) {
@@ -109,11 +109,11 @@ fn a_brick_that_is_cut_costs_the_messages_behind_the_cut() {
 
 /// Both ways give the same, and the first in place what can be.
 fn assert_same_in_place(path: &Path, expected: usize) {
-    let copied = every(Bag::open(path).unwrap().query(&Query::default()).unwrap());
-    let bag = in_place(path);
-    assert!(every(bag.query(&Query::default()).unwrap()) == copied);
+    let copied = every(Container::open(path).unwrap().query(&Query::default()).unwrap());
+    let container = in_place(path);
+    assert!(every(container.query(&Query::default()).unwrap()) == copied);
     assert_eq!(copied.len(), expected);
-    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut cursor = container.query(&Query::default()).unwrap();
     let mut parts = Vec::new();
     for (topic, nanos, data) in &copied {
         let (at, entry) = cursor.next_entry().unwrap().unwrap();
@@ -127,7 +127,7 @@ fn assert_same_in_place(path: &Path, expected: usize) {
         parts.extend(part.map(|part| (part, data)));
     }
     drop(cursor);
-    drop(bag);
+    drop(container);
     // They hold what they lie in.
     assert!(parts.iter().all(|(part, data)| *bytes_of(part) == **data));
 }
@@ -150,8 +150,8 @@ fn write_frame(writer: &TopicWriter, k: u64, bytes: usize) {
     writer.write_message(&message).unwrap();
 }
 
-fn wait_for(bag: &Bag, count: u64) {
-    while bag.topics()[0].message_count().unwrap() < count {
+fn wait_for(container: &Container, count: u64) {
+    while container.topics()[0].message_count().unwrap() < count {
         std::thread::yield_now();
     }
 }
@@ -164,21 +164,21 @@ fn a_brick_is_mapped_again_when_it_has_grown() {
     let recorder = Recorder::create(&path, options).unwrap();
     let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
     (0..8).for_each(|k| write_frame(&writer, k, 300_001));
-    let bag = loop {
-        let bag = in_place(&path);
-        if bag.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
-            break bag;
+    let container = loop {
+        let container = in_place(&path);
+        if container.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
+            break container;
         }
     };
-    assert_eq!(bag.state(), BagState::Live);
-    wait_for(&bag, 8);
-    let first = every(bag.query(&Query::default()).unwrap());
-    let mut cursor = bag.query(&Query::default()).unwrap();
+    assert_eq!(container.state(), ContainerState::Live);
+    wait_for(&container, 8);
+    let first = every(container.query(&Query::default()).unwrap());
+    let mut cursor = container.query(&Query::default()).unwrap();
     cursor.next_entry().unwrap().unwrap();
     let part = cursor.part().unwrap().expect("a mapped brick");
     (8..40).for_each(|k| write_frame(&writer, k, 300_001));
-    wait_for(&bag, 40);
-    let all = every(bag.query(&Query::default()).unwrap());
+    wait_for(&container, 40);
+    let all = every(container.query(&Query::default()).unwrap());
     assert!(all[..8] == first[..]);
     for (k, (_, nanos, data)) in all.iter().enumerate() {
         assert_eq!((*nanos, data.len()), (1_000 + k as u64, 300_001));
@@ -199,9 +199,9 @@ fn a_recovered_container_is_read_in_place() {
     let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
     (0..20).for_each(|k| write_frame(&writer, k, 200_000));
     let live = loop {
-        let bag = Bag::open(&path).unwrap();
-        if bag.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
-            break bag;
+        let container = Container::open(&path).unwrap();
+        if container.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
+            break container;
         }
     };
     wait_for(&live, 20);
@@ -209,7 +209,7 @@ fn a_recovered_container_is_read_in_place() {
     copy_files(&path, &copy);
     recorder.finish().unwrap();
     assert_same_in_place(&copy, 20);
-    assert_eq!(Bag::open(&copy).unwrap().state(), BagState::Recovered);
+    assert_eq!(Container::open(&copy).unwrap().state(), ContainerState::Recovered);
 }
 
 /// A recording as it is at this moment, which nobody writes.
@@ -231,9 +231,9 @@ fn chunks_behind_an_uncommitted_frame_are_kept() {
     let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
     write_frame(&writer, 0, 200_000);
     let live = loop {
-        let bag = Bag::open(&path).unwrap();
-        if bag.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
-            break bag;
+        let container = Container::open(&path).unwrap();
+        if container.topics().first().is_some_and(|topic| !topic.bricks().is_empty()) {
+            break container;
         }
     };
     // Two gathered chunks.
@@ -261,9 +261,12 @@ fn chunks_behind_an_uncommitted_frame_are_kept() {
             let file = open_to_damage(&copy.join(&brick));
             file.write_all_at(&padding_header(second - first), first).unwrap();
         }
-        let bag = Bag::open(&copy).unwrap();
-        assert_eq!(bag.state(), BagState::Recovered);
-        assert_eq!(bag.topics()[0].message_count().unwrap(), if is_uncommitted { 4 } else { 7 });
+        let container = Container::open(&copy).unwrap();
+        assert_eq!(container.state(), ContainerState::Recovered);
+        assert_eq!(
+            container.topics()[0].message_count().unwrap(),
+            if is_uncommitted { 4 } else { 7 }
+        );
     }
     recorder.finish().unwrap();
 }
@@ -279,14 +282,14 @@ fn a_brick_that_is_cut_before_or_after_it_was_mapped_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bag");
         record(&path, Compression::None);
-        let bag = in_place(&path);
+        let container = in_place(&path);
         if is_mapped_before {
-            assert_eq!(every(bag.query(&Query::default()).unwrap()).len(), 60);
+            assert_eq!(every(container.query(&Query::default()).unwrap()).len(), 60);
         }
-        for brick in bag.topics()[0].bricks() {
+        for brick in container.topics()[0].bricks() {
             open_to_damage(&path.join(brick)).set_len(6_000_000).unwrap();
         }
-        let mut cursor = bag.query(&Query::default()).unwrap();
+        let mut cursor = container.query(&Query::default()).unwrap();
         let mut given = 0;
         while let Some((_, message)) = cursor.next().unwrap() {
             given += 1;
@@ -295,7 +298,7 @@ fn a_brick_that_is_cut_before_or_after_it_was_mapped_is_an_error() {
         }
         assert!(given > 0 && given < 60, "{given}");
         assert_eq!(cursor.damaged(), 60 - given);
-        let mut cursor = bag.query(&Query::default()).unwrap();
+        let mut cursor = container.query(&Query::default()).unwrap();
         while cursor.next_entry().unwrap().is_some() {
             // Cut off, it is not given; looking at what is given does no harm.
             if let Ok(Some(part)) = cursor.part() {
@@ -310,7 +313,7 @@ fn entries_that_lie_of_place_and_length_are_not_followed_out_of_the_brick() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bag");
     record(&path, Compression::None);
-    let honest = every(Bag::open(&path).unwrap().query(&Query::default()).unwrap());
+    let honest = every(Container::open(&path).unwrap().query(&Query::default()).unwrap());
     let mut names = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
     let index = names.find(|path| path.extension().is_some_and(|e| e == "idx")).unwrap();
     let file = open_to_damage(&index);
@@ -330,8 +333,8 @@ fn entries_that_lie_of_place_and_length_are_not_followed_out_of_the_brick() {
         lie(&mut entry);
         file.write_all_at(&entry.encode(), at).unwrap();
     }
-    let bag = in_place(&path);
-    let mut cursor = bag.query(&Query::default()).unwrap();
+    let container = in_place(&path);
+    let mut cursor = container.query(&Query::default()).unwrap();
     let mut count = 0;
     while let Some((topic, message)) = cursor.next().unwrap() {
         count += 1;
@@ -358,8 +361,8 @@ fn small_messages_are_the_same_in_place_also_some_of_them() {
     let path = folder.path().join("bag");
     record_small(&path);
     assert_same_in_place(&path, 4_000);
-    let bag = in_place(&path);
-    let mut cursor = bag.query(&Query::default()).unwrap();
+    let container = in_place(&path);
+    let mut cursor = container.query(&Query::default()).unwrap();
     let mut room = [0; 1_001];
     // Those that are not looked at lie between.
     while let Some((_, entry)) = cursor.next_entry().unwrap() {
@@ -376,13 +379,13 @@ fn of_small_messages_those_behind_a_cut_are_damaged_and_not_zeros() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bag");
         record_small(&path);
-        let bag = in_place(&path);
+        let container = in_place(&path);
         if is_mapped_before {
-            assert_eq!(every(bag.query(&Query::default()).unwrap()).len(), 4_000);
+            assert_eq!(every(container.query(&Query::default()).unwrap()).len(), 4_000);
         }
         // Within a page: its rest is zeros, and can be looked at.
-        open_to_damage(&path.join(&bag.topics()[0].bricks()[0])).set_len(2_000_100).unwrap();
-        let mut cursor = bag.query(&Query::default()).unwrap();
+        open_to_damage(&path.join(&container.topics()[0].bricks()[0])).set_len(2_000_100).unwrap();
+        let mut cursor = container.query(&Query::default()).unwrap();
         let mut given = 0;
         while let Some((_, message)) = cursor.next().unwrap() {
             let number = (message.log_time_nanos - 1_000) as u8;
@@ -395,12 +398,12 @@ fn of_small_messages_those_behind_a_cut_are_damaged_and_not_zeros() {
 }
 
 /// Gives every message (its number and data) to another function, and how many are damaged.
-type Way = fn(&Bag, &mut dyn FnMut(u64, &[u8])) -> u64;
+type Way = fn(&Container, &mut dyn FnMut(u64, &[u8])) -> u64;
 
 /// What a way of reading gives of a recording whose message `k` has bytes `k`: (numbers, damaged).
-fn through(bag: &Bag, way: Way) -> (Vec<u64>, u64) {
+fn through(container: &Container, way: Way) -> (Vec<u64>, u64) {
     let mut given = Vec::new();
-    let damaged = way(bag, &mut |sequence, data| {
+    let damaged = way(container, &mut |sequence, data| {
         let number = (sequence - 1) as u8;
         assert!(data.iter().all(|&byte| byte == number), "damaged message {sequence} is given");
         given.push(sequence);
@@ -408,16 +411,16 @@ fn through(bag: &Bag, way: Way) -> (Vec<u64>, u64) {
     (given, damaged)
 }
 
-fn by_next(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
-    let mut cursor = bag.query(&Query::default()).unwrap();
+fn by_next(container: &Container, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
+    let mut cursor = container.query(&Query::default()).unwrap();
     while let Some((_, message)) = cursor.next().unwrap() {
         see(message.sequence, message.data);
     }
     cursor.damaged()
 }
 
-fn by_read_into(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
-    let mut cursor = bag.query(&Query::default()).unwrap();
+fn by_read_into(container: &Container, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
+    let mut cursor = container.query(&Query::default()).unwrap();
     while let Some((_, entry)) = cursor.next_entry().unwrap() {
         let mut room = vec![0; entry.data_bytes as usize];
         if cursor.read_into(&mut room).is_ok() {
@@ -427,8 +430,8 @@ fn by_read_into(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
     cursor.damaged()
 }
 
-fn by_part(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
-    let mut cursor = bag.query(&Query::default()).unwrap();
+fn by_part(container: &Container, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
+    let mut cursor = container.query(&Query::default()).unwrap();
     while let Some((_, entry)) = cursor.next_entry().unwrap() {
         let mut buffer = Buffer::default();
         match cursor.part() {
@@ -440,8 +443,8 @@ fn by_part(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
     cursor.damaged()
 }
 
-fn newest_first(bag: &Bag, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
-    let mut messages = bag.newest_first(&Query::default()).unwrap();
+fn newest_first(container: &Container, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
+    let mut messages = container.newest_first(&Query::default()).unwrap();
     while let Some((_, entry)) = messages.next_entry().unwrap() {
         let mut buffer = Buffer::default();
         if messages.append_to(&mut buffer).unwrap() {
@@ -464,7 +467,7 @@ fn no_way_of_reading_gives_a_damaged_message_that_has_a_checksum() {
     let sizes = [300, 1_000, 70_000, 20, 120_000, 5_000];
     (0..120).for_each(|k| write_frame(&writer, k, sizes[k as usize % sizes.len()]));
     recorder.finish().unwrap();
-    let whole = Bag::open(&path).unwrap();
+    let whole = Container::open(&path).unwrap();
     let mut cursor = whole.query(&Query::default()).unwrap();
     let entries: Vec<_> = std::iter::from_fn(|| Some(cursor.next_entry().unwrap()?.1)).collect();
     let brick = open_to_damage(&path.join(&whole.topics()[0].bricks()[0]));
@@ -485,8 +488,8 @@ fn no_way_of_reading_gives_a_damaged_message_that_has_a_checksum() {
             brick.read_exact_at(&mut byte, place).unwrap();
             brick.write_all_at(&[byte[0] ^ 0x10], place).unwrap();
             for way in ways {
-                for bag in [Bag::open(&path).unwrap(), in_place(&path)] {
-                    let (given, damaged) = through(&bag, way);
+                for container in [Container::open(&path).unwrap(), in_place(&path)] {
+                    let (given, damaged) = through(&container, way);
                     assert!(!given.contains(&entry.sequence), "message {nth}, byte {place}");
                     assert_eq!(given.len() as u64 + damaged, 120);
                 }
@@ -503,8 +506,8 @@ fn a_virtual_file_has_padding_in_place_of_what_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bag");
     record_small(&path);
-    let bag = Bag::open(&path).unwrap();
-    let file = VirtualFile::new(&bag, &Query::default()).unwrap();
+    let container = Container::open(&path).unwrap();
+    let file = VirtualFile::new(&container, &Query::default()).unwrap();
     let read = |piece: usize| -> Vec<u8> {
         let mut out = Buffer::default();
         while (out.len() as u64) < file.len() {
@@ -513,15 +516,15 @@ fn a_virtual_file_has_padding_in_place_of_what_is_damaged() {
         out.to_vec()
     };
     let whole = read(100_000);
-    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut cursor = container.query(&Query::default()).unwrap();
     let entry = std::iter::from_fn(|| cursor.next_entry().unwrap()).nth(1_500).unwrap().1;
-    let brick = open_to_damage(&path.join(&bag.topics()[0].bricks()[0]));
+    let brick = open_to_damage(&path.join(&container.topics()[0].bricks()[0]));
     brick.write_all_at(b"damaged", entry.offset + 100).unwrap();
     let damaged = read(100_000);
     assert_eq!(damaged.len(), whole.len());
     // Whatever ranges are asked for, the file is the same.
     assert!(damaged == read(usize::MAX >> 1) && damaged == read(250_001));
-    let given = by_next(&bag, &mut |_, _| {});
+    let given = by_next(&container, &mut |_, _| {});
     assert!(given > 0);
     let mut messages = 0;
     for message in mcap::MessageStream::new(&damaged).unwrap() {

@@ -6,7 +6,7 @@ use livebag_format::Topic;
 use livebag_format::container::Losses;
 use livebag_format::index::IndexEntry;
 
-use super::BagError;
+use super::ContainerError;
 use super::brick::{Brick, NO_CHUNK};
 use super::index::IndexReader;
 use crate::container::unpack::{UnpackError, Unpacked};
@@ -23,7 +23,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
+    pub fn time_range(&self) -> Result<Option<(u64, u64)>, ContainerError> {
         let count = self.index.count()?;
         let first = self.index.first_whole(0..count)?;
         let last = self.index.last_whole(0..count)?;
@@ -33,7 +33,7 @@ impl Segment {
     }
 
     /// Numbers of the entries from one log time to another, both included.
-    pub fn between(&self, from: u64, to: u64) -> Result<std::ops::Range<u64>, BagError> {
+    pub fn between(&self, from: u64, to: u64) -> Result<std::ops::Range<u64>, ContainerError> {
         let count = self.index.count()?;
         let first = self.index.lower_bound(count, from)?;
         let end = match to.checked_add(1) {
@@ -44,8 +44,8 @@ impl Segment {
     }
 
     /// Where the message of an entry is.
-    pub fn brick(&self, entry: &IndexEntry) -> Result<&Brick, BagError> {
-        self.bricks.get(usize::from(entry.brick)).ok_or_else(|| BagError::Damaged {
+    pub fn brick(&self, entry: &IndexEntry) -> Result<&Brick, ContainerError> {
+        self.bricks.get(usize::from(entry.brick)).ok_or_else(|| ContainerError::Damaged {
             path: self.index.path().to_owned(),
             offset: entry.offset,
             what: "the time index names a brick that the container does not have",
@@ -53,9 +53,9 @@ impl Segment {
     }
 
     /// Where the chunk of a message is in its brick.
-    pub fn chunk(&self, entry: &IndexEntry) -> Result<u64, BagError> {
+    pub fn chunk(&self, entry: &IndexEntry) -> Result<u64, ContainerError> {
         let place = entry.checked_chunk_offset();
-        place.ok_or_else(|| BagError::Damaged {
+        place.ok_or_else(|| ContainerError::Damaged {
             path: self.index.path().to_owned(),
             offset: entry.offset,
             what: NO_CHUNK,
@@ -63,7 +63,7 @@ impl Segment {
     }
 
     /// Before memory is taken for a large message: whether its brick is that long.
-    pub fn holds(&self, entry: &IndexEntry) -> Result<(), BagError> {
+    pub fn holds(&self, entry: &IndexEntry) -> Result<(), ContainerError> {
         // In a compressed chunk an offset is not a place in the file, and the chunk bounds the memory.
         if entry.compressed || (entry.data_bytes as usize) < LARGE_MESSAGE_BYTES {
             return Ok(());
@@ -72,7 +72,12 @@ impl Segment {
     }
 
     /// Fills `out` with a message that is not compressed, from its byte `skip` on.
-    pub fn read_at(&self, entry: &IndexEntry, skip: u64, out: &mut [u8]) -> Result<(), BagError> {
+    pub fn read_at(
+        &self,
+        entry: &IndexEntry,
+        skip: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContainerError> {
         self.brick(entry)?.read(entry, skip, out)
     }
 
@@ -81,20 +86,20 @@ impl Segment {
         &self,
         entry: &IndexEntry,
         unpacked: &'a mut Unpacked,
-    ) -> Result<&'a [u8], BagError> {
+    ) -> Result<&'a [u8], ContainerError> {
         let brick = self.brick(entry)?;
         let read = unpacked.message(&*brick.file, entry);
         read.map(|(_, data)| data).map_err(|error| match error {
-            UnpackError::Io(source) => BagError::Io { path: brick.path.clone(), source },
+            UnpackError::Io(source) => ContainerError::Io { path: brick.path.clone(), source },
             UnpackError::Damaged(what) => {
-                BagError::Damaged { path: brick.path.clone(), offset: entry.offset, what }
+                ContainerError::Damaged { path: brick.path.clone(), offset: entry.offset, what }
             }
         })
     }
 }
 
 /// One topic of a container.
-pub struct BagTopic {
+pub struct ContainerTopic {
     pub(super) topic: Topic,
     /// In order of time. A topic without a message has none.
     pub(super) segments: Vec<Arc<Segment>>,
@@ -107,7 +112,7 @@ pub struct BagTopic {
     pub(super) missing: u64,
 }
 
-impl BagTopic {
+impl ContainerTopic {
     /// Name, type, encodings, schema, metadata.
     pub fn topic(&self) -> &Topic {
         &self.topic
@@ -117,7 +122,7 @@ impl BagTopic {
     ///
     /// # Errors
     /// If the index cannot be looked at.
-    pub fn message_count(&self) -> Result<u64, BagError> {
+    pub fn message_count(&self) -> Result<u64, ContainerError> {
         self.segments.iter().map(|segment| segment.index.count()).sum()
     }
 
@@ -125,7 +130,7 @@ impl BagTopic {
     ///
     /// # Errors
     /// If the index cannot be read or is damaged.
-    pub fn time_range(&self) -> Result<Option<(u64, u64)>, BagError> {
+    pub fn time_range(&self) -> Result<Option<(u64, u64)>, ContainerError> {
         let mut range = None;
         for segment in &self.segments {
             if let Some((first, last)) = segment.time_range()? {

@@ -68,7 +68,7 @@ pub enum RecordError {
     },
     /// A bag of another make could not be written.
     #[error("{source}{}", source.hint())]
-    Bag {
+    Container {
         /// What was tried, and what was said.
         source: BagWriteError,
     },

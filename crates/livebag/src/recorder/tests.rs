@@ -6,7 +6,7 @@ use livebag_format::{Message, Topic};
 use proptest::prelude::*;
 
 use super::*;
-use crate::query::{Bag, BagState, Query};
+use crate::query::{Container, ContainerState, Query};
 use crate::storage::{Fault, SimulatedDisk};
 
 mod account;
@@ -52,15 +52,15 @@ fn seen(topic: &str, sequence: u64, data: &[u8]) -> Seen {
     (topic.to_owned(), sequence, data.len(), crc32fast::hash(data))
 }
 
-/// Everything in the bag, in the order of the answer.
-fn read_all(bag: &Bag) -> Vec<Seen> {
-    let mut cursor = bag.query(&Query::default()).unwrap();
+/// Everything in the container, in the order of the answer.
+fn read_all(container: &Container) -> Vec<Seen> {
+    let mut cursor = container.query(&Query::default()).unwrap();
     let mut all = Vec::new();
     let mut before = 0;
     while let Some((at, message)) = cursor.next().unwrap() {
         assert!(message.log_time_nanos >= before, "merged by log time");
         before = message.log_time_nanos;
-        all.push(seen(&bag.topics()[at].topic().name, message.sequence, message.data));
+        all.push(seen(&container.topics()[at].topic().name, message.sequence, message.data));
     }
     all
 }
@@ -117,14 +117,14 @@ proptest! {
         let status = recorder.finish().unwrap();
         prop_assert_eq!(status.totals().0, model.len() as u64);
         prop_assert_eq!(status.totals().2.total(), 0);
-        let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-        prop_assert_eq!(read_all(&bag), model.clone());
-        check_bricks(&disk, &bag, &model);
+        let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+        prop_assert_eq!(read_all(&container), model.clone());
+        check_bricks(&disk, &container, &model);
         if seals_all {
-            check_seals(&disk, &bag);
+            check_seals(&disk, &container);
         }
-        let bag = Bag::open_on(&crashed, Path::new(DIRECTORY)).unwrap();
-        let read = read_all(&bag);
+        let container = Container::open_on(&crashed, Path::new(DIRECTORY)).unwrap();
+        let read = read_all(&container);
         for status in &committed.topics {
             let of = |all: &[Seen]| -> Vec<Seen> {
                 all.iter().filter(|seen| seen.0 == status.name).cloned().collect()
@@ -148,10 +148,10 @@ proptest! {
         let status = recorder.finish().unwrap();
         prop_assert_eq!(status.totals().0, model.len() as u64);
         prop_assert_eq!(status.totals().2.total(), 0);
-        let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-        prop_assert_eq!(bag.state(), BagState::Closed);
-        prop_assert_eq!(read_all(&bag), model.clone());
-        check_bricks(&disk, &bag, &model);
+        let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+        prop_assert_eq!(container.state(), ContainerState::Closed);
+        prop_assert_eq!(read_all(&container), model.clone());
+        check_bricks(&disk, &container, &model);
     }
 
     /// The process dies at some moment: what had been committed is all there, nothing is altered,
@@ -164,9 +164,9 @@ proptest! {
         let committed = recorder.status();
         let after = disk.crash();
         drop(recorder);
-        let bag = Bag::open_on(&after, Path::new(DIRECTORY)).unwrap();
-        prop_assert_eq!(bag.state(), BagState::Recovered);
-        let read = read_all(&bag);
+        let container = Container::open_on(&after, Path::new(DIRECTORY)).unwrap();
+        prop_assert_eq!(container.state(), ContainerState::Recovered);
+        let read = read_all(&container);
         for status in &committed.topics {
             let wanted: Vec<_> = model.iter().filter(|m| m.0 == status.name).collect();
             let got: Vec<_> = read.iter().filter(|m| m.0 == status.name).collect();
@@ -177,10 +177,10 @@ proptest! {
             let mut rest = wanted[committed..].iter();
             prop_assert!(got[committed..].iter().all(|m| rest.any(|w| w == m)));
         }
-        check_bricks(&after, &bag, &read);
+        check_bricks(&after, &container, &read);
         // Opening again finds it recovered, and the same.
-        let again = Bag::open_on(&after, Path::new(DIRECTORY)).unwrap();
-        prop_assert_eq!(again.state(), BagState::Recovered);
+        let again = Container::open_on(&after, Path::new(DIRECTORY)).unwrap();
+        prop_assert_eq!(again.state(), ContainerState::Recovered);
         prop_assert_eq!(read_all(&again), read);
     }
 
@@ -211,8 +211,8 @@ proptest! {
 }
 
 /// Reads every brick with the `mcap` crate: by its index and front to back.
-fn check_bricks(disk: &SimulatedDisk, bag: &Bag, expected: &[Seen]) {
-    let mut names: Vec<_> = bag.topics().iter().flat_map(|topic| topic.bricks()).collect();
+fn check_bricks(disk: &SimulatedDisk, container: &Container, expected: &[Seen]) {
+    let mut names: Vec<_> = container.topics().iter().flat_map(|topic| topic.bricks()).collect();
     names.sort();
     names.dedup();
     let mut count = 0;
@@ -241,8 +241,8 @@ fn check_bricks(disk: &SimulatedDisk, bag: &Bag, expected: &[Seen]) {
 }
 
 /// Every chunk has a checksum.
-fn check_seals(disk: &SimulatedDisk, bag: &Bag) {
-    for name in bag.topics().iter().flat_map(|topic| topic.bricks()) {
+fn check_seals(disk: &SimulatedDisk, container: &Container) {
+    for name in container.topics().iter().flat_map(|topic| topic.bricks()) {
         let file = disk.read(&Path::new(DIRECTORY).join(name)).unwrap();
         let summary = mcap::Summary::read(&file).unwrap().expect("a summary");
         for chunk in &summary.chunk_indexes {
@@ -257,9 +257,9 @@ fn check_seals(disk: &SimulatedDisk, bag: &Bag) {
 fn an_empty_recording_is_a_container_too() {
     let disk = SimulatedDisk::new(1);
     record_on(&disk).finish().unwrap();
-    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-    assert_eq!(bag.time_range().unwrap(), None);
-    assert!(read_all(&bag).is_empty());
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(container.time_range().unwrap(), None);
+    assert!(read_all(&container).is_empty());
 }
 
 #[test]
@@ -273,8 +273,8 @@ fn a_gap_in_the_sequence_is_transport_loss() {
     let status = recorder.finish().unwrap();
     assert_eq!(status.topics[0].lost.transport, 2 + 3);
     assert_eq!(status.topics[0].messages, 5);
-    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-    assert_eq!(bag.lost().transport, 5);
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(container.lost().transport, 5);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_full_queue_drops_and_counts() {
     writer.write(1, 2, b"a topic's own share is always there").unwrap();
     let status = recorder.finish().unwrap();
     assert_eq!((status.topics[0].messages, status.topics[0].lost.queue), (1, 1));
-    assert_eq!(Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap().lost().queue, 1);
+    assert_eq!(Container::open_on(&disk, Path::new(DIRECTORY)).unwrap().lost().queue, 1);
 }
 
 #[test]
@@ -308,13 +308,13 @@ fn many_small_topics_share_a_brick() {
         }
     }
     recorder.finish().unwrap();
-    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-    let mut bricks: Vec<_> = bag.topics().iter().flat_map(|topic| topic.bricks()).collect();
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    let mut bricks: Vec<_> = container.topics().iter().flat_map(|topic| topic.bricks()).collect();
     bricks.sort();
     bricks.dedup();
     assert_eq!(bricks.len(), crate::limits::OWN_GATHERED_BRICKS_MAX + 1);
-    check_bricks(&disk, &bag, &expected);
-    let mut read = read_all(&bag);
+    check_bricks(&disk, &container, &expected);
+    let mut read = read_all(&container);
     read.sort();
     expected.sort();
     assert_eq!(read, expected);
@@ -367,16 +367,21 @@ fn splits_follow_each_other_without_a_gap() {
     let map = &status.topics[0];
     assert_eq!(map.messages - map.repeated, 1, "the map was published once");
     assert_eq!(status.topics[1].repeated, 0);
-    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-    assert_eq!((bag.state(), bag.splits().len() as u32), (BagState::Closed, splits - 1));
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(
+        (container.state(), container.splits().len() as u32),
+        (ContainerState::Closed, splits - 1)
+    );
     let (repeated, read): (Vec<_>, Vec<_>) =
-        read_all(&bag).into_iter().partition(|seen| seen.0 == "/latched");
+        read_all(&container).into_iter().partition(|seen| seen.0 == "/latched");
     assert_eq!(read, expected);
     assert!(repeated.len() > 1 && repeated.len() as u32 <= splits);
-    for name in bag.splits() {
-        let alone = Bag::open_on(&disk, &Path::new(DIRECTORY).join(name)).unwrap();
-        assert_eq!(alone.state(), BagState::Closed, "{name} opens alone");
-        assert!(alone.time_range().unwrap().is_some() || name == bag.splits().last().unwrap());
+    for name in container.splits() {
+        let alone = Container::open_on(&disk, &Path::new(DIRECTORY).join(name)).unwrap();
+        assert_eq!(alone.state(), ContainerState::Closed, "{name} opens alone");
+        assert!(
+            alone.time_range().unwrap().is_some() || name == container.splits().last().unwrap()
+        );
     }
 }
 
@@ -401,14 +406,16 @@ fn retention_removes_the_oldest_and_says_so() {
             std::thread::yield_now();
         }
     }
-    let removed = || Bag::open_on(&disk, Path::new(DIRECTORY)).map(|bag| bag.removed().splits);
+    let removed = || {
+        Container::open_on(&disk, Path::new(DIRECTORY)).map(|container| container.removed().splits)
+    };
     while removed().unwrap_or(0) < 4 {
         std::thread::yield_now();
     }
     recorder.finish().unwrap();
-    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-    assert_eq!((bag.removed().splits, bag.removed().messages), (4, 4));
-    assert_eq!(read_all(&bag).len(), 1);
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!((container.removed().splits, container.removed().messages), (4, 4));
+    assert_eq!(read_all(&container).len(), 1);
 }
 
 #[test]
@@ -434,8 +441,8 @@ fn paused_and_too_frequent_messages_are_left_out_not_lost() {
     }
     let status = recorder.finish().unwrap();
     assert_eq!((status.topics[0].messages, status.topics[0].skipped), (10, 91));
-    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-    assert_eq!((bag.lost().total(), bag.topics()[0].skipped()), (0, 91));
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!((container.lost().total(), container.topics()[0].skipped()), (0, 91));
 }
 
 #[test]
@@ -460,6 +467,6 @@ fn a_ring_is_written_when_asked_for() {
     let (messages, _, lost) = status.totals();
     assert!((5..=20).contains(&messages), "{messages}");
     assert_eq!(lost.total(), 0, "what makes way in a ring is not lost");
-    let newest = read_all(&Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap()).pop().unwrap();
+    let newest = read_all(&Container::open_on(&disk, Path::new(DIRECTORY)).unwrap()).pop().unwrap();
     assert_eq!(newest.1, 50);
 }

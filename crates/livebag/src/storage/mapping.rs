@@ -235,7 +235,7 @@ impl Stretch {
         let is_inside = start >= self.range.start && bytes <= self.range.end.saturating_sub(start);
         assert!(is_inside, "bytes of this stretch");
         // SAFETY: the range lies within the mapping. livebag never writes a committed chunk, and that nobody
-        // else does is the promise of whoever called `Bag::in_place`, without which nothing is read so.
+        // else does is the promise of whoever called `Container::in_place`, without which nothing is read so.
         unsafe { self.mapping.look(start, bytes) }
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use livebag::{
-    Bag, Buffer, ChunkCompression, Compression, McapAnswer, Message, Overflow, Query, Recorder,
-    RecorderOptions, Span, SplitRules, Topic, TopicWriter, VirtualFile, VirtualFileError,
+    Buffer, ChunkCompression, Compression, Container, McapAnswer, Message, Overflow, Query,
+    Recorder, RecorderOptions, Span, SplitRules, Topic, TopicWriter, VirtualFile, VirtualFileError,
 };
 use proptest::prelude::*;
 
@@ -53,13 +53,13 @@ impl Fixture {
     }
 
     /// Waits until everything written can be read, and opens it.
-    fn bag(&self) -> Bag {
-        let count = |bag: &Bag| -> u64 {
-            bag.topics().iter().map(|topic| topic.message_count().unwrap()).sum()
+    fn container(&self) -> Container {
+        let count = |container: &Container| -> u64 {
+            container.topics().iter().map(|topic| topic.message_count().unwrap()).sum()
         };
         loop {
-            match Bag::open(&self.path) {
-                Ok(bag) if count(&bag) == self.known.len() as u64 => return bag,
+            match Container::open(&self.path) {
+                Ok(container) if count(&container) == self.known.len() as u64 => return container,
                 _ => std::thread::yield_now(),
             }
         }
@@ -108,11 +108,11 @@ fn whole(file: &VirtualFile) -> Vec<u8> {
     out.to_vec()
 }
 
-fn answer(bag: &Bag, query: &Query) -> Vec<u8> {
-    let mut cursor = bag.query(query).unwrap();
+fn answer(container: &Container, query: &Query) -> Vec<u8> {
+    let mut cursor = container.query(query).unwrap();
     let mut buffer = Buffer::default();
     let mut file = Vec::new();
-    let mut answer = McapAnswer::new(bag, &mut buffer);
+    let mut answer = McapAnswer::new(container, &mut buffer);
     while answer.chunk(&mut cursor, &mut buffer).unwrap() {
         file.extend_from_slice(&buffer);
         buffer.clear();
@@ -131,8 +131,8 @@ fn an_answer_is_a_whole_file_in_order_of_time() {
             fixture.write(2, 200_000);
         }
     }
-    let bag = fixture.bag();
-    let file = answer(&bag, &Query::default());
+    let container = fixture.container();
+    let file = answer(&container, &Query::default());
     let in_file: Known = mcap::MessageStream::new(&file)
         .unwrap()
         .map(|message| message.unwrap())
@@ -146,9 +146,9 @@ fn an_answer_is_a_whole_file_in_order_of_time() {
     let wanted =
         |(name, time, _): &&(String, u64, Vec<u8>)| name == "/b" && (from..=to).contains(time);
     let expected: Known = fixture.known.iter().filter(wanted).cloned().collect();
-    assert!(contents(&answer(&bag, &part)) == expected);
+    assert!(contents(&answer(&container, &part)) == expected);
     let nothing = Query { topics: vec!["/b".into()], span: Span::History(1, 2) };
-    assert!(contents(&answer(&bag, &nothing)).is_empty());
+    assert!(contents(&answer(&container, &nothing)).is_empty());
 }
 
 #[test]
@@ -160,14 +160,14 @@ fn newest_first_is_the_same_backward() {
     for round in 0..2000 {
         fixture.write(round % 3 / 2, 50 + round % 300);
     }
-    let bag = fixture.bag();
-    let mut messages = bag.newest_first(&Query::default()).unwrap();
+    let container = fixture.container();
+    let mut messages = container.newest_first(&Query::default()).unwrap();
     let mut buffer = Buffer::default();
     let mut read = Known::new();
     while let Some((topic, entry)) = messages.next_entry().unwrap() {
         buffer.clear();
         assert!(messages.append_to(&mut buffer).unwrap());
-        let name = bag.topics()[topic].topic().name.clone();
+        let name = container.topics()[topic].topic().name.clone();
         read.push((name, entry.log_time_nanos, buffer.to_vec()));
     }
     read.reverse();
@@ -189,13 +189,13 @@ fn what_a_virtual_file_has_told_stays_true_while_it_grows() {
             fixture.writers.push(fixture.recorder.topic(topic("/late")).unwrap());
             fixture.write(2, 33);
         }
-        let bag = fixture.bag();
+        let container = fixture.container();
         match &mut file {
-            None => file = Some(VirtualFile::new(&bag, &Query::default()).unwrap()),
-            Some(file) => assert!(file.grow(&bag).unwrap()),
+            None => file = Some(VirtualFile::new(&container, &Query::default()).unwrap()),
+            Some(file) => assert!(file.grow(&container).unwrap()),
         }
         let file = file.as_mut().unwrap();
-        assert!(!file.grow(&bag).unwrap(), "nothing new, nothing changed");
+        assert!(!file.grow(&container).unwrap(), "nothing new, nothing changed");
         let bytes = whole(file);
         assert!(contents(&bytes) == fixture.known, "after round {round}");
         for (old, known) in &told {
@@ -208,7 +208,7 @@ fn what_a_virtual_file_has_told_stays_true_while_it_grows() {
     }
     let Fixture { recorder, path, _folder, known, .. } = fixture;
     recorder.finish().unwrap();
-    let closed = Bag::open(&path).unwrap();
+    let closed = Container::open(&path).unwrap();
     let mut file = file.unwrap();
     assert!(!file.grow(&closed).unwrap());
     assert!(contents(&whole(&file)) == known);
@@ -222,11 +222,11 @@ fn what_a_virtual_file_has_told_stays_true_while_it_grows() {
 fn retention_takes_parts_of_a_virtual_file_away() {
     let mut fixture = Fixture::new(RecorderOptions::default(), &["/a"]);
     fixture.write(0, 1000);
-    let first = fixture.bag();
+    let first = fixture.container();
     let mut file = VirtualFile::new(&first, &Query::default()).unwrap();
     // The same name, another container: none of the files of the first is there any more.
     let other = Fixture::new(RecorderOptions::default(), &["/a"]);
-    assert!(!file.grow(&other.bag()).unwrap());
+    assert!(!file.grow(&other.container()).unwrap());
     let mut out = Buffer::default();
     let refused = file.read(0, file.len() as usize, &mut out);
     assert!(matches!(refused, Err(VirtualFileError::Gone)));
@@ -251,8 +251,8 @@ proptest! {
         for (at, bytes, large) in sizes {
             fixture.write(at, if large == 0 { bytes + 70_000 } else { bytes });
         }
-        let bag = fixture.bag();
-        let file = VirtualFile::new(&bag, &Query::default()).unwrap();
+        let container = fixture.container();
+        let file = VirtualFile::new(&container, &Query::default()).unwrap();
         let bytes = whole(&file);
         prop_assert!(contents(&bytes) == fixture.known);
         for (start, count) in cuts {
@@ -262,6 +262,6 @@ proptest! {
             let end = bytes.len().min(start as usize + count);
             prop_assert!(*out == bytes[start as usize..end]);
         }
-        prop_assert!(contents(&answer(&bag, &Query::default())) == fixture.known);
+        prop_assert!(contents(&answer(&container, &Query::default())) == fixture.known);
     }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use livebag::{
-    Bag, BagError, BagState, Clock, Disk, NewMessage, Overflow, Query, RecordError, Recorder,
-    RecorderOptions, Selector, SimulatedDisk, Status, Topic, TopicWriter,
+    Clock, Container, ContainerError, ContainerState, Disk, NewMessage, Overflow, Query,
+    RecordError, Recorder, RecorderOptions, Selector, SimulatedDisk, Status, Topic, TopicWriter,
 };
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count};
@@ -298,32 +298,38 @@ impl Wanted<'_> {
     /// Opens it, and reads all of it. Gives the messages of each topic.
     #[track_caller]
     pub fn check(&self, disk: &SimulatedDisk) -> Option<Vec<u64>> {
-        let bag = match Bag::open_on(disk, Path::new(DIRECTORY)) {
-            Ok(bag) => bag,
-            Err(BagError::NotAContainer(_) | BagError::NotFound(_)) if self.may_be_gone => {
+        let container = match Container::open_on(disk, Path::new(DIRECTORY)) {
+            Ok(container) => container,
+            Err(ContainerError::NotAContainer(_) | ContainerError::NotFound(_))
+                if self.may_be_gone =>
+            {
                 return None;
             }
             Err(error) => panic!("{}: does not open: {error}", self.what),
         };
-        assert!(matches!(bag.state(), BagState::Recovered | BagState::Closed), "{}", self.what);
-        let found = self.check_messages(&bag);
+        assert!(
+            matches!(container.state(), ContainerState::Recovered | ContainerState::Closed),
+            "{}",
+            self.what
+        );
+        let found = self.check_messages(&container);
         for (at, wanted) in self.must_have.iter().enumerate() {
             let missing: Vec<_> = wanted.difference(&found[at]).collect();
             assert!(missing.is_empty(), "{}: topic {at} lacks {missing:?}", self.what);
         }
         let counts = counts(&found);
-        self.check_bricks(disk, &bag, counts.iter().sum());
-        let again = Bag::open_on(disk, Path::new(DIRECTORY)).expect("it opens again");
-        assert_eq!(again.state(), bag.state(), "{}", self.what);
+        self.check_bricks(disk, &container, counts.iter().sum());
+        let again = Container::open_on(disk, Path::new(DIRECTORY)).expect("it opens again");
+        assert_eq!(again.state(), container.state(), "{}", self.what);
         assert_eq!(self.check_messages(&again), found, "{}", self.what);
         Some(counts)
     }
 
-    fn check_messages(&self, bag: &Bag) -> Sequences {
+    fn check_messages(&self, container: &Container) -> Sequences {
         let mut found = vec![BTreeSet::new(); TOPICS];
         // The number of the next message of each topic.
         let mut reached = [0; TOPICS];
-        let mut cursor = bag.query(&Query::default()).expect("a query");
+        let mut cursor = container.query(&Query::default()).expect("a query");
         let mut before = 0;
         loop {
             let next = cursor.next();
@@ -331,7 +337,7 @@ impl Wanted<'_> {
             let Some((place, message)) = next else { return found };
             assert!(message.log_time_nanos >= before, "{}: order", self.what);
             before = message.log_time_nanos;
-            let name = &bag.topics()[place].topic().name;
+            let name = &container.topics()[place].topic().name;
             let at = (0..TOPICS).find(|at| topic_name(*at) == *name);
             let at = at.unwrap_or_else(|| panic!("{}: the unknown topic {name:?}", self.what));
             let k = message.sequence - 1;
@@ -353,9 +359,9 @@ impl Wanted<'_> {
     }
 
     /// The `mcap` crate reads every brick, by its index and front to back.
-    fn check_bricks(&self, disk: &SimulatedDisk, bag: &Bag, messages: u64) {
+    fn check_bricks(&self, disk: &SimulatedDisk, container: &Container, messages: u64) {
         let mut indexed = 0;
-        for name in bag.topics().iter().flat_map(|topic| topic.bricks()) {
+        for name in container.topics().iter().flat_map(|topic| topic.bricks()) {
             let what = format!("{}: {name}", self.what);
             let file = disk.read(&Path::new(DIRECTORY).join(name)).unwrap();
             let summary = mcap::Summary::read(&file);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use livebag::{Bag, Disk, Fault, Query, RecorderOptions, SimulatedDisk};
+use livebag::{Container, Disk, Fault, Query, RecorderOptions, SimulatedDisk};
 
 use crate::common::{
     DIRECTORY, FRAME_BYTES, Making, Model, Sequences, TOPICS, Wanted, counts, visible,
@@ -78,9 +78,9 @@ fn a_full_disk_can_be_read_without_recovery() {
         let Some((_, shown, _)) = record(&disk) else { continue };
         let after = disk.crash();
         after.inject(Fault::NoSpaceFromOperation(0));
-        let bag = Bag::open_on(&after, Path::new(DIRECTORY));
-        let bag = bag.unwrap_or_else(|error| panic!("{number}: {error}"));
-        let mut cursor = bag.query(&Query::default()).unwrap();
+        let container = Container::open_on(&after, Path::new(DIRECTORY));
+        let container = container.unwrap_or_else(|error| panic!("{number}: {error}"));
+        let mut cursor = container.query(&Query::default()).unwrap();
         let mut messages = 0u64;
         let shown = counts(&shown);
         while cursor.next().unwrap().is_some() {

@@ -1,4 +1,4 @@
-//! `Bag::recover` on damaged files: what can be proven is kept, what is damaged is not handed out.
+//! `Container::recover` on damaged files: what can be proven is kept, what is damaged is not handed out.
 //!
 //! `LIVEBAG_DAMAGE_CASES` damaged containers are repaired (200 unless told), the first with the seed
 //! `LIVEBAG_DAMAGE_FIRST` (0).
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use livebag::{
-    Bag, BagState, ChunkCompression, Compression, NewMessage, Overflow, Query, Recorder,
-    RecorderOptions, Topic,
+    ChunkCompression, Compression, Container, ContainerState, NewMessage, Overflow, Query,
+    Recorder, RecorderOptions, Topic,
 };
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES_MAX, ChunkHeader, MAGIC, MESSAGE_INDEX_ENTRY_BYTES,
@@ -143,8 +143,8 @@ fn make(kind: Kind) -> Original {
 /// Waits until a live recording has committed `count` messages.
 fn wait(path: &Path, count: u64) {
     loop {
-        let bag = Bag::peek(path).unwrap();
-        let counts = bag.topics().iter().map(|topic| topic.message_count().unwrap());
+        let container = Container::peek(path).unwrap();
+        let counts = container.topics().iter().map(|topic| topic.message_count().unwrap());
         if counts.sum::<u64>() == count {
             return;
         }
@@ -311,11 +311,11 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     named.map(|(name, path)| (name, fs::read(path).unwrap())).collect()
 }
 
-fn read(bag: &Bag) -> (BTreeMap<Key, Vec<u8>>, u64) {
-    let mut cursor = bag.query(&Query::default()).unwrap();
+fn read(container: &Container) -> (BTreeMap<Key, Vec<u8>>, u64) {
+    let mut cursor = container.query(&Query::default()).unwrap();
     let mut found = BTreeMap::new();
     while let Some((topic, message)) = cursor.next().unwrap() {
-        let key = (bag.topics()[topic].topic().name.clone(), message.sequence as u32);
+        let key = (container.topics()[topic].topic().name.clone(), message.sequence as u32);
         let before = found.insert(key.clone(), message.data.to_vec());
         assert!(before.is_none(), "{key:?} is there twice");
     }
@@ -362,13 +362,13 @@ fn check(seed: u64) {
         }
     }
 
-    let bag = Bag::recover(&path).unwrap_or_else(|error| panic!("{said}: {error}"));
+    let container = Container::recover(&path).unwrap_or_else(|error| panic!("{said}: {error}"));
     let wanted = match (kind.is_closed, manifest_is_gone) {
-        (true, false) => BagState::Closed,
-        _ => BagState::Recovered,
+        (true, false) => ContainerState::Closed,
+        _ => ContainerState::Recovered,
     };
-    assert_eq!(bag.state(), wanted, "{said}");
-    let (found, damaged_then) = read(&bag);
+    assert_eq!(container.state(), wanted, "{said}");
+    let (found, damaged_then) = read(&container);
     for (key, _) in &provable {
         assert!(found.get(key) == Some(&original.messages[key]), "{said}: {key:?} is lost");
     }
@@ -379,7 +379,8 @@ fn check(seed: u64) {
         assert!(is_right || is_frame, "{said}: {key:?} is not what was recorded");
     }
     if kind.is_closed && !manifest_is_gone {
-        let damaged: u64 = bag.accounts().unwrap().iter().map(|account| account.damaged).sum();
+        let damaged: u64 =
+            container.accounts().unwrap().iter().map(|account| account.damaged).sum();
         let lacking = (original.messages.len() - found.len()) as u64;
         assert_eq!(damaged.max(damaged_then), lacking, "{said}: counted");
     }
@@ -390,7 +391,7 @@ fn check(seed: u64) {
     assert!(left.is_empty(), "{said}: {left:?}");
 
     let before = contents(&path);
-    let again = Bag::recover(&path).unwrap_or_else(|error| panic!("{said}: {error}"));
+    let again = Container::recover(&path).unwrap_or_else(|error| panic!("{said}: {error}"));
     assert!(!again.is_mended(), "{said}: mended twice");
     drop(again);
     assert!(contents(&path) == before, "{said}: a second recovery changed something");
@@ -426,8 +427,12 @@ fn everything_that_can_be_proven_is_kept() {
 fn what_is_sound_is_not_touched() {
     for kind in KINDS.into_iter().filter(|kind| kind.is_closed) {
         let before = contents(&originals()[&kind].path);
-        let bag = Bag::recover(&originals()[&kind].path).unwrap();
-        assert_eq!((bag.state(), bag.is_mended()), (BagState::Closed, false), "{kind:?}");
+        let container = Container::recover(&originals()[&kind].path).unwrap();
+        assert_eq!(
+            (container.state(), container.is_mended()),
+            (ContainerState::Closed, false),
+            "{kind:?}"
+        );
         assert!(contents(&originals()[&kind].path) == before, "{kind:?}");
     }
 }
@@ -445,8 +450,8 @@ fn a_damaged_chunk_costs_itself() {
     }
     fs::write(path.join("container.yaml"), b"").unwrap();
     let length = fs::metadata(path.join(brick)).unwrap().len();
-    let bag = Bag::recover(&path).unwrap();
-    let (found, _) = read(&bag);
+    let container = Container::recover(&path).unwrap();
+    let (found, _) = read(&container);
     assert_eq!(found.len(), original.messages.len() - hit.messages.len());
     assert!(fs::metadata(path.join(brick)).unwrap().len() >= length.saturating_sub(BLOCK));
 }
@@ -466,14 +471,14 @@ fn a_lost_index_costs_no_other_topic_anything() {
                 open(&index).set_len(length / 2).unwrap();
             }
         }
-        let bag = Bag::open(&path).unwrap();
-        let missing: u64 = bag.topics().iter().map(|topic| topic.missing()).sum();
-        let (found, damaged) = read(&bag);
+        let container = Container::open(&path).unwrap();
+        let missing: u64 = container.topics().iter().map(|topic| topic.missing()).sum();
+        let (found, damaged) = read(&container);
         assert_eq!(found.len() as u64 + missing, original.messages.len() as u64, "{what}");
         assert!(missing > 0 && damaged == missing, "{what}: {missing} {damaged}");
-        let bag = Bag::recover(&path).unwrap();
-        assert!(bag.is_mended(), "{what}");
-        assert_eq!(read(&bag).0.len(), original.messages.len(), "{what}");
+        let container = Container::recover(&path).unwrap();
+        assert!(container.is_mended(), "{what}");
+        assert_eq!(read(&container).0.len(), original.messages.len(), "{what}");
     }
 }
 
@@ -484,8 +489,8 @@ fn bytes_that_are_given_up_are_kept() {
     let (_folder, path) = copy_of(original);
     let (brick, chunks) = original.bricks.iter().next().unwrap();
     open(&path.join(brick)).write_all_at(&[0x55; 30], chunks[1].offset).unwrap();
-    let bag = Bag::recover(&path).unwrap();
-    assert!(bag.is_mended());
+    let container = Container::recover(&path).unwrap();
+    assert!(container.is_mended());
     let kept = fs::read_to_string(path.join("container.damaged")).unwrap();
     let line = kept.lines().find(|line| line.starts_with(&format!("{} 5555", chunks[1].offset)));
     assert!(line.is_some_and(|line| line.ends_with(brick)), "{kept}");
@@ -499,7 +504,7 @@ fn a_repair_says_what_it_found_once() {
     let (brick, chunks) = original.bricks.iter().next().unwrap();
     let hit = chunks.iter().find(|chunk| chunk.has_checksum).unwrap();
     open(&path.join(brick)).write_all_at(b"damage", hit.offset + 60).unwrap();
-    let said = Bag::recover(&path).unwrap().failure().unwrap().to_owned();
+    let said = Container::recover(&path).unwrap().failure().unwrap().to_owned();
     assert!(said.starts_with(&format!("{brick}: {} messages", hit.messages.len())), "{said}");
-    assert_eq!(Bag::recover(&path).unwrap().failure(), Some(said.as_str()));
+    assert_eq!(Container::recover(&path).unwrap().failure(), Some(said.as_str()));
 }

@@ -17,7 +17,7 @@ use livebag_bench::mcap_file::{self, McapFile};
 use livebag_bench::stats::Durations;
 
 /// One file of a bag.
-trait BagFile: Send {
+trait ContainerFile: Send {
     /// Writes a message of the topic with this index.
     fn write(&mut self, topic: usize, message: &Message<'_>) -> Result<(), CliError>;
     /// The end of what was swapped out of the cache.
@@ -32,7 +32,7 @@ pub struct BagWriter {
     settings: Settings,
     topics: Vec<Topic>,
     bytes_max: u64,
-    file: Option<Box<dyn BagFile>>,
+    file: Option<Box<dyn ContainerFile>>,
     file_bytes: u64,
     files: Vec<FileEntry>,
     counts: Vec<u64>,
@@ -126,7 +126,7 @@ impl BagWriter {
     }
 
     fn end_file(&mut self) -> Result<(), CliError> {
-        self.file.take().map_or(Ok(()), BagFile::finish)
+        self.file.take().map_or(Ok(()), ContainerFile::finish)
     }
 
     /// Closes the bag and makes it durable.
@@ -230,7 +230,7 @@ fn write_options(settings: &McapSettings) -> WriteOptions {
     }
 }
 
-impl BagFile for Mcap {
+impl ContainerFile for Mcap {
     fn write(&mut self, topic: usize, message: &Message<'_>) -> Result<(), CliError> {
         self.file.write(topic, message).map_err(|error| refused(&self.path, &error))
     }
@@ -266,7 +266,7 @@ impl SqliteFile {
     }
 }
 
-impl BagFile for SqliteFile {
+impl ContainerFile for SqliteFile {
     fn write(&mut self, topic: usize, message: &Message<'_>) -> Result<(), CliError> {
         Ok(self.writer.write(self.topics[topic], message)?)
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    ATTACHMENTS_FILE, CONTAINER_VERSION, ClockJumps, ContainerError, Manifest, Removed, State,
+    ATTACHMENTS_FILE, CONTAINER_VERSION, ClockJumps, Manifest, ManifestError, Removed, State,
     TopicManifest,
 };
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header};
@@ -19,7 +19,7 @@ use livebag_format::mcap::{
 };
 
 use super::says_the_same;
-use crate::container::BagError;
+use crate::container::ContainerError;
 use crate::container::read_manifest;
 use crate::container::unpack::Unpacked;
 use crate::recorder::FileNames;
@@ -32,13 +32,13 @@ const ENTRIES_TRIED: u64 = 64;
 
 /// Whether `error` is one that a rebuilt manifest cures: there are indexes, or nothing but what a
 /// recorder makes first. That a manifest is damaged although no power was cut is the doing of a medium
-/// or of a person: then it is made anew only when asked for (see [`crate::Bag::recover`]).
-pub(crate) fn can_help(disk: &dyn Disk, path: &Path, error: &BagError) -> bool {
+/// or of a person: then it is made anew only when asked for (see [`crate::Container::recover`]).
+pub(crate) fn can_help(disk: &dyn Disk, path: &Path, error: &ContainerError) -> bool {
     let files = disk.list(path).unwrap_or_default();
     let has_index = files.iter().any(|file| is_index(file) || is_split(disk, file));
     match error {
-        BagError::NotFound(_) | BagError::NotAContainer(_) => has_index,
-        BagError::Manifest { source: ContainerError::Yaml(_), .. } => {
+        ContainerError::NotFound(_) | ContainerError::NotAContainer(_) => has_index,
+        ContainerError::Manifest { source: ManifestError::Yaml(_), .. } => {
             // What a recorder makes before its first message, and a recovery that was cut short.
             let ours = |file: &PathBuf| {
                 let name = name_of(file);
@@ -206,15 +206,16 @@ struct Brick {
 }
 
 /// Makes a manifest in state `recording` of the files in a directory.
-pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
-    let io_error = |source| BagError::Io { path: path.to_owned(), source };
+pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, ContainerError> {
+    let io_error = |source| ContainerError::Io { path: path.to_owned(), source };
     let files = disk.list(path).map_err(io_error)?;
     let mut bricks = Vec::new();
     let mut attachments = None;
     for file in &files {
         if file.extension().is_some_and(|extension| extension == "mcap") {
             let opened = disk.open(file);
-            let opened = opened.map_err(|source| BagError::Io { path: file.clone(), source })?;
+            let opened =
+                opened.map_err(|source| ContainerError::Io { path: file.clone(), source })?;
             let brick = read_brick(file, opened).map_err(io_error)?;
             if brick.is_attachments() {
                 attachments = Some(brick.name);

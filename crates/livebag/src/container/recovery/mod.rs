@@ -16,13 +16,13 @@ use std::io;
 use std::path::Path;
 
 use livebag_format::container::{
-    CONTAINER_FILE, ContainerError, LOCK_FILE, Manifest, SYNCED_FILE, State, SyncMark,
+    CONTAINER_FILE, LOCK_FILE, Manifest, ManifestError, SYNCED_FILE, State, SyncMark,
 };
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::MessageHeader;
 
 use super::{Opened, is_being_written, read_manifest};
-use crate::container::{BagError, BagState};
+use crate::container::{ContainerError, ContainerState};
 use crate::limits::UNSETTLED_BYTES;
 use crate::storage::{Access, Disk, Owner};
 
@@ -41,9 +41,13 @@ const DAMAGED_FILE: &str = "container.yaml.damaged";
 
 /// Decides what a container is, and recovers it if its recorder is gone and this user may write: one
 /// that was not closed, and if `is_thorough` also one that was, wherever it is damaged.
-pub(super) fn settle(disk: &dyn Disk, path: &Path, is_thorough: bool) -> Result<Opened, BagError> {
-    let io_error = |source| BagError::Io { path: path.to_owned(), source };
-    let live = || Ok(Opened::unchanged(BagState::Live, read_manifest(disk, path)?));
+pub(super) fn settle(
+    disk: &dyn Disk,
+    path: &Path,
+    is_thorough: bool,
+) -> Result<Opened, ContainerError> {
+    let io_error = |source| ContainerError::Io { path: path.to_owned(), source };
+    let live = || Ok(Opened::unchanged(ContainerState::Live, read_manifest(disk, path)?));
     if is_being_written(disk, path).map_err(io_error)? {
         return live();
     }
@@ -53,7 +57,10 @@ pub(super) fn settle(disk: &dyn Disk, path: &Path, is_thorough: bool) -> Result<
         Ok(Some(lock)) => lock,
         Ok(None) => return live(),
         Err(error) if is_refused(&error) => {
-            return Ok(Opened::unchanged(BagState::Unrecovered, read_or_imagine(disk, path)?));
+            return Ok(Opened::unchanged(
+                ContainerState::Unrecovered,
+                read_or_imagine(disk, path)?,
+            ));
         }
         Err(error) => return Err(io_error(error)),
     };
@@ -67,14 +74,14 @@ pub(super) fn settle(disk: &dyn Disk, path: &Path, is_thorough: bool) -> Result<
     drop(lock);
     let is_mended = match recovered {
         Ok(is_mended) => is_mended,
-        Err(BagError::Io { source, .. }) if is_refused(&source) => {
-            return Ok(Opened::unchanged(BagState::Unrecovered, manifest));
+        Err(ContainerError::Io { source, .. }) if is_refused(&source) => {
+            return Ok(Opened::unchanged(ContainerState::Unrecovered, manifest));
         }
         Err(error) => return Err(error),
     };
     let state = match manifest.state {
-        State::Closed => BagState::Closed,
-        State::Recovered | State::Recording => BagState::Recovered,
+        State::Closed => ContainerState::Closed,
+        State::Recovered | State::Recording => ContainerState::Recovered,
     };
     Ok(Opened { state, manifest, is_mended })
 }
@@ -106,7 +113,7 @@ fn keep_owner(disk: &dyn Disk, path: &Path) -> io::Result<()> {
 }
 
 /// The manifest where nothing can be written: as it is, or as it would be made anew.
-pub(super) fn read_or_imagine(disk: &dyn Disk, path: &Path) -> Result<Manifest, BagError> {
+pub(super) fn read_or_imagine(disk: &dyn Disk, path: &Path) -> Result<Manifest, ContainerError> {
     read_manifest(disk, path).or_else(|error| {
         if manifest::can_help(disk, path, &error) { rebuild(disk, path) } else { Err(error) }
     })
@@ -117,7 +124,7 @@ fn read_or_rebuild(
     disk: &dyn Disk,
     path: &Path,
     survived: bool,
-) -> Result<(Manifest, bool), BagError> {
+) -> Result<(Manifest, bool), ContainerError> {
     let read = read_manifest(disk, path);
     let text = disk.read(&path.join(CONTAINER_FILE)).unwrap_or_default();
     let fits = Manifest::checksum_fits(&text);
@@ -129,15 +136,15 @@ fn read_or_rebuild(
         }
         Ok(_)
         | Err(
-            BagError::NotFound(_)
-            | BagError::NotAContainer(_)
-            | BagError::Manifest { source: ContainerError::Yaml(_), .. },
+            ContainerError::NotFound(_)
+            | ContainerError::NotAContainer(_)
+            | ContainerError::Manifest { source: ManifestError::Yaml(_), .. },
         ) => {
             let rebuilt = rebuild(disk, path)?;
             if !text.is_empty() {
                 let aside = path.join(DAMAGED_FILE);
                 let kept = disk.replace(&aside, &text, true);
-                kept.map_err(|source| BagError::Io { path: aside, source })?;
+                kept.map_err(|source| ContainerError::Io { path: aside, source })?;
             }
             Ok((rebuilt, false))
         }
@@ -163,9 +170,9 @@ fn recover(
     directory: &Path,
     manifest: &mut Manifest,
     (survived, is_thorough): (bool, bool),
-) -> Result<bool, BagError> {
+) -> Result<bool, ContainerError> {
     let was_closed = manifest.state != State::Recording;
-    let in_directory = |source| BagError::Io { path: directory.to_owned(), source };
+    let in_directory = |source| ContainerError::Io { path: directory.to_owned(), source };
     if !was_closed {
         name_newest_files(disk, directory, manifest).map_err(in_directory)?;
         if !survived {
@@ -194,7 +201,7 @@ fn recover(
                 is_changed |= mended.is_changed;
             }
             Err(source) if is_refused(&source) => {
-                return Err(BagError::Io { path: directory.join(brick), source });
+                return Err(ContainerError::Io { path: directory.join(brick), source });
             }
             // A medium that fails here does not take the other topics along.
             Err(error) => {
@@ -217,10 +224,11 @@ fn recover(
     }
     disk.sync_dir(directory).map_err(in_directory)?;
     let path = directory.join(CONTAINER_FILE);
-    let text =
-        manifest.to_yaml().map_err(|source| BagError::Manifest { path: path.clone(), source })?;
+    let text = manifest
+        .to_yaml()
+        .map_err(|source| ContainerError::Manifest { path: path.clone(), source })?;
     let replaced = disk.replace(&path, text.as_bytes(), true);
-    replaced.map_err(|source| BagError::Io { path: path.clone(), source })?;
+    replaced.map_err(|source| ContainerError::Io { path: path.clone(), source })?;
     // Left over from the recorder; gone already is as good.
     let _ = disk.remove(&directory.join("container.reserve"));
     Ok(true)

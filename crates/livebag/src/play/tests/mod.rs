@@ -85,8 +85,8 @@ struct Listed {
 
 impl Listed {
     fn of(container: &Path) -> Self {
-        let bag = crate::Bag::open(container).unwrap();
-        let mut cursor = bag.query(&crate::Query::default()).unwrap();
+        let container = crate::Container::open(container).unwrap();
+        let mut cursor = container.query(&crate::Query::default()).unwrap();
         let mut messages = Vec::new();
         while let Some((topic, message)) = cursor.next().unwrap() {
             messages.push(SourceMessage {
@@ -97,7 +97,7 @@ impl Listed {
                 data: message.data.to_vec(),
             });
         }
-        let topics = bag.topics().iter().map(|topic| topic.topic().clone()).collect();
+        let topics = container.topics().iter().map(|topic| topic.topic().clone()).collect();
         Self { topics, messages: messages.into_iter() }
     }
 

@@ -249,8 +249,8 @@ fn of_a_running_recording_is_played_what_was_there() {
         writer.write_message(&message).unwrap();
     };
     let readable = || {
-        let bag = crate::Bag::open(&path).unwrap();
-        bag.topics().iter().map(|topic| topic.message_count().unwrap()).sum::<u64>()
+        let container = crate::Container::open(&path).unwrap();
+        container.topics().iter().map(|topic| topic.message_count().unwrap()).sum::<u64>()
     };
     let wait = |count| {
         while readable() < count {

@@ -25,7 +25,7 @@ use livebag_format::mcap::{
 };
 
 use super::answer::{LIBRARY, put_topic, record_bytes};
-use super::{Bag, BagError, Query, Segment, Span};
+use super::{Container, ContainerError, Query, Segment, Span};
 use crate::limits::{VIRTUAL_CHUNK_BYTES, VIRTUAL_CHUNK_SPAN, VIRTUAL_CHUNKS_MAX};
 
 mod read;
@@ -36,7 +36,7 @@ mod read;
 pub enum VirtualFileError {
     /// The container.
     #[error(transparent)]
-    Bag(#[from] BagError),
+    Container(#[from] ContainerError),
     /// Its summary would be too large to be read at once.
     #[error(
         "one file of that much would have more than {VIRTUAL_CHUNKS_MAX} chunks, whose index no reader \
@@ -126,15 +126,15 @@ impl VirtualFile {
     /// # Errors
     /// If a topic is not there, an index cannot be read, or there are too many chunks; or for
     /// [`Span::Latest`].
-    pub fn new(bag: &Bag, query: &Query) -> Result<Self, VirtualFileError> {
+    pub fn new(container: &Container, query: &Query) -> Result<Self, VirtualFileError> {
         let (from, to) = match query.span {
             Span::All => (0, u64::MAX),
             Span::History(from, to) => (from, to),
             Span::Latest(_) => return Err(VirtualFileError::Latest),
         };
-        bag.choose(&query.topics)?;
+        container.choose(&query.topics)?;
         let mut start = Vec::new();
-        put_file_start(&mut start, bag.profile(), LIBRARY);
+        put_file_start(&mut start, container.profile(), LIBRARY);
         let mut this = Self {
             topics: query.topics.clone(),
             from,
@@ -149,7 +149,7 @@ impl VirtualFile {
             kept: Vec::new(),
         };
         this.add_bytes(start);
-        this.extend(bag)?;
+        this.extend(container)?;
         this.add_summary();
         Ok(this)
     }
@@ -172,15 +172,15 @@ impl VirtualFile {
     }
 
     /// Goes on behind its end with what has been recorded meanwhile; whether there was something.
-    /// `bag` is the same container, opened anew if splits or topics have come.
+    /// `container` is the same container, opened anew if splits or topics have come.
     ///
     /// # Errors
     /// As [`VirtualFile::new`]; the file is as it was then.
-    pub fn grow(&mut self, bag: &Bag) -> Result<bool, VirtualFileError> {
+    pub fn grow(&mut self, container: &Container) -> Result<bool, VirtualFileError> {
         let (pieces, bytes, channels) = (self.pieces.len(), self.bytes, self.channels.len());
         let (sources, chunks, messages) = (self.sources.len(), self.chunks, self.messages);
         let seen: Vec<u64> = self.sources.iter().map(|source| source.seen).collect();
-        let extended = self.extend(bag);
+        let extended = self.extend(container);
         if extended.is_ok() && self.pieces.len() > pieces {
             self.add_summary();
             return Ok(true);
@@ -206,9 +206,9 @@ impl VirtualFile {
         self.add(Kind::Bytes(bytes.into()), count);
     }
 
-    /// Adds what `bag` has and the file has not.
-    fn extend(&mut self, bag: &Bag) -> Result<(), VirtualFileError> {
-        self.find_sources(bag)?;
+    /// Adds what `container` has and the file has not.
+    fn extend(&mut self, container: &Container) -> Result<(), VirtualFileError> {
+        self.find_sources(container)?;
         let mut chunks = Vec::new();
         for at in 0..self.sources.len() {
             self.plan(at, &mut chunks)?;
@@ -224,13 +224,14 @@ impl VirtualFile {
         Ok(())
     }
 
-    fn find_sources(&mut self, bag: &Bag) -> Result<(), VirtualFileError> {
+    fn find_sources(&mut self, container: &Container) -> Result<(), VirtualFileError> {
         let chosen = match self.topics.is_empty() {
-            true => (0..bag.topics.len()).collect(),
+            true => (0..container.topics.len()).collect(),
             // A topic that was there may have gone with the split that had it.
             false => {
-                let is_wanted = |&at: &usize| self.topics.contains(&bag.topics[at].topic.name);
-                (0..bag.topics.len()).filter(is_wanted).collect::<Vec<_>>()
+                let is_wanted =
+                    |&at: &usize| self.topics.contains(&container.topics[at].topic.name);
+                (0..container.topics.len()).filter(is_wanted).collect::<Vec<_>>()
             }
         };
         let mut present = vec![false; self.sources.len()];
@@ -238,7 +239,7 @@ impl VirtualFile {
         // Of topics that are equal, the how many-th.
         let mut taken: Vec<bool> = vec![false; self.channels.len()];
         for at in chosen {
-            let topic = &bag.topics[at];
+            let topic = &container.topics[at];
             let known = self.channels.iter().enumerate();
             let mut same = known.filter(|(at, known)| {
                 !taken.get(*at).copied().unwrap_or(true) && **known == topic.topic

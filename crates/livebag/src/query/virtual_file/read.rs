@@ -12,7 +12,7 @@ use super::{Chunk, ENTRIES_AT_ONCE, Kind, Segment, Source, VirtualFile, VirtualF
 use crate::container::unpack::Unpacked;
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
 use crate::query::answer::record_bytes;
-use crate::query::{BagError, Buffer};
+use crate::query::{Buffer, ContainerError};
 
 impl VirtualFile {
     /// Appends up to `count` bytes of the file from `offset` on; fewer only at its end.
@@ -123,7 +123,7 @@ impl View<'_> {
         }
         if inner != chunk.records_bytes || count != chunk.count {
             // It was whole when the file was laid out.
-            return Err(BagError::Damaged {
+            return Err(ContainerError::Damaged {
                 path: segment.index.path().to_owned(),
                 offset: chunk.first,
                 what: "entries have changed since the file was laid out",
@@ -169,7 +169,7 @@ impl View<'_> {
                 self.put(data);
                 true
             }
-            Err(BagError::Damaged { .. }) => {
+            Err(ContainerError::Damaged { .. }) => {
                 self.padding(record_bytes(entry.data_bytes));
                 false
             }

@@ -111,7 +111,7 @@ impl BagWriteError {
 
 impl From<BagWriteError> for RecordError {
     fn from(source: BagWriteError) -> Self {
-        Self::Bag { source }
+        Self::Container { source }
     }
 }
 

@@ -89,11 +89,11 @@ proptest! {
         for (at, topic) in status.topics.iter().enumerate() {
             prop_assert_eq!(topic.account().published(), published[at], "{:?}", topic);
         }
-        let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-        prop_assert_eq!(read_all(&bag).len() as u64, bag.account().unwrap().recorded);
-        if bag.state() == BagState::Closed {
-            let told = bag.accounts().unwrap();
-            for (topic, account) in bag.topics().iter().zip(told) {
+        let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+        prop_assert_eq!(read_all(&container).len() as u64, container.account().unwrap().recorded);
+        if container.state() == ContainerState::Closed {
+            let told = container.accounts().unwrap();
+            for (topic, account) in container.topics().iter().zip(told) {
                 let status = status.topics.iter().find(|one| one.name == topic.topic().name);
                 prop_assert_eq!(account, status.unwrap().account(), "{}", topic.topic().name);
             }

@@ -46,10 +46,10 @@ fn what_is_abandoned_is_counted_by_topic() {
             assert_eq!(topic.lost.total(), topic.lost.abandoned, "{topic:?}");
         }
         assert!(status.totals().0 > 0, "what the disk had been given is written");
-        let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-        assert_eq!(bag.state(), BagState::Closed);
-        assert_eq!(bag.lost().abandoned, status.totals().2.abandoned);
-        assert_eq!(read_all(&bag).len() as u64, status.totals().0);
+        let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+        assert_eq!(container.state(), ContainerState::Closed);
+        assert_eq!(container.lost().abandoned, status.totals().2.abandoned);
+        assert_eq!(read_all(&container).len() as u64, status.totals().0);
     }
 }
 

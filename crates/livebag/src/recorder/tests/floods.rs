@@ -150,14 +150,14 @@ proptest! {
             }
         }
         if finished.is_ok() {
-            let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-            let read = read_all(&bag);
+            let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+            let read = read_all(&container);
             for (topic, counters) in topics.iter() {
-                let at = bag.topics().iter().position(|t| t.topic().name == topic.name).unwrap();
+                let at = container.topics().iter().position(|t| t.topic().name == topic.name).unwrap();
                 let messages = read.iter().filter(|seen| seen.0 == topic.name).count() as u64;
                 prop_assert_eq!(messages, counters.messages.load(Ordering::Relaxed));
-                prop_assert_eq!(*bag.topics()[at].lost(), counters.losses());
-                let repeated = repeated_in(&disk, &bag, &topic.name);
+                prop_assert_eq!(*container.topics()[at].lost(), counters.losses());
+                let repeated = repeated_in(&disk, &container, &topic.name);
                 prop_assert_eq!(repeated, counters.repeated.load(Ordering::Relaxed));
             }
         }
@@ -165,18 +165,18 @@ proptest! {
 }
 
 /// Repeated messages of a topic, as its index entries tell, and the manifests of its splits alike.
-fn repeated_in(disk: &SimulatedDisk, bag: &Bag, topic: &str) -> u64 {
+fn repeated_in(disk: &SimulatedDisk, container: &Container, topic: &str) -> u64 {
     let mut told = 0;
-    for split in std::iter::once("").chain(bag.splits().iter().map(String::as_str)) {
+    for split in std::iter::once("").chain(container.splits().iter().map(String::as_str)) {
         let text = disk.read(&Path::new(DIRECTORY).join(split).join("container.yaml")).unwrap();
         let manifest = Manifest::parse(std::str::from_utf8(&text).unwrap()).unwrap();
         let ours = manifest.topics.iter().filter(|known| known.name == topic);
         told += ours.map(|known| known.repeated).sum::<u64>();
     }
-    let mut cursor = bag.query(&Query::default()).unwrap();
+    let mut cursor = container.query(&Query::default()).unwrap();
     let mut found = 0;
     while let Some((at, entry)) = cursor.next_entry().unwrap() {
-        found += u64::from(entry.repeated && bag.topics()[at].topic().name == topic);
+        found += u64::from(entry.repeated && container.topics()[at].topic().name == topic);
     }
     assert_eq!(told, found, "{topic}");
     found
@@ -204,8 +204,8 @@ fn a_flood_drops_nobody_elses_messages() {
     }
     recorder.snapshot().unwrap();
     recorder.finish().unwrap();
-    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-    let read = read_all(&bag);
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    let read = read_all(&container);
     let of = |name: &str| read.iter().filter(|seen| seen.0 == name).count();
     assert_eq!(of("/quiet"), 100);
     assert!((1..300).contains(&of("/flood")), "{}", of("/flood"));
@@ -241,9 +241,9 @@ fn a_refused_queue_ends_the_recording_in_order() {
     assert!(said.contains("submitting writes"), "{said}");
     let (messages, _, lost) = status.totals();
     assert_eq!((messages, lost.disk), (1, 3));
-    let bag = Bag::open_on(&disk, Path::new(DIRECTORY)).unwrap();
-    assert_eq!(bag.state(), BagState::Closed);
-    assert_eq!(read_all(&bag).len() as u64 + bag.lost().total(), published);
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(container.state(), ContainerState::Closed);
+    assert_eq!(read_all(&container).len() as u64 + container.lost().total(), published);
 }
 
 /// Topics of all sizes take turns in being busy: the ring never holds more than it may, and who has become

@@ -53,9 +53,9 @@ impl Hand {
         self.engine.close().unwrap();
         assert_eq!(self.shared.failure(), None);
         let lost = self.shared.topics.lock().unwrap()[0].1.losses();
-        let bag = Bag::open_on(&self.disk, Path::new(DIRECTORY)).unwrap();
-        let read = read_all(&bag);
-        check_bricks(&self.disk, &bag, &read);
+        let container = Container::open_on(&self.disk, Path::new(DIRECTORY)).unwrap();
+        let read = read_all(&container);
+        check_bricks(&self.disk, &container, &read);
         (lost, read.iter().map(|seen| seen.1).collect(), self.disk)
     }
 }

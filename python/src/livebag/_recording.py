@@ -48,8 +48,8 @@ def open(
     zenoh_config: str | os.PathLike[str] | None = None,
     zenoh_listen: Iterable[str] = (),
     zenoh_connect: Iterable[str] = (),
-) -> Bag:
-    """Opens a recording for reading and gives a :class:`Bag`.
+) -> Recording:
+    """Opens a recording for reading and gives a :class:`Recording`.
 
     ``path`` is a livebag container (finished, or still being written), an MCAP file, a rosbag2
     directory or database, or a ROS 1 bag; its contents tell which. Or it is the address of a recording
@@ -79,22 +79,22 @@ def open(
     if mark and scheme.lower() in ("http", "https"):
         token = token or os.environ.get("LIVEBAG_TOKEN") or None
         trusted = None if ca_certificates is None else os.fspath(ca_certificates)
-        return Bag(_livebag.RemoteRecording.open(text, token, trusted))
+        return Recording(_livebag.RemoteRecording.open(text, token, trusted))
     if mark and scheme.isalnum():
         raise Unsupported(f"{text}: addresses of servers begin with http:// or https://, not {scheme}://")
     # A folder of that name is meant where there is one.
     if (text == "zenoh" or text.startswith("zenoh/")) and not os.path.exists(text):
         config = None if zenoh_config is None else os.fspath(zenoh_config)
         listen, connect = _endpoints(zenoh_listen), _endpoints(zenoh_connect)
-        return Bag(_livebag.RobotsRecording.open(text, config, listen, connect))
-    return Bag(_livebag.Recording.open(path, mapped), mapped)
+        return Recording(_livebag.RobotsRecording.open(text, config, listen, connect))
+    return Recording(_livebag.Recording.open(path, mapped), mapped)
 
 
 def _endpoints(endpoints: Iterable[str]) -> list[str]:
     return [endpoints] if isinstance(endpoints, str) else list(endpoints)
 
 
-def _open_again(path: Any, mapped: bool | None) -> Bag:
+def _open_again(path: Any, mapped: bool | None) -> Recording:
     return open(path, mapped=mapped)
 
 
@@ -219,7 +219,7 @@ class Topics(collections.abc.Mapping["str", "Topic"]):
         return f"<livebag.Topics: {', '.join(self._topics)}>"
 
 
-class Bag:
+class Recording:
     """A recording, open for reading; made by :func:`livebag.open`.
 
     Of a container that is still being written every question sees what has been committed until
@@ -543,7 +543,7 @@ class Bag:
         """Lets go of the files. Messages that were read stay."""
         self._opened = None
 
-    def __enter__(self) -> Bag:
+    def __enter__(self) -> Recording:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -552,7 +552,7 @@ class Bag:
     def __reduce__(self) -> tuple[Any, ...]:
         # Worker processes (multiprocessing, data loaders) open it for themselves.
         if not isinstance(self._core, _livebag.Recording):
-            raise TypeError("a bag on a server is not handed to other processes: open it there again")
+            raise TypeError("a recording on a server is not handed to other processes: open it there again")
         return _open_again, (self.path, self._mapped)
 
     def _table(self) -> list[list[str]]:
@@ -573,7 +573,7 @@ class Bag:
 
     def __repr__(self) -> str:
         if self._opened is None:
-            return "<livebag.Bag, closed>"
+            return "<livebag.Recording, closed>"
         rows = [["topic", "type", "messages", "size", "rate", "lost"], *self._table()]
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         lines = (
@@ -583,7 +583,7 @@ class Bag:
             ).rstrip()
             for row in rows
         )
-        return "\n  ".join([f"<livebag.Bag {str(self.path)!r}: {self._about()}>", *lines])
+        return "\n  ".join([f"<livebag.Recording {str(self.path)!r}: {self._about()}>", *lines])
 
     def _about(self) -> str:
         about = f"{self.kind}, {self.state}"

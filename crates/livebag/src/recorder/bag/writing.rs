@@ -14,8 +14,8 @@ use livebag_format::{Message, Topic};
 use super::{BagFileWriter, BagWriteError, BagWriter, add};
 use crate::limits::{COMMIT_BYTES_MAX, POLL_MAX, SPACE_LOOK_INTERVAL};
 use crate::queue::{Queued, TopicQueue};
+use crate::recorder::queues::Latched;
 use crate::recorder::split::{RESERVE_FILE, reserve_space};
-use crate::recorder::topic::Latched;
 use crate::recorder::{Counters, LowSpace, RecordError, Shared};
 use crate::storage::{DiskFile, Lock};
 

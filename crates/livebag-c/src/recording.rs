@@ -149,6 +149,7 @@ struct Following {
 impl Following {
     /// Waits for the next message until `until_nanos` of the clock; for ever if there is none.
     fn next(&mut self, until_nanos: Option<u64>) -> Result<(Status, Option<Message>), Failure> {
+        let mut has_looked = false;
         loop {
             if let Some(message) = self.follow.next() {
                 self.current = message.data;
@@ -165,13 +166,16 @@ impl Following {
             if self.follow.has_ended() {
                 return Ok((Status::End, None));
             }
-            let now_nanos = self.clock.monotonic_nanos();
-            let left =
-                until_nanos.map(|until| Duration::from_nanos(until.saturating_sub(now_nanos)));
-            if left == Some(Duration::ZERO) {
-                return Ok((Status::Timeout, None));
+            if has_looked {
+                let now_nanos = self.clock.monotonic_nanos();
+                let left =
+                    until_nanos.map(|until| Duration::from_nanos(until.saturating_sub(now_nanos)));
+                if left == Some(Duration::ZERO) {
+                    return Ok((Status::Timeout, None));
+                }
+                self.clock.sleep(left.unwrap_or(Follow::INTERVAL).min(Follow::INTERVAL));
             }
-            self.clock.sleep(left.unwrap_or(Follow::INTERVAL).min(Follow::INTERVAL));
+            has_looked = true;
             self.follow.look()?;
         }
     }

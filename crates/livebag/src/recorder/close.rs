@@ -176,14 +176,14 @@ fn cut(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
 }
 
 /// Closed means whole and on the medium; anything else is recovered at the next opening.
-pub(super) fn ended_state(closed: &Result<(), RecordError>) -> State {
-    if closed.is_ok() { State::Closed } else { State::Recording }
+pub(super) fn ended_state(is_whole: bool) -> State {
+    if is_whole { State::Closed } else { State::Recording }
 }
 
 impl Split {
     /// Ends all files. A later split gets its closed manifest too; the first one's is the
     /// recording's, and written last.
-    pub fn close(&mut self, shared: &Shared) -> Result<(), RecordError> {
+    pub fn close(&mut self, shared: &Shared) -> Result<(), Arc<RecordError>> {
         self.drop_reserve();
         // A disk that has failed is asked first whether it still takes anything. One that does not is
         // left alone: ext4 on a device that is gone may never come back from cutting a file.
@@ -199,19 +199,20 @@ impl Split {
                 Err(RecordError::Io { doing: "closing", path, source })
             }
         };
+        let closed = closed.map_err(Arc::new);
         if self.number == 0 {
             return closed;
         }
         if let Err(error) = &closed {
-            shared.fail(error.to_string());
+            shared.fail(error.clone());
         }
-        let failure = shared.failure().unwrap_or_default();
+        let failure = shared.failure_text();
         let ended_nanos = shared.options.clock.wall_nanos();
         let times = (ended_nanos, ended_nanos);
-        let manifest = self.manifest(ended_state(&closed), times, failure);
+        let manifest = self.manifest(ended_state(closed.is_ok()), times, failure);
         let written = write_manifest(&*self.disk, &self.directory, &manifest, true);
         drop(self.take_lock());
-        closed.and(written)
+        closed.and(written.map_err(Arc::new))
     }
 
     /// Ends every brick and every index, and makes them durable. Goes on after a failure, so that

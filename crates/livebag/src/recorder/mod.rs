@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use livebag_format::container::{ClockJumps, Losses};
@@ -77,7 +77,26 @@ pub enum RecordError {
     },
     /// The recording was closed in order, but ended early.
     #[error("the recording ended early: {0}; everything written before it is kept and readable")]
-    Failed(String),
+    Failed(#[source] Arc<RecordError>),
+    /// The recording could not be closed: it is recovered when it is next opened.
+    #[error("{closing}")]
+    NotClosed {
+        /// Why.
+        #[source]
+        closing: Arc<RecordError>,
+    },
+    /// The recording ended early, and could not be closed either.
+    #[error("{first}; closing it failed too: {closing}")]
+    FailedTwice {
+        /// What ended it.
+        #[source]
+        first: Arc<RecordError>,
+        /// Why it could not be closed.
+        closing: Arc<RecordError>,
+    },
+    /// A thread of the recorder has panicked.
+    #[error("{0} has stopped by a fault in livebag: please report it")]
+    Fault(&'static str),
     /// MCAP cannot number more topics.
     #[error("a container holds at most {max} topics: record some of them elsewhere")]
     TooManyTopics {
@@ -106,6 +125,24 @@ pub enum RecordError {
     /// The recorder's thread is gone.
     #[error("the recorder has stopped")]
     Stopped,
+}
+
+impl RecordError {
+    /// The system's refusal that caused it: tells a full disk (`StorageFull`) from one that is gone (`EIO`).
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Container { source } => source.io_error(),
+            Self::Failed(first) | Self::FailedTwice { first, .. } => first.io_error(),
+            Self::NotClosed { closing } => closing.io_error(),
+            _ => None,
+        }
+    }
+}
+
+/// The error itself if nobody else has it.
+fn not_closed(closing: Arc<RecordError>) -> RecordError {
+    Arc::try_unwrap(closing).unwrap_or_else(|closing| RecordError::NotClosed { closing })
 }
 
 fn hint(error: &io::Error) -> &'static str {
@@ -144,6 +181,8 @@ pub(crate) struct Counters {
     pub disk: AtomicU64,
     pub abandoned: AtomicU64,
     pub skipped: AtomicU64,
+    /// Why its files could not be made.
+    pub refused: OnceLock<Arc<RecordError>>,
 }
 
 impl Counters {
@@ -184,6 +223,9 @@ pub struct TopicStatus {
     pub writer_gone: bool,
     /// How often its writer died and came back.
     pub writer_returns: u64,
+    /// Why its files could not be made, if they could not: its messages are lost to the disk until they can be
+    /// made, which is tried once a second.
+    pub refused: Option<Arc<RecordError>>,
 }
 
 impl TopicStatus {
@@ -217,7 +259,7 @@ pub struct Status {
     /// How often the wall clock was set while recording, and by how many nanoseconds at the most.
     pub clock_jumps: ClockJumps,
     /// The first failure, which ended the recording.
-    pub failure: Option<String>,
+    pub failure: Option<Arc<RecordError>>,
 }
 
 impl Status {
@@ -257,7 +299,7 @@ pub(crate) struct Shared {
     pub abandoned: AtomicBool,
     /// Until when somebody is taken to be reading, on the clock's monotonic time.
     pub read_until_nanos: AtomicU64,
-    pub failure: Mutex<Option<String>>,
+    failure: OnceLock<Arc<RecordError>>,
 }
 
 impl Shared {
@@ -274,7 +316,7 @@ impl Shared {
             channels_given: AtomicU32::new(0),
             abandoned: AtomicBool::new(false),
             read_until_nanos: AtomicU64::new(0),
-            failure: Mutex::default(),
+            failure: OnceLock::new(),
             options,
         }
     }
@@ -326,14 +368,20 @@ impl Shared {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Notes a failure; only the first counts.
-    pub fn fail(&self, what: String) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(what);
+    /// Latches a failure; only the first counts.
+    pub fn fail(&self, error: impl Into<Arc<RecordError>>) {
+        // A later one follows from the first.
+        let _ = self.failure.set(error.into());
     }
 
-    pub fn failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The first failure.
+    pub fn failure(&self) -> Option<&Arc<RecordError>> {
+        self.failure.get()
+    }
+
+    /// The same for a manifest; empty if there was none.
+    pub fn failure_text(&self) -> String {
+        self.failure().map_or_else(String::new, |failure| failure.to_string())
     }
 }
 
@@ -343,7 +391,7 @@ struct PanicLatch<'a>(&'a Shared, &'static str);
 impl Drop for PanicLatch<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail(format!("{} has stopped by a fault in livebag: please report it", self.1));
+            self.0.fail(RecordError::Fault(self.1));
         }
     }
 }
@@ -375,7 +423,7 @@ impl ReaderNotice {
 pub struct Recorder {
     shared: Arc<Shared>,
     commands: SyncSender<Command>,
-    thread: Option<JoinHandle<Result<(), RecordError>>>,
+    thread: Option<JoinHandle<Result<(), Arc<RecordError>>>>,
     method: Option<MethodChoice>,
 }
 
@@ -555,6 +603,7 @@ impl Recorder {
             removed: counters.removed.load(Ordering::Relaxed),
             writer_gone: counters.is_gone.load(Ordering::Relaxed),
             writer_returns: counters.returns.load(Ordering::Relaxed),
+            refused: counters.refused.get().cloned(),
         });
         Status {
             topics: topics.collect(),
@@ -563,7 +612,7 @@ impl Recorder {
             paused: self.is_paused(),
             splits: self.shared.splits.load(Ordering::Relaxed),
             clock_jumps: self.shared.clock_jumps(),
-            failure: self.shared.failure(),
+            failure: self.shared.failure().cloned(),
         }
     }
 
@@ -581,13 +630,13 @@ impl Recorder {
     pub fn finish_with_status(mut self) -> (Status, Result<(), RecordError>) {
         let stopped = self.stop();
         let status = self.status();
-        let ended = match (stopped, &status.failure) {
+        let ended = match (stopped, status.failure.clone()) {
             // What went wrong first is the cause of what went wrong at the end.
-            (Err(error), Some(first)) if *first != error.to_string() => {
-                Err(RecordError::Failed(format!("{first}; closing it failed too: {error}")))
+            (Err(closing), Some(first)) if !Arc::ptr_eq(&first, &closing) => {
+                Err(RecordError::Failed(Arc::new(RecordError::FailedTwice { first, closing })))
             }
-            (Err(error), _) => Err(error),
-            (Ok(()), Some(failure)) => Err(RecordError::Failed(failure.clone())),
+            (Err(closing), _) => Err(not_closed(closing)),
+            (Ok(()), Some(failure)) => Err(RecordError::Failed(failure)),
             (Ok(()), None) => Ok(()),
         };
         (status, ended)
@@ -611,17 +660,17 @@ impl Recorder {
         self.shared.abandoned.store(true, Ordering::Relaxed);
     }
 
-    fn stop(&mut self) -> Result<(), RecordError> {
+    fn stop(&mut self) -> Result<(), Arc<RecordError>> {
         self.close();
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        thread.join().map_err(|_| RecordError::Stopped)?
+        thread.join().map_err(|_| Arc::new(RecordError::Stopped))?
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
         if let Err(error) = self.stop() {
-            eprintln!("livebag: closing {} failed: {error}", self.shared.directory.display());
+            log::error!("closing {} failed: {error}", self.shared.directory.display());
         }
     }
 }
@@ -631,10 +680,10 @@ trait Machine {
     /// One round; `false` when the recorder has been told to finish.
     fn turn(&mut self, commands: &Receiver<Command>) -> bool;
     /// The last round: everything published until now, then the ends of all files.
-    fn close(self) -> Result<(), RecordError>;
+    fn close(self) -> Result<(), Arc<RecordError>>;
 }
 
-fn run<M: Machine>(mut machine: M, commands: &Receiver<Command>) -> Result<(), RecordError> {
+fn run<M: Machine>(mut machine: M, commands: &Receiver<Command>) -> Result<(), Arc<RecordError>> {
     while machine.turn(commands) {}
     machine.close()
 }

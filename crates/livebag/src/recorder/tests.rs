@@ -12,6 +12,7 @@ use crate::storage::{Fault, ReadDisk, SimulatedDisk};
 mod account;
 mod ending;
 mod floods;
+mod refused;
 mod slow_disk;
 
 const DIRECTORY: &str = "/bag";

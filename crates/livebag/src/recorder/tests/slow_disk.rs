@@ -51,7 +51,7 @@ impl Hand {
     fn finish(self) -> (Losses, Vec<u64>, SimulatedDisk) {
         self.disk.stall(false);
         self.engine.close().unwrap();
-        assert_eq!(self.shared.failure(), None);
+        assert!(self.shared.failure().is_none());
         let lost = self.shared.topics.lock().unwrap()[0].1.losses();
         let container = Container::open_on(&self.disk, Path::new(DIRECTORY)).unwrap();
         let read = read_all(&container);

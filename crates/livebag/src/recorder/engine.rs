@@ -1,6 +1,7 @@
 //! The recorder's thread: when something is taken from streams and queues, and in which order.
 //!
-//! Each part of a turn is a value of its own, and no part calls another but through [`Writer`].
+//! Each part of a turn is a value that only the engine calls. Below [`Writer`] messages are laid out, written and
+//! committed; the engine decides what goes there and when.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};

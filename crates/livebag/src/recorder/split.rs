@@ -10,9 +10,10 @@ use livebag_format::container::{
     MetadataEntry, State, TopicManifest,
 };
 
+use super::RecordError;
 use super::brick::{Brick, LIBRARY};
 use super::topic::{SplitTopic, TopicFiles};
-use super::{FileNames, RecordError};
+use crate::container::FileNames;
 use crate::limits::{
     CLOSE_RESERVE_BYTES, CLOSE_RESERVE_FILES, OWN_GATHERED_BRICKS_MAX, SPARE_FILES_MIN,
 };

@@ -322,16 +322,6 @@ fn many_small_topics_share_a_brick() {
 }
 
 #[test]
-fn file_names_stay_in_the_directory_and_apart() {
-    let mut names = FileNames::default();
-    assert_eq!(names.give("/camera/front"), "camera.front");
-    assert_eq!(names.give("/camera.front"), "camera.front-2");
-    assert_eq!(names.give("/../etc"), "topic...etc");
-    assert_eq!(names.give(""), "topic");
-    assert!(names.give(&"x".repeat(1000)).len() <= 210);
-}
-
-#[test]
 fn splits_follow_each_other_without_a_gap() {
     let disk = SimulatedDisk::new(7);
     let options = RecorderOptions {

@@ -1,5 +1,6 @@
 //! Streams beside a disk that completes nothing for a while: an engine that is turned by hand.
 
+use livebag_format::container::Losses;
 use livebag_shm::{FrameMeta, StreamOptions, Writer};
 
 use super::*;

@@ -119,9 +119,9 @@ class Lane {
     const lossRow = status?.lost ?? topic.lost;
     const sum = format.lostSum(lossRow);
     if (status && this.session.isLive) {
-      say(rate, format.hertz(status.rate_hz));
-      const age = status.newest_age_nanos;
-      say(second, status.state === "recording" ? (age === null ? "–" : format.span(age)) : status.state === "gone" ? "gone" : `${status.state} ${format.span(age)}`);
+      const isMissing = status.state === "stalled" || status.state === "gone";
+      say(rate, isMissing ? status.state : format.hertz(status.rate_hz));
+      say(second, format.span(status.newest_age_nanos));
       say(bytes, format.bytesPerSecond(status.message_bytes_per_s));
       this.element.dataset.state = status.state;
     } else {

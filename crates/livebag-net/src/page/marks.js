@@ -28,7 +28,7 @@ export function marks(session) {
   let key = "";
 
   const make = () => {
-    const named = session.marks.filter((mark) => mark.kind !== "split").slice(0, BUTTONS_MAX);
+    const named = session.marks.filter((mark) => mark.kind !== "split").sort((a, b) => session.since(a.from_time) - session.since(b.from_time)).slice(0, BUTTONS_MAX);
     const now = JSON.stringify(named);
     if (now === key) return;
     key = now;
@@ -56,8 +56,10 @@ export function marks(session) {
     }
     context.stroke();
     context.setLineDash([]);
-    for (const { mark, button } of shown) {
+    for (const [at, { mark, button }] of shown.entries()) {
       const [left, right] = [axis.x(session.since(mark.from_time)), axis.x(session.since(mark.to_time))];
+      const next = shown.slice(at + 1).find((other) => other.mark.kind === "event");
+      button.style.maxWidth = next && right - left <= 4 ? `${Math.max(4, axis.x(session.since(next.mark.from_time)) - left - 2)}px` : "";
       button.hidden = right < -4 || left > axis.width + 4;
       button.style.left = `${Math.max(0, left)}px`;
       button.style.width = right - left > 4 ? `${Math.min(right, axis.width) - Math.max(0, left)}px` : "";

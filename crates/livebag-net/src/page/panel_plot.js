@@ -78,7 +78,7 @@ export function plotPanel(session, spec, signal) {
     asking = new AbortController();
     const both = AbortSignal.any([asking.signal, signal]);
     const { axis } = session;
-    const between = { from: session.at(Math.max(axis.from, axis.start)).toString(), to: session.at(Math.min(axis.to, axis.end)).toString(), bins: Math.min(4000, Math.max(50, Math.round(axis.width))) };
+    const between = { from: session.at(Math.max(axis.from, axis.start)).toString(), to: session.at(Math.min(axis.to, axis.end)).toString(), bins: session.bins };
     const topics = [...new Set(spec.sources.map(({ topic }) => topic))];
     try {
       const answers = await Promise.all(topics.map((topic) => {

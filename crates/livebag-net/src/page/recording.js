@@ -36,7 +36,7 @@ export async function showRecording(page, place, signal) {
       h("div", { className: "row marks-row" }, h("span", { className: "row-name" }, "events"), marks(session), h("div", { className: "figures" })),
       scroller, plots, lines.element));
   const problem = h("p", { className: "problem", role: "alert", hidden: true });
-  page.append(summary(session), health(session), transport(session, player), problem, rangePanel(session), timeline, tiles);
+  page.append(summary(session), health(session), transport(session, player), problem, timeline, tiles, rangePanel(session));
   page.append(hover(timeline, session, lines, laneOf));
   session.on("timeline", () => {
     say(problem, session.problem);

@@ -164,6 +164,11 @@ export class Session extends EventTarget {
     });
   }
 
+  /** How many bins are asked for: the server gives that many, or down to half of it. */
+  get bins() {
+    return Math.min(4000, Math.max(100, Math.round(this.axis.width * 1.5)));
+  }
+
   /** Losses in time, of all topics or one. @param {string} [topic] */
   losses(topic) {
     /** @param {LaneRow} lane */
@@ -182,7 +187,7 @@ export class Session extends EventTarget {
     const asking = (this.#asking = new AbortController());
     const signal = AbortSignal.any([asking.signal, this.signal]);
     const { axis } = this;
-    const question = { from: this.at(Math.max(axis.from, 0)).toString(), to: this.at(axis.to).toString(), bins: Math.min(4000, Math.max(50, Math.round(axis.width))) };
+    const question = { from: this.at(Math.max(axis.from, 0)).toString(), to: this.at(axis.to).toString(), bins: this.bins };
     try {
       this.timeline = await api.timeline(this.info.name, question, signal);
       this.problem = "";

@@ -13,6 +13,9 @@ const QUEUE_SHARE_MANY = 0.75;
 /** Losses count as happening now for this long. */
 const LOSING_MILLIS = 5000;
 
+/** How full the queue is, where the recorder tells. @param {Status} status */
+const queueShare = ({ cache_bytes, cache_bytes_max }) => (cache_bytes !== null && cache_bytes_max ? cache_bytes / cache_bytes_max : null);
+
 /** @typedef {{level: "good" | "warn" | "bad", text: string}} Finding */
 
 /** What is not as it should be, worst first. @param {Status} status @param {boolean} isLosing @returns {Finding[]} */
@@ -26,7 +29,7 @@ export function findings(status, isLosing) {
   if (gone.length > 0) found.push({ level: "bad", text: `gone: ${list(gone)}` });
   if (stalled.length > 0) found.push({ level: "bad", text: `stalled: ${list(stalled)}` });
   if (status.full_in_nanos !== null && status.full_in_nanos < FULL_SOON_NANOS) found.push({ level: "bad", text: `the disk is full in ${format.span(status.full_in_nanos)}` });
-  if (status.queue_bytes !== null && status.cache_bytes && status.queue_bytes / status.cache_bytes > QUEUE_SHARE_MANY) found.push({ level: "warn", text: "the queue is nearly full" });
+  if ((queueShare(status) ?? 0) > QUEUE_SHARE_MANY) found.push({ level: "warn", text: "the queue is nearly full" });
   const lost = status.topics.reduce((sum, topic) => sum + format.lostSum(topic.lost), 0);
   if (lost > 0 && !isLosing) found.push({ level: "warn", text: `${format.plural(lost, "message")} lost so far` });
   return found;
@@ -58,10 +61,10 @@ export function health(session) {
     const text = found.length === 0 ? "Recording well: every topic arrives, nothing lost."
       : `${found.some(({ level }) => level === "bad") ? "Look: " : "Recording; "}${found.map((finding) => finding.text).join("; ")}.`;
     say(verdict, text);
-    const share = status.queue_bytes !== null && status.cache_bytes ? status.queue_bytes / status.cache_bytes : null;
+    const share = queueShare(status);
     fill(figures,
       figure("disk", format.bytesPerSecond(status.bytes_per_s)),
-      figure("queue", share === null ? format.bytes(status.queue_bytes) : `${Math.round(share * 100)} %`, share),
+      figure("queue", share === null ? format.bytes(status.cache_bytes) : `${Math.round(share * 100)} %`, share),
       figure("free", format.bytes(status.free_bytes)),
       figure("full in", status.full_in_nanos === null ? "–" : format.span(status.full_in_nanos)),
       figure("recorded", format.bytes(status.size_bytes)),

@@ -9,18 +9,29 @@ import { KIND_TITLES, kindsOf } from "./kinds.js";
 import { isAbort } from "./loader.js";
 import { addPanel, FIELD_DATA } from "./choice.js";
 
+/** Items of an array that the menu lists. */
+const ITEMS_MAX = 9;
+
 /**
  * Numeric fields of a topic; asked for once.
  * @type {WeakMap<Session, Map<string, Promise<FieldRow[]>>>}
  */
 const known = new WeakMap();
 
+/** Of an array the first items: a message panel offers the others. @param {FieldRow} row @returns {FieldRow[]} */
+function items(row) {
+  const [first, ...rest] = row.field.split("[]");
+  if (rest.length === 0) return [row];
+  const most = Math.min(row.lengths?.[0] ?? ITEMS_MAX, ITEMS_MAX);
+  return Array.from({ length: most }, (_, at) => ({ ...row, field: `${first}[${at}]${rest.join("[0]")}` }));
+}
+
 /** @param {Session} session @param {string} topic */
 function numericFields(session, topic) {
   /** @type {Map<string, Promise<FieldRow[]>>} */
   const topics = known.get(session) ?? new Map();
   known.set(session, topics);
-  const fields = topics.get(topic) ?? api.fields(session.info.name, topic, session.signal).then((answer) => answer.fields.filter((row) => row.numeric));
+  const fields = topics.get(topic) ?? api.fields(session.info.name, topic, session.signal).then((answer) => answer.fields.filter((row) => row.numeric).flatMap(items));
   topics.set(topic, fields);
   fields.catch(() => topics.delete(topic));
   return fields;

@@ -10,6 +10,8 @@ import { sayTime } from "./panel_time.js";
 /** Widths are asked for in steps, so that the server's answers are alike. */
 const WIDTH_STEP = 160;
 const WIDTH_MAX = 1920;
+/** The server reduces by whole numbers, to no more than what is asked for: asked for is somewhat more than is shown. */
+const WIDTH_SPARE = 1.3;
 
 /** @param {PanelPlace} place */
 export function imagePanel({ session, spec, body, note, tools, signal, on }) {
@@ -55,7 +57,7 @@ export function imagePanel({ session, spec, body, note, tools, signal, on }) {
   let asked = "";
   const want = () => {
     const pixels = body.clientWidth * Math.min(window.devicePixelRatio || 1, 2);
-    const width = Math.min(WIDTH_MAX, Math.max(WIDTH_STEP, Math.ceil(pixels / WIDTH_STEP) * WIDTH_STEP));
+    const width = Math.min(WIDTH_MAX, Math.max(WIDTH_STEP, Math.ceil((pixels * WIDTH_SPARE) / WIDTH_STEP) * WIDTH_STEP));
     const key = `${session.asked} ${width}`;
     if (key === asked && !session.follows) return;
     asked = key;

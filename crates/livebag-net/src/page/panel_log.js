@@ -133,7 +133,7 @@ export function logPanel({ session, spec, body, note, tools, signal, on }) {
 
   const reload = settled(150, () => void load());
   level.addEventListener("change", show);
-  on("view", reload);
+  on("view", () => session.isGrowing || reload());
   on("timeline", () => session.isLive && reload());
   on("head", () => {
     mark();

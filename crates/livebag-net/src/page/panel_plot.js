@@ -48,8 +48,9 @@ export function plotPanel(session, spec, signal) {
     h("i", { className: `swatch line-${at % 8}` }),
     h("span", { className: "field" }, h("span", { className: "of" }, `${topic} `), field), values[at],
     h("button", { type: "button", className: "icon", title: "Take this line away", "aria-label": `Remove ${topic} ${field}`, onclick: () => drop(at) }, "×")));
+  const note = h("p", { className: "quiet", hidden: true });
   const scale = h("div", { className: "figures scale" });
-  const element = h("div", { className: "row plot-row", "aria-label": "Plot" }, h("div", { className: "line-names" }, ...names, problem), canvas, scale);
+  const element = h("div", { className: "row plot-row", "aria-label": "Plot" }, h("div", { className: "line-names" }, ...names, note, problem), canvas, scale);
 
   /** @type {Line[]} */
   let lines = [];
@@ -87,6 +88,9 @@ export function plotPanel(session, spec, signal) {
       }));
       lines = answers.flatMap((series) => series.fields.map((field) => lineOf(session, series, field)));
       problem.hidden = true;
+      const every = Math.max(...answers.map((series) => series.every ?? 1));
+      note.hidden = every === 1;
+      say(note, `one message of ${every}: zoom in for all`);
     } catch (error) {
       if (isAbort(error)) return;
       say(problem, error instanceof Error ? error.message : String(error));

@@ -34,6 +34,8 @@ export class Session extends EventTarget {
   status = null;
   /** When it came, by the browser's clock. */
   statusMillis = 0;
+  /** The view changes because the recording grew: what is shown of it is loaded once a second anyway. */
+  isGrowing = false;
   problem = "";
   /** What the user wished and cannot have. */
   complaint = "";
@@ -148,7 +150,7 @@ export class Session extends EventTarget {
 
   #viewChanged() {
     this.tell("view");
-    this.#reload();
+    if (!this.isGrowing) this.#reload();
   }
 
   #write() {
@@ -256,7 +258,9 @@ export class Session extends EventTarget {
     this.problem = "";
     const wasLive = this.isLive;
     this.isLive = status.state === "live";
+    this.isGrowing = true;
     if (status.end_time) this.axis.grow(this.since(status.end_time));
+    this.isGrowing = false;
     if (this.follows) {
       this.head = this.axis.end;
       this.dispatchEvent(new Event("head"));

@@ -83,8 +83,8 @@
  * @property {number[]} [counts]
  */
 
-/** @typedef {{topic: string, start_time: string, end_time: string, bin_nanos: number, exact: boolean, fields: SeriesField[]}} Series */
-/** @typedef {{field: string, type: string, numeric: boolean}} FieldRow */
+/** `every`: each so manieth message was read. @typedef {{topic: string, start_time: string, end_time: string, bin_nanos: number, exact: boolean, every?: number, fields: SeriesField[]}} Series */
+/** `lengths`: of each `[]` in the field, where it is fixed. @typedef {{field: string, type: string, numeric: boolean, lengths?: (number | null)[]}} FieldRow */
 
 /**
  * A message, decoded; `value` is what the topic's type says.
@@ -101,8 +101,8 @@
 /**
  * @typedef {object} TopicStatus
  * @property {string} topic
- * @property {number} rate_hz
- * @property {number} message_bytes_per_s
+ * @property {number | null} rate_hz
+ * @property {number | null} message_bytes_per_s
  * @property {number | null} newest_age_nanos
  * @property {number} message_count
  * @property {Lost} lost
@@ -119,9 +119,9 @@
  * @property {number} size_bytes
  * @property {number | null} free_bytes
  * @property {number | null} full_in_nanos
- * @property {number} bytes_per_s
- * @property {number | null} queue_bytes
- * @property {number | null} cache_bytes
+ * @property {number | null} bytes_per_s
+ * @property {number | null} cache_bytes what waits in memory; null where the recorder cannot be asked
+ * @property {number | null} cache_bytes_max
  * @property {number} splits
  * @property {TopicStatus[]} topics
  */

@@ -15,6 +15,10 @@ long=$(wc -l "$page"/*.js | awk '$2 != "total" && $1 > 400 { print $2 }')
 # Web addresses are links that a user may click; nothing is loaded from them (default-src 'self').
 ! grep -nE "(import|from|src=|href=|url\()[ \"'(]*(https?:)?//" "$page"/* || fail "the page loads something from elsewhere"
 
+# What index.html fetches ahead is every module there is. main.js is fetched anyway, types.js holds types only.
+diff <(sed -n 's/.*modulepreload" href="\/page\/\(.*\)">/\1/p' "$page/index.html") \
+    <(cd "$page" && ls -- *.js | grep -vxE 'main.js|types.js') || fail "index.html names other modules than there are"
+
 # Chromium itself: its headless shell has no WebGL.
 LIVEBAG_BROWSER=$(command -v chromium || command -v google-chrome || find_browser) || {
     [ "${CI:-}" != true ] || fail "the page's tests need a browser (Debian: chromium)"

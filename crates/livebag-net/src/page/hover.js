@@ -10,13 +10,18 @@ import { isImage } from "./kinds.js";
 
 const THUMB_WIDTH = 192;
 
+/** What canvases have to say of a place. @type {WeakMap<Element, (x: number) => string[]>} */
+const sayings = new WeakMap();
+
+/** Lets a canvas say what it shows at a place. @param {HTMLCanvasElement} canvas @param {(x: number) => string[]} at */
+export const sayAt = (canvas, at) => sayings.set(canvas, at);
+
 /**
  * @param {HTMLElement} timeline
  * @param {Session} session
  * @param {{point: (x: number | null) => void}} crossing
- * @param {(canvas: Element) => {at: (x: number) => string[]} | undefined} laneOf
  */
-export function hover(timeline, session, crossing, laneOf) {
+export function hover(timeline, session, crossing) {
   const words = h("div", { className: "words" });
   const picture = h("canvas", { className: "thumb", hidden: true });
   const tip = h("div", { className: "tip", hidden: true, role: "status", "aria-live": "off" }, picture, words);
@@ -49,7 +54,7 @@ export function hover(timeline, session, crossing, laneOf) {
     const time = session.axis.time(x);
     if (x < 0 || x > session.axis.width) return leave();
     crossing.point(x);
-    fill(words, h("b", {}, clock(session.at(time))), ` ${span(time)}`, ...(laneOf(target)?.at(x) ?? []).map((line) => h("div", {}, line)));
+    fill(words, h("b", {}, clock(session.at(time))), ` ${span(time)}`, ...(sayings.get(target)?.(x) ?? []).map((line) => h("div", {}, line)));
     tip.hidden = false;
     wantsPicture = target.classList.contains("ruler") && camera !== undefined;
     if (wantsPicture) loader.want(session.at(session.axis.inBounds(time)).toString());

@@ -7,6 +7,7 @@ import { causeColour, colour, onColours } from "./colours.js";
 import { fill, h, onceAFrame, say } from "./dom.js";
 import * as format from "./format.js";
 import { addGestures, alongAxis } from "./gestures.js";
+import { sayAt } from "./hover.js";
 import { openMenu } from "./menu.js";
 import { TOPIC_DATA } from "./choice.js";
 
@@ -33,6 +34,7 @@ class Lane {
     this.figures = { rate: h("span"), second: h("span"), bytes: h("span"), lost: h("span", { className: "lost" }) };
     this.element = h("div", { className: "row", "data-topic": topic.name }, this.label, this.canvas, h("div", { className: "figures" }, ...Object.values(this.figures)));
     addGestures(this.canvas, session, "pan");
+    sayAt(this.canvas, (x) => this.#at(x));
   }
 
   draw() {
@@ -92,7 +94,7 @@ class Lane {
   }
 
   /** What the lane shows at a place, in words. @param {number} x @returns {string[]} */
-  at(x) {
+  #at(x) {
     const { session, row } = this;
     const { timeline, axis } = session;
     if (!row || !timeline) return [];
@@ -204,9 +206,7 @@ export function lanes(session) {
     for (const { element, topic } of list) element.hidden = !words.every((word) => `${topic.name} ${topic.type}`.toLowerCase().includes(word));
     nothing.hidden = list.some((lane) => !lane.element.hidden);
   });
-  /** @param {Element} canvas */
-  const laneOf = (canvas) => list.find((lane) => lane.canvas === canvas);
-  return { scroller, filter, titles, laneOf };
+  return { scroller, filter, titles };
 }
 
 /** What the colours mean. @param {Session} session */

@@ -9,6 +9,7 @@ import { colour, lineColour, onColours } from "./colours.js";
 import { fill, h, onceAFrame, say } from "./dom.js";
 import { plain } from "./format.js";
 import { addGestures, alongAxis } from "./gestures.js";
+import { sayAt } from "./hover.js";
 import { isAbort } from "./loader.js";
 
 const HEIGHT = 132;
@@ -105,6 +106,10 @@ export function plotPanel(session, spec, signal) {
   on("head", tell);
   onColours(draw, signal);
   addGestures(canvas, session, "pan");
+  sayAt(canvas, (x) => lines.flatMap((line) => {
+    const value = valueAt(line, session.axis.time(x));
+    return value === null ? [] : [`${line.field} ${plain(shortened(value))}`];
+  }));
   addDrop(element, session, (dropped) => {
     const fields = dropped.sources.filter(({ field }) => field !== "");
     if (fields.length > 0) replacePanel(session, spec, { kind: "plot", sources: [...spec.sources, ...fields] });

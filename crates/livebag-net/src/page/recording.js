@@ -25,7 +25,7 @@ export async function showRecording(page, place, signal) {
   if (place.panels === null) session.panels = firstPanels(session);
   const player = new Player(session);
   const { plots, tiles } = panels(session);
-  const { scroller, filter, titles, laneOf } = lanes(session);
+  const { scroller, filter, titles } = lanes(session);
   const lines = crossing(session);
 
   const rulerCanvas = ruler(session);
@@ -37,7 +37,7 @@ export async function showRecording(page, place, signal) {
       scroller, plots, lines.element));
   const problem = h("p", { className: "problem", role: "alert", hidden: true });
   page.append(summary(session), health(session), transport(session, player), problem, timeline, tiles, rangePanel(session));
-  page.append(hover(timeline, session, lines, laneOf));
+  page.append(hover(timeline, session, lines));
   session.on("timeline", () => {
     say(problem, session.problem);
     problem.hidden = session.problem === "";

@@ -83,7 +83,7 @@
  * @property {number[]} [counts]
  */
 
-/** `every`: each so manieth message was read. @typedef {{topic: string, start_time: string, end_time: string, bin_nanos: number, exact: boolean, every?: number, fields: SeriesField[]}} Series */
+/** `every`: one message of so many was read. @typedef {{topic: string, start_time: string, end_time: string, bin_nanos: number, exact: boolean, every?: number, fields: SeriesField[]}} Series */
 /** `lengths`: of each `[]` in the field, where it is fixed. @typedef {{field: string, type: string, numeric: boolean, lengths?: (number | null)[]}} FieldRow */
 
 /**

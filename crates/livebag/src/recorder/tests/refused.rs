@@ -15,7 +15,8 @@ fn a_topic_whose_files_cannot_be_made_is_refused_alone() {
     for sequence in 1..100 {
         let at = (sequence % 2) as usize;
         let data = vec![at as u8; if sequence % 10 < 2 { 70_000 } else { 100 }];
-        writers[at].write_message(&message(sequence, &data)).unwrap();
+        let message = Message { sequence: sequence / 2 + 1, ..message(sequence, &data) };
+        writers[at].write_message(&message).unwrap();
     }
     let status = recorder.finish().unwrap();
     let [first, second] = &status.topics[..] else { panic!("two topics") };

@@ -193,7 +193,9 @@ fn recover(
     let mut last_log_time_nanos = 0;
     let mut is_changed = false;
     for (brick, topics) in &groups {
-        let mended = mend_group(disk, directory, manifest, (brick, topics), (&mark, settled));
+        let has_lost_no_sector = survived || was_closed;
+        let trust = (settled, has_lost_no_sector);
+        let mended = mend_group(disk, directory, manifest, (brick, topics), (&mark, trust));
         match mended {
             Ok(mended) => {
                 last_log_time_nanos = last_log_time_nanos.max(mended.last_log_time_nanos);
@@ -248,7 +250,7 @@ fn mend_group(
     directory: &Path,
     manifest: &mut Manifest,
     (brick, topics): (&str, &[usize]),
-    (mark, settled): (&SyncMark, bool),
+    (mark, (settled, has_lost_no_sector)): (&SyncMark, (bool, bool)),
 ) -> io::Result<MendedGroup> {
     let path = directory.join(brick);
     let (mut indexes, mut members) = (Vec::new(), Vec::new());
@@ -276,7 +278,8 @@ fn mend_group(
         opened => opened?,
     };
     let unsettled = if settled { UNSETTLED_BYTES } else { u64::MAX };
-    let trust = Trust { settled_bytes: file.length()?.saturating_sub(unsettled) };
+    let settled_bytes = file.length()?.saturating_sub(unsettled);
+    let trust = Trust { settled_bytes, has_lost_no_sector };
     let names = (manifest.profile.as_str(), manifest.library.as_str());
     let mut survey = Walk::new(file, names, &members, &mut claims, trust)?.run()?;
     let found = std::mem::take(&mut survey.found);

@@ -6,11 +6,14 @@
 //! - or, for a frame without one, by an index entry that says the same as its headers, or by standing
 //!   in a whole chunk with its message index; and by having no hole: bricks are only appended to, so a
 //!   block is either what was written or a hole,
-//! - or by an entry below the mark in `container.synced`, or one that the kernel has had for long.
+//! - or by an entry below the mark in `container.synced`, or one that the kernel has had for long,
+//! - or by standing whole in a chunk that the end of the file cuts, where nothing else can have happened
+//!   to the file than being cut: the chunk's checksum can no longer be checked.
 //!
 //! What is no record, or cannot be proven, is passed over up to the next thing that can be.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,10 +21,11 @@ use std::sync::Arc;
 use livebag_format::Topic;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, Compression, Definition,
-    MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES, MESSAGE_INDEX_HEADER_BYTES,
-    MessageHeader, RECORD_HEADER_BYTES, RecordHeader, chunk_messages, opcode, put_channel,
-    put_file_start, put_message_index, put_schema, schema_id,
+    CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, ChunkMessage,
+    Compression, Compressor, Definition, MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
+    MESSAGE_INDEX_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, chunk_messages,
+    decompress_start, opcode, put_channel, put_compressed_chunk_header, put_file_start,
+    put_message_index, put_schema, schema_id,
 };
 
 use super::index::Claim;
@@ -64,6 +68,9 @@ pub(super) struct Survey {
     pub stretches: Vec<Stretch>,
     /// Message indexes and headers that are not what they must be.
     pub changes: Vec<Change>,
+    /// The chunk that the end of the file cuts, with what is whole of it. Written before anything else:
+    /// behind its old length nothing must be added while it claims to be longer.
+    pub shortened: Option<Change>,
     /// Messages without an entry, by member.
     pub found: Vec<Vec<IndexEntry>>,
     /// Where the summary goes: behind the last thing that is kept.
@@ -86,6 +93,9 @@ pub(super) struct Trust {
     /// Chunks below this offset that have all their entries are believed: the kernel that was given
     /// them still runs, and has had the time to tell of a failure.
     pub settled_bytes: u64,
+    /// Whether what the kernel was given is in the file as far as the file goes: it still runs, or the
+    /// recorder closed and synced it. Otherwise a power cut may have cost any sector.
+    pub has_lost_no_sector: bool,
 }
 
 /// A chunk that has been proven.
@@ -96,6 +106,8 @@ struct Proven {
     is_believed: bool,
     /// Whether the times in its header are those of its messages.
     has_right_times: bool,
+    /// The chunk with its first messages alone, if the end of the file cuts it.
+    shortened: Option<Vec<u8>>,
 }
 
 /// What is at a place.
@@ -118,6 +130,8 @@ pub(super) struct Walk<'a> {
     profile: &'a str,
     library: &'a str,
     members: &'a [Member],
+    /// Place in `members` by channel.
+    by_channel: HashMap<u16, usize>,
     /// In the order of their places.
     claims: &'a mut [Claim],
     trust: Trust,
@@ -146,6 +160,12 @@ impl<'a> Walk<'a> {
             profile,
             library,
             members,
+            by_channel: members
+                .iter()
+                .enumerate()
+                .rev()
+                .map(|(at, m)| (m.channel_id, at))
+                .collect(),
             claims,
             trust,
             announced: BTreeSet::new(),
@@ -169,9 +189,14 @@ impl<'a> Walk<'a> {
                     continue;
                 }
                 Step::Chunk(proven, end) => {
+                    let is_shortened = proven.shortened.is_some();
                     self.take(at, *proven)?;
                     self.survey.tail = self.survey.tail.max(end);
                     at = end;
+                    if is_shortened && end < self.length {
+                        self.pass_over(end, self.length, true);
+                        at = self.length;
+                    }
                 }
                 Step::End => match self.search(at + 1)? {
                     None => {
@@ -293,7 +318,15 @@ impl<'a> Walk<'a> {
     }
 
     fn step(&mut self, at: u64) -> io::Result<Step> {
-        let Some((record, end)) = self.record(at)? else { return Ok(Step::Unknown(None)) };
+        let Some((record, end)) = self.record(at)? else {
+            return Ok(match self.prove_cut(at)? {
+                Some(proven) => {
+                    let end = end_of(&proven.extent);
+                    Step::Chunk(Box::new(proven), end)
+                }
+                None => Step::Unknown(None),
+            });
+        };
         if record.opcode == opcode::CHUNK {
             if let Some(proven) = self.prove(at, end)? {
                 let end = end_of(&proven.extent);
@@ -393,14 +426,18 @@ impl<'a> Walk<'a> {
     fn take(&mut self, at: u64, proven: Proven) -> io::Result<()> {
         self.require_definitions(&proven.extent);
         let first = self.claims.partition_point(|claim| place_of(&claim.entry).0 < at);
+        // Both are in the order of places.
+        let mut entries = proven.entries.iter().peekable();
         for claim in self.claims[first..].iter_mut() {
-            if place_of(&claim.entry).0 != at {
+            let place = place_of(&claim.entry);
+            if place.0 != at {
                 break;
             }
-            let is_it = |(member, entry): &(usize, IndexEntry)| {
+            while entries.next_if(|(_, entry)| place_of(entry) < place).is_some() {}
+            let is_it = entries.peek().is_some_and(|(member, entry)| {
                 *member == claim.member && same_message(entry, &claim.entry)
-            };
-            claim.is_proven = proven.is_believed || proven.entries.iter().any(is_it);
+            });
+            claim.is_proven = proven.is_believed || is_it;
         }
         if !proven.has_right_times {
             let ChunkExtent { start_nanos, end_nanos, .. } = proven.extent;
@@ -409,14 +446,21 @@ impl<'a> Walk<'a> {
             self.survey.changes.push(Change { offset, bytes });
         }
         if !proven.is_believed {
+            let (claims, found) = (&*self.claims, &mut self.survey.found);
+            let mut claims = claims[first..].iter().peekable();
             for (member, entry) in &proven.entries {
-                let mut claims = self.claims_at(at).iter();
-                if !claims.any(|c| c.member == *member && same_message(entry, &c.entry)) {
-                    self.survey.found[*member].push(*entry);
+                let place = place_of(entry);
+                let mut is_claimed = false;
+                while let Some(claim) = claims.next_if(|claim| place_of(&claim.entry) <= place) {
+                    is_claimed |= claim.member == *member && same_message(&claim.entry, entry);
+                }
+                if !is_claimed {
+                    found[*member].push(*entry);
                 }
             }
             self.restore_message_indexes(&proven)?;
         }
+        self.survey.shortened = proven.shortened.map(|bytes| Change { offset: at, bytes });
         self.survey.chunks.push(proven.extent);
         Ok(())
     }
@@ -466,20 +510,27 @@ impl<'a> Walk<'a> {
 
     /// The message indexes behind a proven chunk have a known length and known contents.
     fn restore_message_indexes(&mut self, proven: &Proven) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for (channel_id, _) in &proven.extent.counts {
-            let entries = proven
-                .entries
-                .iter()
-                .filter(|(member, _)| self.members[*member].channel_id == *channel_id);
-            let places = entries.map(|(_, e)| (e.log_time_nanos, u64::from(e.inner)));
-            put_message_index(&mut bytes, *channel_id, places);
-        }
+        let bytes = self.message_indexes(&proven.extent, &proven.entries);
         let offset = proven.extent.offset + proven.extent.chunk_bytes();
         if self.read(offset, offset + bytes.len() as u64)? != bytes {
             self.survey.changes.push(Change { offset, bytes });
         }
         Ok(())
+    }
+
+    /// The message index records behind a chunk.
+    fn message_indexes(&self, chunk: &ChunkExtent, entries: &[(usize, IndexEntry)]) -> Vec<u8> {
+        let mut places: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
+        for (member, entry) in entries {
+            let place = (entry.log_time_nanos, u64::from(entry.inner));
+            places.entry(self.members[*member].channel_id).or_default().push(place);
+        }
+        let mut bytes = Vec::new();
+        for (channel_id, _) in &chunk.counts {
+            let places = places.remove(channel_id).unwrap_or_default();
+            put_message_index(&mut bytes, *channel_id, places.into_iter());
+        }
+        bytes
     }
 
     /// Claims of the chunk at a place.
@@ -497,22 +548,147 @@ impl<'a> Walk<'a> {
         }
         if let Some(extent) = self.believe(at, end, &header)? {
             let entries = Vec::new();
-            let believed = Proven { extent, entries, is_believed: true, has_right_times: true };
-            return Ok(Some(believed));
+            return Ok(Some(Proven {
+                extent,
+                entries,
+                is_believed: true,
+                has_right_times: true,
+                shortened: None,
+            }));
         }
+        let is_frame = head
+            .get(CHUNK_HEADER_BYTES..)
+            .and_then(MessageHeader::parse)
+            .and_then(|message| message.data_bytes.checked_add(MESSAGE_HEADER_BYTES as u64))
+            == Some(header.records_bytes);
         let entries = match header.crc {
-            0 => self.prove_frame(&head, (at, end), &header)?,
+            0 if is_frame => self.prove_frame(&head, (at, end), &header)?,
+            0 => self.prove_shortened((at, end), &header)?,
             _ => self.prove_checksum((at, end), &header)?,
         };
         let Some(entries) = entries.filter(|entries| !entries.is_empty()) else { return Ok(None) };
-        let mut extent = extent_of(at, &header);
-        for (member, entry) in &entries {
+        let extent = self.extent_with(at, &header, &entries);
+        let times = (extent.start_nanos, extent.end_nanos);
+        let has_right_times = times == (header.start_nanos, header.end_nanos);
+        let (is_believed, shortened) = (false, None);
+        Ok(Some(Proven { extent, entries, is_believed, has_right_times, shortened }))
+    }
+
+    fn extent_with(
+        &self,
+        at: u64,
+        header: &ChunkHeader,
+        entries: &[(usize, IndexEntry)],
+    ) -> ChunkExtent {
+        let mut extent = extent_of(at, header);
+        for (member, entry) in entries {
             extent.add(self.members[*member].channel_id, entry, entry, 1);
         }
         extent.records_bytes = header.records_bytes;
+        extent
+    }
+
+    /// The first messages of a chunk that the end of the file cuts. Its checksum is of no use, so they are
+    /// given a chunk without one, which says what they are: not proven to the bit.
+    fn prove_cut(&self, at: u64) -> io::Result<Option<Proven>> {
+        let head = self.read(at, at + CHUNK_HEADER_BYTES_MAX as u64)?;
+        let Some(header) = ChunkHeader::parse(&head) else { return Ok(None) };
+        let bytes = header.stored_bytes.saturating_add(header.header_bytes() as u64);
+        if header.records_bytes.max(header.stored_bytes) > PROVEN_CHUNK_BYTES_MAX
+            || bytes <= self.length - at
+        {
+            return Ok(None);
+        }
+        let chunk = self.read(at, self.length)?;
+        let stored = chunk.get(header.header_bytes()..).unwrap_or_default();
+        let records = match header.compression {
+            Compression::None => Cow::Borrowed(stored),
+            kind => Cow::Owned(decompress_start(kind, stored, header.records_bytes).0),
+        };
+        let (mut entries, mut kept) = (Vec::new(), 0);
+        for message in chunk_messages(&records) {
+            let Ok(message) = message else { break };
+            let Some(member) = self.member_of(message.header.channel_id) else { break };
+            let entry = self.entry_of(&message.header, (at, message.inner), member, &header);
+            let claim = self.claim_at(at, message.inner);
+            let is_right = match claim {
+                Some(claim) => claim.member == member && same_message(&claim.entry, &entry),
+                None => {
+                    let times = header.start_nanos..=header.end_nanos;
+                    times.contains(&entry.log_time_nanos)
+                }
+            };
+            let is_synced = claim.is_some_and(|claim| claim.is_synced);
+            if !is_right || !(self.trust.has_lost_no_sector || is_synced) {
+                break;
+            }
+            kept = message.inner as usize + MESSAGE_HEADER_BYTES + message.data.len();
+            entries.push((member, entry));
+        }
+        let needed = match header.compression {
+            Compression::None => (header.header_bytes() + kept) as u64,
+            _ => self.length - at,
+        };
+        if entries.is_empty() || self.file.has_hole(at, needed)? {
+            return Ok(None);
+        }
+        let kept = &records[..kept];
+        let mut stored = Vec::new();
+        if header.compression != Compression::None {
+            Compressor::new(header.compression, 0)?.compress(kept, &mut stored)?;
+        }
+        let records_bytes = kept.len() as u64;
+        let stored_bytes = match header.compression {
+            Compression::None => records_bytes,
+            _ => stored.len() as u64,
+        };
+        let short = ChunkHeader { records_bytes, stored_bytes, ..header };
+        let extent = self.extent_with(at, &short, &entries);
         let times = (extent.start_nanos, extent.end_nanos);
-        let has_right_times = times == (header.start_nanos, header.end_nanos);
-        Ok(Some(Proven { extent, entries, is_believed: false, has_right_times }))
+        let sizes = (records_bytes, stored_bytes);
+        let mut bytes = Vec::new();
+        put_compressed_chunk_header(&mut bytes, times, sizes, 0, header.compression);
+        // What is not compressed stays where it is.
+        bytes.append(&mut stored);
+        Ok(Some(Proven {
+            extent,
+            entries,
+            is_believed: false,
+            has_right_times: true,
+            shortened: Some(bytes),
+        }))
+    }
+
+    /// A chunk that [`Walk::prove_cut`] has shortened: small messages without a checksum.
+    fn prove_shortened(
+        &self,
+        (at, end): (u64, u64),
+        header: &ChunkHeader,
+    ) -> io::Result<Option<Vec<(usize, IndexEntry)>>> {
+        let chunk = self.read(at, end)?;
+        let Ok(records) = header.records(&chunk) else { return Ok(None) };
+        let Some(entries) = self.entries_of(&records, at, header) else { return Ok(None) };
+        let mut whole_to = end;
+        let is_claimed = |(member, entry): &(usize, IndexEntry)| {
+            let claim = self.claim_at(at, entry.inner);
+            claim.map(|claim| claim.member == *member && same_message(&claim.entry, entry))
+        };
+        let claimed: Vec<_> = entries.iter().map(is_claimed).collect();
+        if claimed.contains(&Some(false)) {
+            return Ok(None);
+        }
+        if claimed.contains(&None) {
+            let extent = self.extent_with(at, header, &entries);
+            let index = self.message_indexes(&extent, &entries);
+            whole_to = end + index.len() as u64;
+            let times = (extent.start_nanos, extent.end_nanos);
+            if times != (header.start_nanos, header.end_nanos) || self.read(end, whole_to)? != index
+            {
+                return Ok(None);
+            }
+        }
+        let whole = !self.file.has_hole(at, whole_to - at)?;
+        Ok(whole.then_some(entries))
     }
 
     /// A chunk whose claims are believed, if they are as many as its message indexes say.
@@ -561,7 +737,7 @@ impl<'a> Walk<'a> {
             return Ok(None);
         };
         let records_bytes = message.data_bytes.checked_add(MESSAGE_HEADER_BYTES as u64);
-        let member = self.members.iter().position(|m| m.channel_id == message.channel_id);
+        let member = self.member_of(message.channel_id);
         let Some(member) = member.filter(|_| records_bytes == Some(header.records_bytes)) else {
             return Ok(None);
         };
@@ -600,17 +776,31 @@ impl<'a> Walk<'a> {
         if crc32fast::hash(&records) != header.crc {
             return Ok(None);
         }
-        let mut entries = Vec::new();
-        for message in chunk_messages(&records) {
-            let Ok(message) = message else { return Ok(None) };
-            let id = message.header.channel_id;
-            let Some(member) = self.members.iter().position(|m| m.channel_id == id) else {
-                return Ok(None);
-            };
-            let place = (at, message.inner);
-            entries.push((member, self.entry_of(&message.header, place, member, header)));
-        }
-        Ok(Some(entries))
+        Ok(self.entries_of(&records, at, header))
+    }
+
+    /// Entries of all messages in a chunk's records, if they are nothing but messages of members.
+    fn entries_of(
+        &self,
+        records: &[u8],
+        at: u64,
+        header: &ChunkHeader,
+    ) -> Option<Vec<(usize, IndexEntry)>> {
+        let entry_of = |message: ChunkMessage<'_>| {
+            let member = self.member_of(message.header.channel_id)?;
+            Some((member, self.entry_of(&message.header, (at, message.inner), member, header)))
+        };
+        chunk_messages(records).map(|message| entry_of(message.ok()?)).collect()
+    }
+
+    fn member_of(&self, channel_id: u16) -> Option<usize> {
+        self.by_channel.get(&channel_id).copied()
+    }
+
+    /// The claim of the message at a place of a chunk.
+    fn claim_at(&self, at: u64, inner: u32) -> Option<&Claim> {
+        let first = self.claims.partition_point(|claim| place_of(&claim.entry) < (at, inner));
+        self.claims.get(first).filter(|claim| place_of(&claim.entry) == (at, inner))
     }
 
     /// The index entry of a message; one that claims it knows all 64 bits of its sequence.
@@ -633,11 +823,11 @@ impl<'a> Walk<'a> {
             repeated: false,
         };
         entry.set_chunk_offset(at);
-        let mut claims = self.claims_at(at).iter().filter(|claim| claim.member == member);
-        match claims.find(|claim| same_message(&claim.entry, &entry)) {
-            Some(claim) => claim.entry,
-            None => entry,
-        }
+        // Damage may have made two claims of one place.
+        let first = self.claims.partition_point(|claim| place_of(&claim.entry) < (at, inner));
+        let here = self.claims[first..].iter().take_while(|c| place_of(&c.entry) == (at, inner));
+        let mut same = here.filter(|c| c.member == member && same_message(&c.entry, &entry));
+        same.next().map_or(entry, |claim| claim.entry)
     }
 }
 

@@ -37,7 +37,7 @@ mod topic;
 pub use crate::queue::{Overflow, Priority, WriteError};
 pub use bag::{BagFileWriter, BagWriteError, BagWriter};
 pub(crate) use close::{ends_with_summary, write_summary};
-pub use memory::cache_bytes_available;
+pub use memory::{cache_bytes_available, memory_available};
 pub use options::{
     ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
     TopicRules, TopicSettings,

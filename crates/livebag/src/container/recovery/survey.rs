@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use livebag_format::Topic;
-use livebag_format::index::IndexEntry;
+use livebag_format::index::{ENTRY_BYTES, IndexEntry};
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, ChunkMessage,
     Compression, Compressor, Definition, MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
@@ -28,6 +28,7 @@ use livebag_format::mcap::{
     put_message_index, put_schema, schema_id,
 };
 
+use super::Memory;
 use super::index::Claim;
 use crate::limits::PROVEN_CHUNK_BYTES_MAX;
 use crate::storage::DiskFile;
@@ -36,6 +37,11 @@ use crate::storage::DiskFile;
 const DEFINITION_BYTES_MAX: u64 = 64 << 20;
 /// Bytes searched at once.
 const SEARCH_BYTES: usize = 256 << 10;
+
+/// Memory for a message without an entry: in a list that grows, and once more when its index is written.
+const FOUND_MEMORY_BYTES: u64 = 4 * ENTRY_BYTES as u64;
+/// Memory for a chunk, in a list that grows.
+const CHUNK_MEMORY_BYTES: u64 = 3 * size_of::<ChunkExtent>() as u64;
 
 /// A topic whose messages are in the brick.
 pub(super) struct Member {
@@ -96,6 +102,7 @@ pub(super) struct Trust {
     /// Whether what the kernel was given is in the file as far as the file goes: it still runs, or the
     /// recorder closed and synced it. Otherwise a power cut may have cost any sector.
     pub has_lost_no_sector: bool,
+    pub was_closed: bool,
 }
 
 /// A chunk that has been proven.
@@ -108,6 +115,8 @@ struct Proven {
     has_right_times: bool,
     /// The chunk with its first messages alone, if the end of the file cuts it.
     shortened: Option<Vec<u8>>,
+    /// The start of its record, if that is not what it must be.
+    record_header: Option<[u8; RECORD_HEADER_BYTES]>,
 }
 
 /// What is at a place.
@@ -135,6 +144,7 @@ pub(super) struct Walk<'a> {
     /// In the order of their places.
     claims: &'a mut [Claim],
     trust: Trust,
+    memory: Memory,
     announced: BTreeSet<(u8, usize)>,
     /// Where the record before begins, if it is filler.
     last_filler: Option<u64>,
@@ -150,8 +160,9 @@ impl<'a> Walk<'a> {
         members: &'a [Member],
         claims: &'a mut [Claim],
         trust: Trust,
+        memory: Memory,
     ) -> io::Result<Self> {
-        claims.sort_by_key(|claim| (place_of(&claim.entry), claim.number));
+        claims.sort_unstable_by_key(|c| (place_of(&c.entry), c.member, c.number));
         let length = file.length()?;
         let survey = Survey { found: vec![Vec::new(); members.len()], ..Survey::default() };
         Ok(Self {
@@ -168,6 +179,7 @@ impl<'a> Walk<'a> {
                 .collect(),
             claims,
             trust,
+            memory,
             announced: BTreeSet::new(),
             last_filler: None,
             search_bytes_left: length.saturating_mul(4),
@@ -318,20 +330,12 @@ impl<'a> Walk<'a> {
     }
 
     fn step(&mut self, at: u64) -> io::Result<Step> {
-        let Some((record, end)) = self.record(at)? else {
-            return Ok(match self.prove_cut(at)? {
-                Some(proven) => {
-                    let end = end_of(&proven.extent);
-                    Step::Chunk(Box::new(proven), end)
-                }
-                None => Step::Unknown(None),
-            });
-        };
+        if let Some(proven) = self.prove(at)? {
+            let end = end_of(&proven.extent);
+            return Ok(Step::Chunk(Box::new(proven), end));
+        }
+        let Some((record, end)) = self.record(at)? else { return Ok(Step::Unknown(None)) };
         if record.opcode == opcode::CHUNK {
-            if let Some(proven) = self.prove(at, end)? {
-                let end = end_of(&proven.extent);
-                return Ok(Step::Chunk(Box::new(proven), end));
-            }
             let head = self.read(at, at + CHUNK_HEADER_BYTES_MAX as u64)?;
             let jumps = ChunkHeader::parse(&head).is_some()
                 && self.lands(end)?
@@ -405,17 +409,27 @@ impl<'a> Walk<'a> {
             if bytes.is_empty() {
                 return Ok(None);
             }
-            for (place, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == opcode::CHUNK) {
-                let at = start + place as u64;
-                let Some((_, end)) = self.record(at)? else { continue };
-                let head = self.read(at, at + CHUNK_HEADER_BYTES_MAX as u64)?;
-                if ChunkHeader::parse(&head).is_none() || self.search_bytes_left < end - at {
+            let end = start + bytes.len() as u64;
+            let is_chunk = |place: &(usize, &u8)| *place.1 == opcode::CHUNK;
+            let marked = bytes.iter().enumerate().filter(is_chunk).map(|(at, _)| start + at as u64);
+            let claimed = self.claims_in(start..end).map(|claim| place_of(&claim.entry).0);
+            let mut places: Vec<u64> = marked.chain(claimed).collect();
+            places.sort_unstable();
+            places.dedup();
+            for at in places {
+                let bytes = match self.chunk_at(at)? {
+                    Some((_, _, end, _)) => end - at,
+                    // One that the end of the file cuts is read to there.
+                    None if self.cut_chunk_at(at)?.is_some() => self.length - at,
+                    None => continue,
+                };
+                if self.search_bytes_left < bytes {
                     continue;
                 }
-                if self.prove(at, end)?.is_some() {
+                if self.prove(at)?.is_some() {
                     return Ok(Some(at));
                 }
-                self.search_bytes_left -= end - at;
+                self.search_bytes_left -= bytes;
             }
             start += bytes.len() as u64;
         }
@@ -435,9 +449,12 @@ impl<'a> Walk<'a> {
             }
             while entries.next_if(|(_, entry)| place_of(entry) < place).is_some() {}
             let is_it = entries.peek().is_some_and(|(member, entry)| {
-                *member == claim.member && same_message(entry, &claim.entry)
+                *member == usize::from(claim.member) && same_message(entry, &claim.entry)
             });
             claim.is_proven = proven.is_believed || is_it;
+        }
+        if let Some(bytes) = proven.record_header {
+            self.survey.changes.push(Change { offset: at, bytes: bytes.to_vec() });
         }
         if !proven.has_right_times {
             let ChunkExtent { start_nanos, end_nanos, .. } = proven.extent;
@@ -452,14 +469,17 @@ impl<'a> Walk<'a> {
                 let place = place_of(entry);
                 let mut is_claimed = false;
                 while let Some(claim) = claims.next_if(|claim| place_of(&claim.entry) <= place) {
-                    is_claimed |= claim.member == *member && same_message(&claim.entry, entry);
+                    is_claimed |=
+                        usize::from(claim.member) == *member && same_message(&claim.entry, entry);
                 }
                 if !is_claimed {
+                    self.memory.take(FOUND_MEMORY_BYTES)?;
                     found[*member].push(*entry);
                 }
             }
             self.restore_message_indexes(&proven)?;
         }
+        self.memory.take(CHUNK_MEMORY_BYTES + proven.extent.counts.len() as u64 * 32)?;
         self.survey.shortened = proven.shortened.map(|bytes| Change { offset: at, bytes });
         self.survey.chunks.push(proven.extent);
         Ok(())
@@ -540,13 +560,49 @@ impl<'a> Walk<'a> {
         &claims[..claims.partition_point(|claim| place_of(&claim.entry).0 == at)]
     }
 
-    fn prove(&self, at: u64, end: u64) -> io::Result<Option<Proven>> {
-        let head = self.read(at, at + (CHUNK_HEADER_BYTES_MAX + MESSAGE_HEADER_BYTES) as u64)?;
-        let Some(header) = ChunkHeader::parse(&head) else { return Ok(None) };
+    /// Claims of chunks that begin in a range.
+    fn claims_in(&self, range: Range<u64>) -> impl Iterator<Item = &Claim> {
+        let first = self.claims.partition_point(|claim| place_of(&claim.entry).0 < range.start);
+        self.claims[first..].iter().take_while(move |c| place_of(&c.entry).0 < range.end)
+    }
+
+    /// The start of the chunk at a place, its header, its end, and whether its record begins as it must. Where an
+    /// index tells of a chunk, opcode and length follow from the rest of the header.
+    #[expect(clippy::type_complexity, reason = "parts of one thing")]
+    fn chunk_at(&self, at: u64) -> io::Result<Option<(Vec<u8>, ChunkHeader, u64, bool)>> {
+        let mut head =
+            self.read(at, at + (CHUNK_HEADER_BYTES_MAX + MESSAGE_HEADER_BYTES) as u64)?;
+        let mut header = ChunkHeader::parse(&head);
+        let is_right = header.is_some();
+        if !is_right && !self.claims_at(at).is_empty() {
+            header = ChunkHeader::without_record(&head);
+        }
+        let Some(header) = header else { return Ok(None) };
+        head[..RECORD_HEADER_BYTES].copy_from_slice(&header.record());
+        let end = header.total_bytes().and_then(|bytes| at.checked_add(bytes));
+        let end = end.filter(|end| *end <= self.length);
+        Ok(end.map(|end| (head, header, end, is_right)))
+    }
+
+    fn prove(&self, at: u64) -> io::Result<Option<Proven>> {
+        let Some((head, header, end, is_right)) = self.chunk_at(at)? else {
+            return self.prove_cut(at);
+        };
+        let proven = self.prove_chunk(&head, (at, end), &header)?;
+        let record_header = (!is_right).then(|| header.record());
+        Ok(proven.map(|proven| Proven { record_header, ..proven }))
+    }
+
+    fn prove_chunk(
+        &self,
+        head: &[u8],
+        (at, end): (u64, u64),
+        header: &ChunkHeader,
+    ) -> io::Result<Option<Proven>> {
         if header.records_bytes.max(header.stored_bytes) > PROVEN_CHUNK_BYTES_MAX {
             return Ok(None);
         }
-        if let Some(extent) = self.believe(at, end, &header)? {
+        if let Some(extent) = self.believe(at, end, header)? {
             let entries = Vec::new();
             return Ok(Some(Proven {
                 extent,
@@ -554,6 +610,7 @@ impl<'a> Walk<'a> {
                 is_believed: true,
                 has_right_times: true,
                 shortened: None,
+                record_header: None,
             }));
         }
         let is_frame = head
@@ -562,16 +619,22 @@ impl<'a> Walk<'a> {
             .and_then(|message| message.data_bytes.checked_add(MESSAGE_HEADER_BYTES as u64))
             == Some(header.records_bytes);
         let entries = match header.crc {
-            0 if is_frame => self.prove_frame(&head, (at, end), &header)?,
-            0 => self.prove_shortened((at, end), &header)?,
-            _ => self.prove_checksum((at, end), &header)?,
+            0 if is_frame => self.prove_frame(head, (at, end), header)?,
+            0 => self.prove_shortened((at, end), header)?,
+            _ => self.prove_checksum((at, end), header)?,
         };
         let Some(entries) = entries.filter(|entries| !entries.is_empty()) else { return Ok(None) };
-        let extent = self.extent_with(at, &header, &entries);
+        let extent = self.extent_with(at, header, &entries);
         let times = (extent.start_nanos, extent.end_nanos);
         let has_right_times = times == (header.start_nanos, header.end_nanos);
-        let (is_believed, shortened) = (false, None);
-        Ok(Some(Proven { extent, entries, is_believed, has_right_times, shortened }))
+        Ok(Some(Proven {
+            extent,
+            entries,
+            is_believed: false,
+            has_right_times,
+            shortened: None,
+            record_header: None,
+        }))
     }
 
     fn extent_with(
@@ -591,14 +654,7 @@ impl<'a> Walk<'a> {
     /// The first messages of a chunk that the end of the file cuts. Its checksum is of no use, so they are
     /// given a chunk without one, which says what they are: not proven to the bit.
     fn prove_cut(&self, at: u64) -> io::Result<Option<Proven>> {
-        let head = self.read(at, at + CHUNK_HEADER_BYTES_MAX as u64)?;
-        let Some(header) = ChunkHeader::parse(&head) else { return Ok(None) };
-        let bytes = header.stored_bytes.saturating_add(header.header_bytes() as u64);
-        if header.records_bytes.max(header.stored_bytes) > PROVEN_CHUNK_BYTES_MAX
-            || bytes <= self.length - at
-        {
-            return Ok(None);
-        }
+        let Some(header) = self.cut_chunk_at(at)? else { return Ok(None) };
         let chunk = self.read(at, self.length)?;
         let stored = chunk.get(header.header_bytes()..).unwrap_or_default();
         let records = match header.compression {
@@ -612,7 +668,9 @@ impl<'a> Walk<'a> {
             let entry = self.entry_of(&message.header, (at, message.inner), member, &header);
             let claim = self.claim_at(at, message.inner);
             let is_right = match claim {
-                Some(claim) => claim.member == member && same_message(&claim.entry, &entry),
+                Some(claim) => {
+                    usize::from(claim.member) == member && same_message(&claim.entry, &entry)
+                }
                 None => {
                     let times = header.start_nanos..=header.end_nanos;
                     times.contains(&entry.log_time_nanos)
@@ -656,6 +714,17 @@ impl<'a> Walk<'a> {
             is_believed: false,
             has_right_times: true,
             shortened: Some(bytes),
+            record_header: None,
+        }))
+    }
+
+    /// The header of a chunk that the end of the file cuts.
+    fn cut_chunk_at(&self, at: u64) -> io::Result<Option<ChunkHeader>> {
+        let head = self.read(at, at + CHUNK_HEADER_BYTES_MAX as u64)?;
+        Ok(ChunkHeader::parse(&head).filter(|header| {
+            let end = header.total_bytes().and_then(|bytes| at.checked_add(bytes));
+            end.is_none_or(|end| end > self.length)
+                && header.records_bytes.max(header.stored_bytes) <= PROVEN_CHUNK_BYTES_MAX
         }))
     }
 
@@ -671,7 +740,9 @@ impl<'a> Walk<'a> {
         let mut whole_to = end;
         let is_claimed = |(member, entry): &(usize, IndexEntry)| {
             let claim = self.claim_at(at, entry.inner);
-            claim.map(|claim| claim.member == *member && same_message(&claim.entry, entry))
+            claim.map(|claim| {
+                usize::from(claim.member) == *member && same_message(&claim.entry, entry)
+            })
         };
         let claimed: Vec<_> = entries.iter().map(is_claimed).collect();
         if claimed.contains(&Some(false)) {
@@ -703,7 +774,7 @@ impl<'a> Walk<'a> {
         }
         let mut extent = extent_of(at, header);
         for claim in claims {
-            let channel_id = self.members[claim.member].channel_id;
+            let channel_id = self.members[usize::from(claim.member)].channel_id;
             extent.add(channel_id, &claim.entry, &claim.entry, 1);
         }
         extent.records_bytes = header.records_bytes;
@@ -758,7 +829,11 @@ impl<'a> Walk<'a> {
             if times != (message.log_time_nanos, message.log_time_nanos)
                 || self.read(end, whole_to)? != index
             {
-                return Ok(None);
+                // In a brick that was closed nothing is in flight.
+                if !self.trust.was_closed {
+                    return Ok(None);
+                }
+                whole_to = end;
             }
         }
         let whole = !self.file.has_hole(at, whole_to - at)?;
@@ -826,7 +901,8 @@ impl<'a> Walk<'a> {
         // Damage may have made two claims of one place.
         let first = self.claims.partition_point(|claim| place_of(&claim.entry) < (at, inner));
         let here = self.claims[first..].iter().take_while(|c| place_of(&c.entry) == (at, inner));
-        let mut same = here.filter(|c| c.member == member && same_message(&c.entry, &entry));
+        let mut same =
+            here.filter(|c| usize::from(c.member) == member && same_message(&c.entry, &entry));
         same.next().map_or(entry, |claim| claim.entry)
     }
 }

@@ -82,13 +82,16 @@ impl TopicIndex {
         file.read_at(&mut head, 0)?;
         self.is_whole = is_index_header(&head);
         let (room, first) = (entry_count(self.length), claims.len());
-        let (mut at, mut before) = (0, 0);
+        let (mut at, mut before, mut has_damage) = (0, 0, false);
         let mut bytes = vec![0; room.min(ENTRIES_AT_ONCE) as usize * ENTRY_BYTES];
         while at < room {
             let count = (room - at).min(ENTRIES_AT_ONCE) as usize;
             let read = file.read_at(&mut bytes[..count * ENTRY_BYTES], entry_offset(at))?;
             for (number, bytes) in (at..).zip(bytes[..read].as_chunks().0) {
-                let Some(entry) = IndexEntry::decode(bytes) else { continue };
+                let Some(entry) = IndexEntry::decode(bytes) else {
+                    has_damage |= bytes.iter().any(|byte| *byte != 0);
+                    continue;
+                };
                 let place = (claims.len() - first) as u64;
                 self.is_whole &= number == place && entry.log_time_nanos >= before;
                 before = entry.log_time_nanos;
@@ -98,6 +101,8 @@ impl TopicIndex {
             at += ENTRIES_AT_ONCE;
         }
         self.count = (claims.len() - first) as u64;
+        // What is no zeros is not cut off, but kept beside the new index.
+        self.is_whole &= !has_damage;
         Ok(())
     }
 

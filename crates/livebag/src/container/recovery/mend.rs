@@ -13,6 +13,9 @@ use crate::storage::{Access, Disk, DiskFile};
 /// Where the bytes are kept that recovery wrote over.
 pub(super) const OVERWRITTEN_FILE: &str = "container.damaged";
 
+/// It is held in memory while something is added.
+const KEPT_BYTES_MAX: u64 = 1 << 30;
+
 /// What has become of a brick.
 pub(super) struct MendedBrick {
     /// Bytes that could not be proven, and that a record of their own covers now.
@@ -106,6 +109,13 @@ fn keep_overwritten<'a>(
         return Ok(());
     }
     let aside = path.with_file_name(OVERWRITTEN_FILE);
+    let there = disk.open(&aside).and_then(|file| file.length()).unwrap_or(0);
+    if there > KEPT_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "{} has more than {KEPT_BYTES_MAX} bytes: move it elsewhere",
+            aside.display()
+        )));
+    }
     let mut text = disk.read(&aside).unwrap_or_default();
     text.extend_from_slice(lines.as_bytes());
     disk.replace(&aside, &text, true)

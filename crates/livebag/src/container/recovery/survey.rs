@@ -13,9 +13,11 @@
 //! What is no record, or cannot be proven, is passed over up to the next thing that can be.
 
 use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use livebag_format::Topic;
@@ -81,15 +83,19 @@ pub(super) struct Survey {
     pub found: Vec<Vec<IndexEntry>>,
     /// Where the summary goes: behind the last thing that is kept.
     pub tail: u64,
-    /// Where channels are announced, or will be.
-    announced: Vec<(u64, u16)>,
+    /// Where channels are first announced, or will be.
+    announced: BTreeMap<u16, u64>,
 }
 
 impl Survey {
     /// Where the brick first announces a channel once it is mended; `None` if it does not.
     pub fn announced_at(&self, channel_id: u16) -> Option<u64> {
-        let places = self.announced.iter().filter(|(_, id)| *id == channel_id);
-        places.map(|(at, _)| *at).min()
+        self.announced.get(&channel_id).copied()
+    }
+
+    fn announce(&mut self, at: u64, channel_id: u16) {
+        let first = self.announced.entry(channel_id).or_insert(at);
+        *first = at.min(*first);
     }
 }
 
@@ -146,6 +152,12 @@ pub(super) struct Walk<'a> {
     trust: Trust,
     memory: Memory,
     announced: BTreeSet<(u8, usize)>,
+    /// Definition records by member, made when they are first asked for.
+    definitions: Vec<OnceCell<Rc<[Vec<u8>]>>>,
+    /// How many stretches have had no room for a definition, by member and record.
+    tried: HashMap<(usize, usize), usize>,
+    /// Behind it there are zeros alone.
+    end: Cell<u64>,
     /// Where the record before begins, if it is filler.
     last_filler: Option<u64>,
     /// Bytes that may still be read for candidates that prove nothing: hostile files have many.
@@ -181,6 +193,9 @@ impl<'a> Walk<'a> {
             trust,
             memory,
             announced: BTreeSet::new(),
+            definitions: vec![OnceCell::new(); members.len()],
+            tried: HashMap::new(),
+            end: Cell::new(length),
             last_filler: None,
             search_bytes_left: length.saturating_mul(4),
             survey,
@@ -364,18 +379,14 @@ impl<'a> Walk<'a> {
             return Ok(false);
         }
         let record = self.read(at, end)?;
-        let ids = (record.first(), record.get(9..11));
-        for (place, member) in self.members.iter().enumerate() {
-            let of = member.channel_id.to_le_bytes();
-            if ids.1 != Some(&of) {
-                continue;
-            }
-            if !is_definition_of(member, &record) {
+        let id = record.get(9..11).and_then(|id| id.try_into().ok()).map(u16::from_le_bytes);
+        if let Some(place) = id.and_then(|id| self.member_of(id)) {
+            if !self.is_definition_of(place, &record) {
                 return Ok(false);
             }
             self.announced.insert((record[0], place));
             if record[0] == opcode::CHANNEL {
-                self.survey.announced.push((at, member.channel_id));
+                self.survey.announce(at, self.members[place].channel_id);
             }
             return Ok(true);
         }
@@ -385,14 +396,18 @@ impl<'a> Walk<'a> {
 
     /// Where the bytes from `at` on end that are not zero.
     fn end_of_bytes(&self, at: u64) -> io::Result<u64> {
-        let mut end = self.length;
+        // Zeros at the end are read once, however often it is asked.
+        let mut end = self.end.get();
         while end > at {
             let start = end.saturating_sub(SEARCH_BYTES as u64).max(at);
             let bytes = self.read(start, end)?;
             if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
-                return Ok(start + last as u64 + 1);
+                end = start + last as u64 + 1;
+                self.end.set(end);
+                return Ok(end);
             }
             end = start;
+            self.end.set(end);
         }
         Ok(at)
     }
@@ -488,15 +503,17 @@ impl<'a> Walk<'a> {
     /// Topics of a chunk whose schema and channel have not been seen before it: a stretch in front of
     /// it had them, and gets them again if it has the room.
     fn require_definitions(&mut self, chunk: &ChunkExtent) {
-        for (place, member) in self.members.iter().enumerate() {
-            if !chunk.counts.iter().any(|(id, _)| *id == member.channel_id) {
-                continue;
-            }
-            for record in definitions(member) {
+        for (channel_id, _) in &chunk.counts {
+            let Some(place) = self.member_of(*channel_id) else { continue };
+            for (nth, record) in self.definitions(place).clone().iter().enumerate() {
                 if self.announced.contains(&(record[0], place)) {
                     continue;
                 }
-                let stretch = self.survey.stretches.iter_mut().find(|stretch| {
+                // Stretches that had no room for it have none later.
+                let tried = self.tried.entry((place, nth)).or_default();
+                let first = std::mem::replace(tried, self.survey.stretches.len());
+                let mut new = self.survey.stretches[first..].iter_mut();
+                let stretch = new.find(|stretch| {
                     let room = stretch.range.end - stretch.range.start;
                     let taken = (stretch.records.len() + record.len()) as u64;
                     room == taken || room >= taken + RECORD_HEADER_BYTES as u64
@@ -504,20 +521,40 @@ impl<'a> Walk<'a> {
                 if let Some(stretch) = stretch {
                     self.announced.insert((record[0], place));
                     let at = stretch.range.start + stretch.records.len() as u64;
-                    self.survey.announced.push((at, member.channel_id));
-                    stretch.records.extend_from_slice(&record);
+                    stretch.records.extend_from_slice(record);
+                    self.survey.announce(at, *channel_id);
                 }
             }
         }
     }
 
+    /// A topic's schema record, if it has a schema, and its channel record.
+    fn definitions(&self, place: usize) -> &Rc<[Vec<u8>]> {
+        self.definitions[place].get_or_init(|| definitions(&self.members[place]).into())
+    }
+
+    /// Whether `record` is a topic's schema or channel. A topic without a schema once had an empty one.
+    fn is_definition_of(&self, place: usize, record: &[u8]) -> bool {
+        let Member { channel_id: id, ref topic, .. } = self.members[place];
+        if self.definitions(place).iter().any(|wanted| wanted == record) {
+            return true;
+        }
+        let (mut schema, mut channel) = (Vec::new(), Vec::new());
+        if !topic.has_schema() {
+            put_schema(&mut schema, id, topic);
+            put_channel(&mut channel, id, id, topic);
+        }
+        schema == record || channel == record
+    }
+
     /// A brick of which nothing is left but its name still tells of its topics.
     fn define_empty_brick(&mut self) {
-        let [stretch] = self.survey.stretches.as_mut_slice() else { return };
-        if self.survey.chunks.is_empty() && stretch.range.end == self.survey.tail {
+        let Survey { stretches, announced, chunks, tail, .. } = &mut self.survey;
+        let [stretch] = stretches.as_mut_slice() else { return };
+        if chunks.is_empty() && stretch.range.end == *tail {
             for member in self.members {
                 let at = stretch.range.start + stretch.records.len() as u64;
-                self.survey.announced.push((at, member.channel_id));
+                announced.entry(member.channel_id).or_insert(at);
                 stretch.records.extend(definitions(member).concat());
             }
             let end = stretch.range.start + stretch.records.len() as u64;
@@ -533,6 +570,8 @@ impl<'a> Walk<'a> {
         let bytes = self.message_indexes(&proven.extent, &proven.entries);
         let offset = proven.extent.offset + proven.extent.chunk_bytes();
         if self.read(offset, offset + bytes.len() as u64)? != bytes {
+            // Kept until it is written, beside what it is written over as text.
+            self.memory.take(4 * bytes.len() as u64)?;
             self.survey.changes.push(Change { offset, bytes });
         }
         Ok(())
@@ -643,12 +682,10 @@ impl<'a> Walk<'a> {
         header: &ChunkHeader,
         entries: &[(usize, IndexEntry)],
     ) -> ChunkExtent {
-        let mut extent = extent_of(at, header);
-        for (member, entry) in entries {
-            extent.add(self.members[*member].channel_id, entry, entry, 1);
-        }
-        extent.records_bytes = header.records_bytes;
-        extent
+        let of = |(member, entry): &(usize, IndexEntry)| {
+            (self.members[*member].channel_id, entry.log_time_nanos)
+        };
+        extent_of(at, header, entries.iter().map(of))
     }
 
     /// The first messages of a chunk that the end of the file cuts. Its checksum is of no use, so they are
@@ -772,12 +809,10 @@ impl<'a> Walk<'a> {
         if claims.is_empty() || !claims.iter().all(is_believed) {
             return Ok(None);
         }
-        let mut extent = extent_of(at, header);
-        for claim in claims {
-            let channel_id = self.members[usize::from(claim.member)].channel_id;
-            extent.add(channel_id, &claim.entry, &claim.entry, 1);
-        }
-        extent.records_bytes = header.records_bytes;
+        let of = |claim: &Claim| {
+            (self.members[usize::from(claim.member)].channel_id, claim.entry.log_time_nanos)
+        };
+        let extent = extent_of(at, header, claims.iter().map(of));
         let mut index_at = end;
         for (channel_id, count) in &extent.counts {
             let head = self.read(index_at, index_at + MESSAGE_INDEX_HEADER_BYTES as u64)?;
@@ -907,14 +942,31 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn extent_of(offset: u64, header: &ChunkHeader) -> ChunkExtent {
+/// A chunk with messages, each given by its channel and its time.
+fn extent_of(
+    offset: u64,
+    header: &ChunkHeader,
+    messages: impl Iterator<Item = (u16, u64)>,
+) -> ChunkExtent {
     let is_plain = header.compression == Compression::None;
-    ChunkExtent {
+    let mut extent = ChunkExtent {
         offset,
+        records_bytes: header.records_bytes,
         stored: (!is_plain).then_some((header.compression, header.stored_bytes)),
         start_nanos: u64::MAX,
         ..ChunkExtent::default()
+    };
+    let mut places: HashMap<u16, usize> = HashMap::new();
+    for (channel_id, log_time_nanos) in messages {
+        extent.start_nanos = extent.start_nanos.min(log_time_nanos);
+        extent.end_nanos = extent.end_nanos.max(log_time_nanos);
+        let place = *places.entry(channel_id).or_insert(extent.counts.len());
+        match extent.counts.get_mut(place) {
+            Some((_, count)) => *count += 1,
+            None => extent.counts.push((channel_id, 1)),
+        }
     }
+    extent
 }
 
 /// End of the message indexes behind a chunk.
@@ -936,19 +988,6 @@ fn definitions(member: &Member) -> Vec<Vec<u8>> {
     records.push(Vec::new());
     put_channel(records.last_mut().expect("just pushed"), id, schema_id(id, topic), topic);
     records
-}
-
-/// Whether `record` is a topic's schema or channel. A topic without a schema once had an empty one.
-fn is_definition_of(member: &Member, record: &[u8]) -> bool {
-    let (id, topic) = (member.channel_id, &member.topic);
-    let mut wanted = definitions(member);
-    if !topic.has_schema() {
-        let (mut schema, mut channel) = (Vec::new(), Vec::new());
-        put_schema(&mut schema, id, topic);
-        put_channel(&mut channel, id, id, topic);
-        wanted.extend([schema, channel]);
-    }
-    wanted.iter().any(|wanted| wanted == record)
 }
 
 /// Tells a message of a brick from every other: its chunk, and where in it.

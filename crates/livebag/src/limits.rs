@@ -142,6 +142,9 @@ pub const CLOSE_RESERVE_BYTES: u64 = 1 << 20;
 /// Files that closing has open at a time beside those of the recording, with some to spare. As many are kept
 /// open until then.
 pub const CLOSE_RESERVE_FILES: usize = 4;
+/// Files that the process must be able to open while recording, beside all topics': a topic that would take them is
+/// refused.
+pub const SPARE_FILES_MIN: usize = 4;
 /// Chunks of a brick kept in memory for its summary; of more, the time indexes are read again.
 pub const CHUNKS_KEPT_MAX: usize = 1 << 14;
 /// Bytes of a brick in the page cache at which their write-back is begun.

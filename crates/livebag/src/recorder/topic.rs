@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use livebag_format::Topic;
 use livebag_format::container::{Losses, TopicManifest};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, index_header};
-use livebag_format::{Message, Topic};
 
-use super::Counters;
-use crate::queue::{TopicQueue, published};
+use super::{Counters, RecordError};
+use crate::queue::published;
 use crate::storage::{Access, Disk, DiskFile};
 
 /// Why messages will not be in the recording.
@@ -135,6 +135,12 @@ pub(super) struct SplitTopic {
     pub counters: Arc<Counters>,
     /// Once there is something to write.
     pub files: Option<TopicFiles>,
+    /// Name of the files, once they were to be made.
+    pub file_stem: Option<String>,
+    /// Its files could not be made just now.
+    pub is_refused: bool,
+    /// Why they could not be made the first time; empty if they could.
+    refused: String,
     /// Entries of messages that are in the brick, for which the index had no room. Few: a failed index
     /// ends the recording.
     unindexed: Vec<IndexEntry>,
@@ -153,6 +159,9 @@ impl SplitTopic {
             channel_id,
             counters,
             files: None,
+            file_stem: None,
+            is_refused: false,
+            refused: String::new(),
             unindexed: Vec::new(),
             messages: 0,
             bytes: 0,
@@ -248,6 +257,17 @@ impl SplitTopic {
         counter.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Its files could not be made: its messages are lost until they can.
+    pub fn refuse(&mut self, why: RecordError) {
+        self.is_refused = true;
+        if self.refused.is_empty() {
+            self.refused = why.to_string();
+        }
+        if self.counters.refused.set(Arc::new(why)).is_ok() {
+            log::warn!("topic {} is not recorded: {}", self.topic.name, self.refused);
+        }
+    }
+
     pub fn skip(&mut self, count: u64) {
         self.skipped += count;
         self.counters.skipped.fetch_add(count, Ordering::Relaxed);
@@ -277,70 +297,8 @@ impl SplitTopic {
             lost: self.lost,
             skipped: self.skipped,
             writer_returns: self.returns,
+            refused: self.refused.clone(),
             ..TopicManifest::new(&self.topic, self.channel_id, index, bricks)
         }
-    }
-}
-
-/// A topic being recorded, through all splits.
-pub(super) struct TopicState {
-    pub queue: Arc<TopicQueue>,
-    /// Whether its messages come from a stream.
-    pub is_stream: bool,
-    /// What of the queue's counts has been taken over.
-    noted: [u64; 3],
-    /// The newest message, if it is repeated at the head of every split.
-    pub latched: Option<Latched>,
-    /// Bytes that had entered the queue at the last look.
-    taken_bytes: u64,
-}
-
-/// The newest message of a topic that is repeated at the head of every split.
-#[derive(Default)]
-pub(super) struct Latched {
-    publish_time_nanos: u64,
-    sequence: u64,
-    data: Vec<u8>,
-}
-
-impl Latched {
-    /// Keeps this message instead.
-    pub fn keep(&mut self, entry: &IndexEntry, data: &[u8]) {
-        (self.publish_time_nanos, self.sequence) = (entry.publish_time_nanos, entry.sequence);
-        self.data.clear();
-        self.data.extend_from_slice(data);
-    }
-
-    /// The message once more; `None` if there has been none. A log time of 0 means now.
-    pub fn message(&self, log_time_nanos: u64) -> Option<Message<'_>> {
-        (!self.data.is_empty()).then_some(Message {
-            log_time_nanos,
-            publish_time_nanos: self.publish_time_nanos,
-            sequence: self.sequence,
-            data: &self.data,
-        })
-    }
-}
-
-impl TopicState {
-    pub fn new(queue: Arc<TopicQueue>, is_latched: bool) -> Self {
-        let latched = is_latched.then(Latched::default);
-        Self { queue, is_stream: false, noted: [0; 3], latched, taken_bytes: 0 }
-    }
-
-    /// Bytes that have entered the queue since the last call.
-    pub fn taken_since(&mut self) -> u64 {
-        let taken = self.queue.taken_bytes();
-        taken - std::mem::replace(&mut self.taken_bytes, taken)
-    }
-
-    /// The look at every turn. Messages since the last one: dropped by the queue, missing before it, left
-    /// out on purpose.
-    pub fn new_counts(&mut self) -> [u64; 3] {
-        self.queue.tend();
-        let counts = self.queue.counts();
-        let new = std::array::from_fn(|at| counts[at] - self.noted[at]);
-        self.noted = counts;
-        new
     }
 }

@@ -11,14 +11,14 @@ use livebag_format::mcap::{
 
 use super::{Container, ContainerError, VirtualFileError};
 use crate::limits::VIRTUAL_CARRIED_BYTES_MAX;
-use crate::storage::DiskFile;
+use crate::storage::ReadFile;
 
 /// Heads are read in this much, and again in full where a name is longer.
 const HEAD_BYTES: usize = 1 << 10;
 
 /// An attachment's record, as it lies in the container's file.
 pub(super) struct Carried {
-    pub file: Arc<dyn DiskFile>,
+    pub file: Arc<dyn ReadFile>,
     /// Where in that file.
     pub at: u64,
     pub head: AttachmentHead,
@@ -129,7 +129,7 @@ impl Taken {
     }
 }
 
-fn read_head(file: &dyn DiskFile, at: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
+fn read_head(file: &dyn ReadFile, at: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
     out.resize(bytes, 0);
     let count = file.read_at(out, at)?;
     out.truncate(count);

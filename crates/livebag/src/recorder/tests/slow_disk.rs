@@ -1,5 +1,6 @@
 //! Streams beside a disk that completes nothing for a while: an engine that is turned by hand.
 
+use livebag_format::container::Losses;
 use livebag_shm::{FrameMeta, StreamOptions, Writer};
 
 use super::*;
@@ -25,7 +26,7 @@ impl Hand {
         let shared = Arc::new(shared);
         let mut engine = engine::Engine::create(shared.clone()).unwrap();
         // One frame at a time.
-        engine.gate.device_bytes_max = 1;
+        engine.writer.writes.device_bytes_max = 1;
         let name = format!("test-slow-{name}-{}", std::process::id());
         let options = StreamOptions::bytes(FRAME_BYTES).slots(8).remove_on_drop(true);
         let writer = Writer::create(&name, &options).unwrap();
@@ -51,7 +52,7 @@ impl Hand {
     fn finish(self) -> (Losses, Vec<u64>, SimulatedDisk) {
         self.disk.stall(false);
         self.engine.close().unwrap();
-        assert_eq!(self.shared.failure(), None);
+        assert!(self.shared.failure().is_none());
         let lost = self.shared.topics.lock().unwrap()[0].1.losses();
         let container = Container::open_on(&self.disk, Path::new(DIRECTORY)).unwrap();
         let read = read_all(&container);
@@ -99,7 +100,8 @@ fn a_torn_frame_takes_no_more_space_than_a_whole_one() {
             hand.publish(1);
         }
         hand.disk.stall(false);
-        while !hand.engine.flights.is_empty() || hand.engine.tracker.next_pending().is_some() {
+        while !hand.engine.writer.writes.is_empty() || hand.engine.tracker.next_pending().is_some()
+        {
             assert!(hand.engine.turn(&hand.commands));
         }
     }

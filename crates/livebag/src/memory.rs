@@ -1,4 +1,4 @@
-//! How much memory a recorder may use where its user has not said.
+//! How much memory there is: for a recorder whose user has not said, and for a recovery.
 
 use std::path::{Path, PathBuf};
 

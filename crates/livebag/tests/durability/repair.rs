@@ -389,7 +389,7 @@ fn check(seed: u64) {
     let said = format!("seed {seed}: {}", said.join("; "));
 
     // Otherwise a power cut may have been what happened to it.
-    let has_lost_no_sector = (kind.is_closed && !manifest_is_gone) || !lock_is_gone;
+    let has_lost_no_sector = !manifest_is_gone && (kind.is_closed || !lock_is_gone);
     // What is there, and provable or not.
     let (mut provable, mut changed) = (BTreeSet::new(), BTreeSet::new());
     let mut salvaged = Vec::new();

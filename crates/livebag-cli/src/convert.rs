@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap_complete::ArgValueCompleter;
 use indicatif::{ProgressBar, ProgressStyle};
 use livebag::Clock;
-use livebag_bags::{Attachment, ConvertError, MessageSource, MetadataRecord};
+use livebag_bags::{ConvertError, MessageSource};
 use livebag_bags::{
     Rosbag2Compression, Rosbag2Options, Rosbag2Storage, SinkCompression, SinkOptions,
-    SourceMessage, Sqlite3Options, TopicFilter,
+    Sqlite3Options, TopicFilter,
 };
-use livebag_format::Topic;
 use livebag_format::container::CONTAINER_FILE;
-use livebag_format::rosbag2::{BagMetadata, MetadataVersion};
+use livebag_format::rosbag2::MetadataVersion;
 use serde::Serialize;
 
+use crate::complete;
+use crate::guarded::Guarded;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
 use crate::select::{self, Selection};
@@ -52,7 +54,7 @@ behind either")]
 pub struct Args {
     /// The recording: a container, a ROS 1 bag, a rosbag2 folder or database, or an MCAP file.
     /// With -i: the folder to make.
-    #[arg(value_name = "IN")]
+    #[arg(value_name = "IN", add = ArgValueCompleter::new(complete::recordings))]
     first: Option<PathBuf>,
     /// The folder to make.
     #[arg(value_name = "OUT")]
@@ -397,7 +399,15 @@ fn convert_one(job: &Job, inputs: &[PathBuf], args: &Args) -> Result<Summary, Cl
         false => select::chosen(source, &args.selection, inputs)?,
     };
     let source_message_count = source.message_count();
-    let mut source = Interruptible { inner: source, interrupt, path: &inputs[0] };
+    let path = inputs[0].clone();
+    let mut source = Guarded::new(source, move |_| match interrupt.has_come() {
+        false => Ok(()),
+        true => Err(ConvertError::Io {
+            action: "convert",
+            path: path.clone(),
+            source: io::ErrorKind::Interrupted.into(),
+        }),
+    });
     let copied = copy(&mut source, job).map_err(|error| incomplete(error, &job.path))?;
     Ok(Summary {
         path: job.path.display().to_string(),
@@ -493,86 +503,22 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
         let promised = summary.source_message_count.unwrap_or(0);
         if promised > summary.message_count || summary.lost_messages > 0 {
             if promised > summary.message_count {
-                say!(
+                complain!(
                     "livebag: {names}: of {} messages {} could be read and written",
                     text::count(promised),
                     text::count(summary.message_count)
                 );
             } else {
                 let lost = text::plural(summary.lost_messages as usize, "message");
-                say!("livebag: {names}: at least {lost} could not be read or written");
+                complain!("livebag: {names}: at least {lost} could not be read or written");
             }
             outcome = Outcome::Loss;
         }
         if summary.lost_attachments > 0 {
             let lost = text::plural(summary.lost_attachments as usize, "attachment");
-            say!("livebag: {names}: {lost} could not be read");
+            complain!("livebag: {names}: {lost} could not be read");
             outcome = Outcome::Loss;
         }
     }
     Ok(outcome)
-}
-
-/// A source that ends with an error when an interruption comes.
-struct Interruptible<'a> {
-    inner: Box<dyn MessageSource>,
-    interrupt: Interrupt,
-    path: &'a Path,
-}
-
-impl Interruptible<'_> {
-    fn unless_interrupted(&self) -> Result<(), ConvertError> {
-        if !self.interrupt.has_come() {
-            return Ok(());
-        }
-        Err(ConvertError::Io {
-            action: "convert",
-            path: self.path.to_owned(),
-            source: io::ErrorKind::Interrupted.into(),
-        })
-    }
-}
-
-impl MessageSource for Interruptible<'_> {
-    fn topics(&self) -> &[Topic] {
-        self.inner.topics()
-    }
-
-    fn profile(&self) -> &str {
-        self.inner.profile()
-    }
-
-    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
-        self.unless_interrupted()?;
-        self.inner.next_message()
-    }
-
-    fn start_time_nanos(&self) -> Option<u64> {
-        self.inner.start_time_nanos()
-    }
-
-    fn message_count(&self) -> Option<u64> {
-        self.inner.message_count()
-    }
-
-    fn lost_count(&self) -> u64 {
-        self.inner.lost_count()
-    }
-
-    fn warnings(&self) -> &[String] {
-        self.inner.warnings()
-    }
-
-    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
-        self.unless_interrupted()?;
-        self.inner.next_attachment()
-    }
-
-    fn metadata_records(&self) -> &[MetadataRecord] {
-        self.inner.metadata_records()
-    }
-
-    fn bag_metadata(&self) -> Option<&BagMetadata> {
-        self.inner.bag_metadata()
-    }
 }

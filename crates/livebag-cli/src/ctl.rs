@@ -3,6 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap_complete::ArgValueCompleter;
+
+use crate::complete;
 use crate::control::{self, Answer, Order};
 use crate::outcome::{CliError, Outcome};
 use crate::text;
@@ -15,7 +18,7 @@ use crate::text;
 Works for the user that runs the recorder, through the socket control.sock in the container.")]
 pub struct Args {
     /// The container being recorded.
-    #[arg(value_name = "BAG")]
+    #[arg(value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
     /// What to do.
     #[arg(value_enum)]

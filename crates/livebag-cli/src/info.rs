@@ -3,12 +3,15 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap_complete::ArgValueCompleter;
 use livebag::{Account, Container};
 use livebag_bags::Attachment;
 use livebag_format::container::{CONTAINER_FILE, ClockJumps};
 use livebag_format::visible;
 use serde::Serialize;
 
+use crate::color::{self, To, Tone};
+use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::place::Trust;
 use crate::place::{self, Place};
@@ -18,6 +21,10 @@ use crate::{files, select, text};
 
 mod foreign;
 mod remote;
+
+/// Lines that may need colour.
+const ENDED_EARLY: &str = "ended early";
+const LOST: &str = "lost";
 
 /// Show what a recording holds: topics, counts, rates, losses by cause, and how it ended.
 #[derive(clap::Args)]
@@ -31,10 +38,11 @@ pub struct Args {
     /// The recording: a container, finished or still being written; or a ROS 1 bag, a rosbag2 folder
     /// or an MCAP file, which are read through; its address on a server (http://HOST:PORT/NAME, https://…);
     /// or on Zenoh (zenoh/ROBOT/NAME, with * for any).
-    #[arg(required = true, value_name = "BAG")]
+    #[arg(required = true, value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
     /// Show these topics only.
-    #[arg(short, long, value_name = "TOPIC", num_args = 1.., visible_alias = "topic-name")]
+    #[arg(short, long = "topic", visible_alias = "topics", alias = "topic-name")]
+    #[arg(value_name = "TOPIC", num_args = 1.., add = ArgValueCompleter::new(complete::topics))]
     topics: Vec<String>,
     /// Order of the topics.
     #[arg(long, value_enum, value_name = "BY")]
@@ -288,7 +296,7 @@ fn render(info: &Info) -> String {
     let mut lines =
         vec![("recording", info.path.clone()), ("storage", storage), ("state", state.to_owned())];
     if let Some(failure) = &info.failure {
-        lines.push(("ended early", failure.clone()));
+        lines.push((ENDED_EARLY, failure.clone()));
     }
     let rate = info.message_bytes as f64 * 1e9 / info.duration_nanos.max(1) as f64;
     let mut messages =
@@ -305,7 +313,7 @@ fn render(info: &Info) -> String {
         ("end", time(info.end_nanos)),
         ("duration", text::duration(info.duration_nanos)),
         ("messages", messages),
-        ("lost", info.lost.map_or("not counted in this format".into(), |lost| lost.sentence())),
+        (LOST, info.lost.map_or("not counted in this format".into(), |lost| lost.sentence())),
     ]);
     lines.extend(info.account.as_ref().and_then(report::beside).map(|beside| ("beside", beside)));
     let events = report::events(&info.topics, info.clock_jumps.unwrap_or_default());
@@ -316,8 +324,16 @@ fn render(info: &Info) -> String {
     }
     let mut out = String::new();
     for (name, value) in lines {
+        let look = match name {
+            ENDED_EARLY => Some(Tone::Bad),
+            LOST => info.lost.and_then(|lost| lost.look()),
+            "state" if info.state == "unrecovered" => Some(Tone::Warning),
+            _ => None,
+        };
         let name = if name.is_empty() { String::new() } else { format!("{name}:") };
-        out.push_str(&format!("{name:<13}{}\n", visible(&value)));
+        let value = visible(&value);
+        let value = look.map_or(value.to_string(), |look| color::paint(To::Out, look, &value));
+        out.push_str(&format!("{name:<13}{value}\n"));
     }
     if info.topics.is_empty() {
         out.push_str("no topics\n");

@@ -3,15 +3,18 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap_complete::ArgValueCompleter;
 use livebag_bags::Glance;
 use livebag_net::tell::{BagRow, RecordingInfo};
 use serde::Serialize;
 
+use crate::color::Tone;
+use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::place::Trust;
 use crate::place::{self, Place, Told};
 use crate::serve::ZenohArgs;
-use crate::text;
+use crate::text::{self, Cell};
 
 /// Folders below folders that are looked into.
 const DEPTH_MAX: usize = 16;
@@ -31,7 +34,7 @@ const DEPTH_MAX: usize = 16;
 pub struct Args {
     /// Folders, or recordings; servers (http://HOST:PORT, https://…); or addresses on Zenoh
     /// (zenoh, zenoh/ROBOT/NAME, with * for any).
-    #[arg(value_name = "DIR", default_value = ".")]
+    #[arg(value_name = "DIR", default_value = ".", add = ArgValueCompleter::new(complete::recordings))]
     directories: Vec<PathBuf>,
     #[command(flatten)]
     server: Trust,
@@ -122,7 +125,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         write!(out, "{}", table(&rows))?;
         for row in &rows {
             if let Some(problem) = &row.problem {
-                say!("livebag: {}: {problem}", row.path);
+                complain!("livebag: {}: {problem}", row.path);
             }
             if let Some(note) = &row.note {
                 say!("livebag: warning: {}: {note}", row.path);
@@ -152,12 +155,17 @@ fn of(directory: &Path, args: &Args) -> Result<Vec<Row>, CliError> {
 
 /// Those below a folder, or the one that is there.
 fn below(directory: &Path) -> Result<Vec<Row>, CliError> {
+    Ok(found(directory)?.into_iter().map(|(path, glance)| Row::new(&path, glance)).collect())
+}
+
+/// The same, as they are found.
+pub fn found(directory: &Path) -> Result<Vec<(PathBuf, Glance)>, CliError> {
     let mut rows = Vec::new();
     if let Err(source) = directory.metadata() {
         return Err(place::missing(directory, source));
     }
     match livebag_bags::glance(directory) {
-        Some(glance) => rows.push(Row::new(directory, glance)),
+        Some(glance) => rows.push((directory.to_owned(), glance)),
         None if directory.is_dir() => walk(directory, 0, &mut rows)?,
         None => {
             let path = directory.display();
@@ -168,7 +176,7 @@ fn below(directory: &Path) -> Result<Vec<Row>, CliError> {
 }
 
 /// Adds what is below `directory`, in order of names. Symbolic links are not followed.
-fn walk(directory: &Path, depth: usize, rows: &mut Vec<Row>) -> Result<(), CliError> {
+fn walk(directory: &Path, depth: usize, rows: &mut Vec<(PathBuf, Glance)>) -> Result<(), CliError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(source) if depth > 0 => {
@@ -185,7 +193,7 @@ fn walk(directory: &Path, depth: usize, rows: &mut Vec<Row>) -> Result<(), CliEr
         let Ok(kind) = entry.file_type() else { continue };
         if kind.is_dir() {
             match livebag_bags::glance(&path) {
-                Some(glance) => rows.push(Row::new(&path, glance)),
+                Some(glance) => rows.push((path, glance)),
                 None if depth < DEPTH_MAX => walk(&path, depth + 1, rows)?,
                 None => {}
             }
@@ -193,14 +201,14 @@ fn walk(directory: &Path, depth: usize, rows: &mut Vec<Row>) -> Result<(), CliEr
             && path.extension().is_some_and(|e| e == "mcap" || e == "db3" || e == "bag")
             && let Some(glance) = livebag_bags::glance(&path)
         {
-            rows.push(Row::new(&path, glance));
+            rows.push((path, glance));
         }
     }
     Ok(())
 }
 
 /// Length of a file, or of all files in a folder.
-fn size_bytes(path: &Path, depth: usize) -> u64 {
+pub fn size_bytes(path: &Path, depth: usize) -> u64 {
     let Ok(metadata) = path.symlink_metadata() else { return 0 };
     if !metadata.is_dir() || depth > DEPTH_MAX {
         return if metadata.is_file() { metadata.len() } else { 0 };
@@ -209,21 +217,29 @@ fn size_bytes(path: &Path, depth: usize) -> u64 {
     entries.filter_map(Result::ok).map(|entry| size_bytes(&entry.path(), depth + 1)).sum()
 }
 
+fn look(state: &str) -> Option<Tone> {
+    match state {
+        "damaged" => Some(Tone::Bad),
+        "crashed" | "silent" => Some(Tone::Warning),
+        _ => None,
+    }
+}
+
 fn table(rows: &[Row]) -> String {
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let cells = |row: &Row| {
         // To the second: the rest is for --json.
         let start = row.start_nanos.map(text::time_to_the_second);
         vec![
-            row.path.clone(),
-            row.kind.clone(),
-            row.state.clone(),
-            known(start),
-            known(row.duration_nanos.map(text::duration)),
-            known(row.message_count.map(text::count)),
-            known(row.size_bytes.map(|bytes| text::bytes(bytes as f64))),
+            row.path.clone().into(),
+            row.kind.clone().into(),
+            Cell::new(&*row.state, look(&row.state)),
+            known(start).into(),
+            known(row.duration_nanos.map(text::duration)).into(),
+            known(row.message_count.map(text::count)).into(),
+            known(row.size_bytes.map(|bytes| text::bytes(bytes as f64))).into(),
         ]
     };
-    let head = ["path", "kind", "state", "start", ">duration", ">messages", ">size"];
+    let head = ["path", "kind?1", "state", "start", ">duration?2", ">messages?3", ">size"];
     text::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

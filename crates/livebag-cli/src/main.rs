@@ -11,6 +11,13 @@ macro_rules! say {
     };
 }
 
+/// Says on standard error what has failed, or is lost: see [`text::complain`].
+macro_rules! complain {
+    ($($text:tt)*) => {
+        $crate::text::complain(&format!($($text)*))
+    };
+}
+
 #[cfg(feature = "bench")]
 mod bench;
 mod bridge;
@@ -37,9 +44,12 @@ mod verify;
 
 // What they share.
 mod absent;
+mod color;
+mod complete;
 mod control;
 mod features;
 mod files;
+mod guarded;
 mod interrupt;
 mod outcome;
 mod parse;
@@ -62,6 +72,10 @@ use outcome::{CliError, Outcome};
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
+    /// Colour: on terminals (unless NO_COLOR is set), always, or never.
+    #[arg(long, global = true, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
+    #[arg(hide_possible_values = true, hide_default_value = true)]
+    color: clap::ColorChoice,
 }
 
 #[derive(Subcommand)]
@@ -147,7 +161,9 @@ fn raise_file_limit() {
 }
 
 fn main() -> ExitCode {
+    complete::answer();
     raise_file_limit();
+    color::choose(color::asked_for(std::env::args_os()));
     // `parse` ends the process with exit code 2 when the usage is wrong.
     let outcome = run(Cli::parse().verb).unwrap_or_else(|error| error.report());
     ExitCode::from(outcome)

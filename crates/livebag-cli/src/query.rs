@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
+use clap_complete::ArgValueCompleter;
 use livebag::{Clock, Container, Query, Span};
 use livebag_bags::RecordingKind;
 use livebag_format::container::CONTAINER_FILE;
 
+use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::parse;
 use crate::place::{Place, Trust};
@@ -18,6 +20,7 @@ use crate::text;
 use answer::Answer;
 
 mod answer;
+mod events;
 mod export;
 mod follow;
 mod foreign;
@@ -43,6 +46,7 @@ pub struct Args {
     /// The recording: a container, finished or still being written; an MCAP file, a rosbag2 folder or
     /// database, or a ROS 1 bag; its address on a server
     /// (http://HOST:PORT/NAME, https://…); or on Zenoh (zenoh/ROBOT/NAME, with * for any).
+    #[arg(add = ArgValueCompleter::new(complete::recordings))]
     bag: String,
     #[command(flatten)]
     server: Trust,
@@ -113,7 +117,8 @@ Example:\n  livebag query http://robot:8767/run1 auto --within 1s --decimate /ca
 #[derive(clap::Args)]
 struct Wanted {
     /// Only these topics.
-    #[arg(short, long, value_name = "TOPIC", num_args = 1..)]
+    #[arg(short, long = "topic", visible_alias = "topics", value_name = "TOPIC", num_args = 1..)]
+    #[arg(add = ArgValueCompleter::new(complete::topics))]
     topics: Vec<String>,
     /// Write the messages into this new MCAP file.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["json", "count"])]
@@ -267,11 +272,11 @@ fn give(
     Ok(())
 }
 
-/// What is said of `follow` where only containers of this machine can be followed.
+/// What is said of `follow` where many robots answer.
 fn no_follow() -> CliError {
     CliError::usage(
-        "follow is for recordings of this machine: run it there (ssh ROBOT livebag query RUN follow), or ask \
-         latest again and again",
+        "follow is for one recording, here or on a server (http://ROBOT:8767/RUN): over Zenoh ask latest again and \
+         again",
     )
 }
 
@@ -280,7 +285,7 @@ fn outcome(damaged: u64, bag: &str) -> Outcome {
     if damaged == 0 {
         return Outcome::Done;
     }
-    say!(
+    complain!(
         "livebag: {} left out that are damaged, or whose index entries are: `livebag verify {bag}` \
          names them",
         text::plural(damaged as usize, "message"),
@@ -294,7 +299,7 @@ fn remote_outcome(damaged: u64) -> Outcome {
         return Outcome::Done;
     }
     let messages = text::plural(damaged as usize, "message");
-    say!("livebag: {messages} left out that are damaged, or whose index entries are");
+    complain!("livebag: {messages} left out that are damaged, or whose index entries are");
     Outcome::Loss
 }
 

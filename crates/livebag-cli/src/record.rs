@@ -396,7 +396,7 @@ impl Watch<'_> {
         for order in self.orders.take().into_iter().chain(key) {
             let (answer, is_over) = control::follow(self.recorder, order, self.is_ring);
             if let Some(error) = answer.error {
-                say!("livebag: {error}");
+                complain!("livebag: {error}");
             }
             stop |= is_over;
         }
@@ -474,7 +474,7 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
         say!("livebag: warning: {name}");
     }
     if let Some(failure) = &summary.failure {
-        say!(
+        complain!(
             "livebag: the recording ended early: {failure}; everything written before it is kept \
              and readable"
         );
@@ -493,7 +493,7 @@ fn render(summary: &Summary) -> String {
     } else {
         out.push_str(&report::table(&summary.topics));
     }
-    let lost = summary.lost.sentence();
+    let lost = summary.lost.painted();
     let removed = match summary.removed_splits {
         0 => String::new(),
         splits => format!(" ({} removed)", text::plural(splits as usize, "split")),
@@ -501,12 +501,12 @@ fn render(summary: &Summary) -> String {
     let beside = report::beside(&summary.account)
         .map_or_else(String::new, |beside| format!("beside: {beside}{removed}\n"));
     out.push_str(&format!(
-        "\n{}, {} messages, {} in {:.1} s ({:.2} GB/s), {lost}\n{beside}{path}   (livebag info {path})\n",
+        "\n{}, {} messages, {} in {:.1} s ({}), {lost}\n{beside}{path}   (livebag info {path})\n",
         text::plural(summary.topics.len(), "topic"),
         text::count(summary.message_count),
         text::bytes(summary.bytes as f64),
         summary.duration_s,
-        summary.message_bytes_per_s / 1e9,
+        text::bytes_per_second(summary.message_bytes_per_s),
         path = summary.path,
     ));
     out

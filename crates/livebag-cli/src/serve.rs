@@ -4,13 +4,18 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use clap_complete::ArgValueCompleter;
 use livebag_net::limits::PORT_DEFAULT;
 use livebag_net::zenoh::ZenohOptions;
 use livebag_net::{TOKEN_FILE_BYTES_MAX, small_file};
 
+use crate::complete;
 use crate::outcome::CliError;
 
 pub use serving::{Options, beside, run};
+
+#[cfg(feature = "http")]
+mod index;
 
 #[cfg_attr(not(feature = "http"), path = "serve/absent.rs")]
 mod serving;
@@ -22,14 +27,15 @@ mod serving;
     livebag serve run1\n  \
     livebag serve /data/runs --listen 127.0.0.1:8080\n  \
     livebag serve /data/runs --listen 0.0.0.0:8767 --tls-cert cert.pem --tls-key key.pem --token-file token\n  \
+    livebag serve drive.mcap old_ros1.bag --index-dir /data/index\n  \
     livebag serve /data/runs --zenoh --robot r2\n  \
     livebag query http://127.0.0.1:8767/run1 latest --last 1s\n  \
     curl 'http://127.0.0.1:8767/v1/bags/run1/message?topic=/camera&format=jpeg' > now.jpg\n  \
     open in Foxglove or PlotJuggler: http://127.0.0.1:8767/bags/run1.mcap\n\n\
 The API: /openapi.json. Access and TLS: docs/security.md.")]
 pub struct Args {
-    /// Containers, or folders that have some; those that appear later are served too.
-    #[arg(required = true, value_name = "DIR")]
+    /// Recordings, or folders that have some; containers that appear later are served too.
+    #[arg(required = true, value_name = "DIR", add = ArgValueCompleter::new(complete::recordings))]
     directories: Vec<PathBuf>,
     /// Address to listen at: 127.0.0.1:8767, [::1]:0, 0.0.0.0; port 0 takes any that is free.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8767", value_parser = address)]
@@ -38,6 +44,10 @@ pub struct Args {
     access: Access,
     #[command(flatten)]
     zenoh: ZenohServe,
+    /// Where copies of MCAP files, rosbag2 and ROS 1 bags go, which take one to be served; they stay
+    /// for the next time [default: a temporary folder, for up to 4 GB]
+    #[arg(long, value_name = "DIR")]
+    index_dir: Option<PathBuf>,
     /// Print the addresses as one JSON object on standard output.
     #[arg(long)]
     json: bool,

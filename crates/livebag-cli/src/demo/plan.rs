@@ -76,10 +76,10 @@ impl Plan {
                 (simulated(cameras, &prefix), cameras, vec![note])
             }
         };
-        let fitted = fit(&mut sensors, args.seconds, machine.free_bytes).ok_or_else(|| {
+        let fitted = fit(&mut sensors, args.duration(), machine.free_bytes).ok_or_else(|| {
             CliError::failed(format!(
                 "{} has {} free, too little for a demonstration: free some space, or name another \
-                 place with --dir",
+                 place with -o",
                 parent.display(),
                 text::bytes(machine.free_bytes)
             ))
@@ -103,8 +103,8 @@ impl Plan {
 
 /// The container to make; the default one's folder is made, too.
 fn directory(args: &Args, clock: &Clock) -> Result<PathBuf, CliError> {
-    if let Some(directory) = &args.dir {
-        return Ok(directory.clone());
+    if let Some(directory) = args.output() {
+        return Ok(directory);
     }
     let build = Path::new("build");
     std::fs::create_dir_all(build).map_err(|source| CliError::file("making", build, source))?;

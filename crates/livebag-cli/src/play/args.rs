@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap_complete::ArgValueCompleter;
 use livebag::{ClockTicks, MessageOrder, PlayOptions};
 use livebag_format::rosbag2::QosProfile;
 
+use crate::complete;
 use crate::outcome::CliError;
 use crate::ros2::NetworkArgs;
 use crate::{files, parse};
@@ -40,7 +42,7 @@ ROS 1 bags, rosbag2 directories and MCAP files are read through once before they
 pub struct Args {
     /// The recordings: containers, also while they are recorded, ROS 1 bags, rosbag2 directories or
     /// MCAP files. Several are played as one.
-    #[arg(required_unless_present = "input")]
+    #[arg(required_unless_present = "input", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
     /// One more recording.
     #[arg(short, long, value_name = "BAG")]
@@ -52,7 +54,8 @@ pub struct Args {
     #[arg(short = 'l', long = "loop")]
     pub repeat: bool,
     /// Play these topics only.
-    #[arg(short, long, value_name = "TOPIC", num_args = 1..)]
+    #[arg(short, long = "topic", visible_alias = "topics", value_name = "TOPIC", num_args = 1..)]
+    #[arg(add = ArgValueCompleter::new(complete::topics))]
     topics: Vec<String>,
     /// Also play topics whose name matches this regular expression anywhere.
     #[arg(short = 'e', long, value_name = "PATTERN")]

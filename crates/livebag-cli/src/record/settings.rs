@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clap_complete::ArgValueCompleter;
 use livebag::{
     COMPRESSION_THREADS_MAX, ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow,
     Priority, RecorderOptions, Retention, Schedule, Selector, SnapshotRing, SplitRules, Status,
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::graph::{self, GraphSettings};
+use crate::complete;
 use crate::outcome::CliError;
 use crate::ros2::NetworkArgs;
 use crate::select::similar;
@@ -25,10 +27,11 @@ use crate::{absent, files, parse, serve};
 #[serde(rename_all = "kebab-case", default)]
 pub struct Settings {
     /// Names of streams, or topics they carry (/camera_front).
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::streams_or_topics))]
     pub names: Vec<String>,
     /// The same, as `ros2 bag record` writes it.
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(short, long = "topic", visible_alias = "topics", value_name = "NAME", num_args = 1..)]
+    #[arg(add = ArgValueCompleter::new(complete::streams_or_topics))]
     pub topics: Vec<String>,
     /// Record every stream, also those that appear later.
     #[arg(short, long)]

@@ -7,6 +7,7 @@ mod bad_input;
 #[cfg(feature = "bench")]
 mod bench;
 mod common;
+mod complete;
 mod control;
 mod convert;
 mod crash;
@@ -32,3 +33,4 @@ mod retention;
 mod robots;
 mod rosbag2;
 mod rosbag2_versions;
+mod terminal;

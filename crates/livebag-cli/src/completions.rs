@@ -6,6 +6,8 @@ use clap_complete::env::Shells;
 use crate::complete;
 use crate::outcome::{CliError, Outcome};
 
+/// Print completions for a shell
+///
 /// Print completions for a shell: verbs and flags, and the streams, recordings and topics there are.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \

@@ -27,6 +27,8 @@ use crate::{absent, parse, place, text};
 
 mod options;
 
+/// Convert between containers, rosbag2 and ROS 1 bags, MCAP
+///
 /// Convert a recording: container to rosbag2 bag and back, ROS 1 bags, rosbag2 bags and MCAP files
 /// into either.
 ///
@@ -37,12 +39,12 @@ mod options;
 #[command(after_help = "Examples:\n  \
     livebag convert run1 run1_rosbag2\n  \
     livebag convert drive.bag drive\n  \
-    livebag convert drive.bag drive_ros2 --to-ros2      # messages in CDR, types by their new names\n  \
+    livebag convert drive.bag drive_ros2 --to-ros2     # messages in CDR\n  \
     livebag convert drive_rosbag2 small --storage mcap --compression zstd\n  \
     livebag convert run1 run1_db3 --storage sqlite3 --compression-mode message\n  \
     livebag convert run1 parts --storage mcap -b 1GiB\n  \
     livebag convert run1 part -t /imu --from 21:29:38 --to 21:30:00\n  \
-    livebag convert -i front -i rear mcap -o outputs.yaml  # as ros2 bag convert\n\n\
+    livebag convert -i front -i rear mcap -o outputs.yaml\n\n\
 A bag in `mcap` storage is a folder with MCAP files and metadata.yaml: `ros2 bag play` takes it. \
 `sqlite3` storage holds one time a message (the log time) and no sequence.\n\n\
 -o FILE.yaml is rosbag2's file of outputs (output_bags: [{uri, storage_id, all_topics, topics, …}]); \
@@ -65,24 +67,25 @@ pub struct Args {
     input: Vec<String>,
     /// rosbag2's file of inputs (input_bags).
     #[arg(long, value_name = "FILE")]
+    #[arg(hide_short_help = true)]
     input_options: Option<PathBuf>,
     /// rosbag2's file of outputs (output_bags), in place of OUT.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "storage", "compression", "compression_mode", "max_bag_size", "max_bag_duration"])]
+    #[arg(hide_short_help = true)]
     output_options: Option<PathBuf>,
     /// The folder to make, in place of OUT; rosbag2's file of outputs if it ends in .yaml or .yml.
     #[arg(short, long, value_name = "OUT", conflicts_with = "output_options")]
     output: Option<PathBuf>,
-    #[command(flatten)]
-    selection: Selection,
     /// What to make [default: mcap of a container and with --to-ros2, a container of anything else]
-    #[arg(short, long, value_enum, help_heading = "What is made")]
+    #[arg(short, long, value_enum)]
     storage: Option<Storage>,
     /// How chunks of an MCAP are compressed.
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
     /// rosbag2's own compression (zstd): each file, or each message (sqlite3 alone).
     #[arg(long, value_enum, default_value_t = CompressionMode::None)]
+    #[arg(hide_short_help = true)]
     compression_mode: CompressionMode,
     /// Begin a new file of a rosbag2 bag at this size: 1GiB.
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse::size_bytes)]
@@ -97,10 +100,13 @@ pub struct Args {
     /// Version of metadata.yaml: 5 or 7 for Humble and later (7 keeps type hashes and custom data),
     /// 9 for Jazzy and later (keeps the ROS distribution).
     #[arg(long, value_name = "V", default_value = "7", value_parser = metadata_version)]
+    #[arg(hide_short_help = true)]
     metadata_version: MetadataVersion,
     /// Print a summary as one JSON object; a list of them with -o.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    selection: Selection,
 }
 
 impl Args {

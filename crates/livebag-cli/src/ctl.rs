@@ -10,7 +10,7 @@ use crate::control::{self, Answer, Order};
 use crate::outcome::{CliError, Outcome};
 use crate::text;
 
-/// Pause, resume, split, snapshot or stop a running recorder, or show its status.
+/// Pause, resume, split, snapshot or stop a recorder
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag ctl run1 split\n  \

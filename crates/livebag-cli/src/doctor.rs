@@ -15,6 +15,8 @@ use crate::parse;
 mod disk;
 mod system;
 
+/// Check what this machine offers for recording
+///
 /// Check what this machine offers for recording, and say what to do about each lack.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \

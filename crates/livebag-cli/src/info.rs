@@ -1,5 +1,6 @@
 //! `livebag info`: what a recording holds.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,8 @@ mod remote;
 const ENDED_EARLY: &str = "ended early";
 const LOST: &str = "lost";
 
+/// Show what a recording holds, and what was lost
+///
 /// Show what a recording holds: topics, counts, rates, losses by cause, and how it ended.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -305,8 +308,18 @@ fn render(info: &Info) -> String {
         messages.push_str(&format!(", {}", text::bytes_per_second(rate)));
     }
     if let (Some(files), Some(bytes)) = (&info.files, info.size_bytes) {
-        let files = text::plural(files.len(), "file");
-        lines.push(("files", format!("{files}, {}", text::bytes(bytes as f64))));
+        let mut line = text::plural(files.len(), "file");
+        line.push_str(&format!(", {}", text::bytes(bytes as f64)));
+        let of = |file: &File| Some(file.name.split_once('/')?.0.to_owned());
+        let splits: BTreeSet<String> = files.iter().filter_map(of).collect();
+        if !splits.is_empty() {
+            line.push_str(&format!(" in {}", text::plural(splits.len() + 1, "split")));
+        }
+        let share = bytes as f64 / info.message_bytes.max(1) as f64;
+        if info.message_bytes > 0 && share < 0.98 {
+            line.push_str(&format!(", compressed to {:.0} %", share * 100.0));
+        }
+        lines.push(("files", line));
     }
     lines.extend([
         ("start", time(info.start_nanos)),

@@ -19,6 +19,8 @@ use crate::text::{self, Cell};
 /// Folders below folders that are looked into.
 const DEPTH_MAX: usize = 16;
 
+/// List recordings
+///
 /// List the recordings below a folder, on a server or on Zenoh: kind, state, start, duration, messages, size.
 ///
 /// States: live (a recorder is writing it), closed, recovered, crashed (not closed), damaged; silent (a
@@ -30,7 +32,7 @@ const DEPTH_MAX: usize = 16;
     livebag ls /data/robots\n  \
     livebag ls http://robot:8767\n  \
     livebag ls 'zenoh/r2/*'\n  \
-    livebag ls --json | jq -r '.[] | select(.state == \"crashed\") | .path' | xargs -n1 livebag recover")]
+    livebag ls --json | jq -r '.[] | select(.state == \"crashed\") | .path'")]
 pub struct Args {
     /// Folders, or recordings; servers (http://HOST:PORT, https://…); or addresses on Zenoh
     /// (zenoh, zenoh/ROBOT/NAME, with * for any).

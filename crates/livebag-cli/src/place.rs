@@ -15,9 +15,11 @@ use crate::serve::ZenohArgs;
 pub struct Trust {
     /// A file with the server's token [default: the token in LIVEBAG_TOKEN]
     #[arg(long, value_name = "FILE", global = true)]
+    #[arg(help_heading = "Servers and robots")]
     token_file: Option<PathBuf>,
     /// Certificates that are trusted, PEM [default: those of this machine]
     #[arg(long, value_name = "FILE", global = true)]
+    #[arg(help_heading = "Servers and robots", hide_short_help = true)]
     ca_cert: Option<PathBuf>,
 }
 

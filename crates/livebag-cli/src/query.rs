@@ -38,10 +38,11 @@ mod summary;
     livebag query run1 follow -t /imu --json\n  \
     livebag query drive.mcap history --from 21:29:38 --json\n  \
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
-    livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count\n  \
-    livebag query http://robot:8767/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
+    livebag query run1 history --from 2026-05-01T12:00:00Z --count\n  \
+    livebag query http://robot:8767/run1 follow\n  \
+    livebag query http://robot:8767/run1 auto --within 1s -o now.mcap\n  \
     livebag query 'zenoh/*/*' latest --last 1s --json\n  \
-    livebag query 'zenoh/r2/*' auto --within 1s --decimate /camera_front:5 -o now.mcap")]
+    livebag query 'zenoh/r2/*' auto --decimate /camera_front:5 -o now.mcap")]
 pub struct Args {
     /// The recording: a container, finished or still being written; an MCAP file, a rosbag2 folder or
     /// database, or a ROS 1 bag; its address on a server

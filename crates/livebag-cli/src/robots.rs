@@ -12,6 +12,8 @@ use crate::outcome::{CliError, Outcome};
 use crate::serve::ZenohArgs;
 use crate::text::{self, Cell};
 
+/// List the robots that serve recordings
+///
 /// List the robots that serve recordings on Zenoh, and what they have.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \

@@ -110,12 +110,15 @@ pub struct Selection {
     exclude_regex: Option<String>,
     /// Leave out these topics.
     #[arg(long, value_name = "TOPIC", num_args = 1.., add = ArgValueCompleter::new(complete::topics))]
+    #[arg(hide_short_help = true)]
     exclude_topics: Vec<String>,
     /// Only topics of these types (sensor_msgs/msg/Image).
     #[arg(long, value_name = "TYPE", num_args = 1..)]
+    #[arg(hide_short_help = true)]
     topic_types: Vec<String>,
     /// Leave out topics of these types.
     #[arg(long, value_name = "TYPE", num_args = 1..)]
+    #[arg(hide_short_help = true)]
     exclude_topic_types: Vec<String>,
     /// First log time: 21:29:38, +10s after the start, RFC 3339, or nanoseconds since 1970.
     #[arg(long, value_name = "T", value_parser = when)]

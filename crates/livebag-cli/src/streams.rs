@@ -24,6 +24,8 @@ const WATCH: Duration = Duration::from_secs(1);
 /// Clears a terminal: cursor home, then everything below it.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
+/// List the streams on this machine, and who reads them
+///
 /// List the streams on this machine: rate, size, whether their writers are alive, and who reads them.
 ///
 /// Of each reader: frames taken, frames behind, and frames overwritten before it read them (laps). A

@@ -14,6 +14,8 @@ use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::text;
 
+/// Check a recording, and name what is damaged
+///
 /// Check every structure and every checksum of a recording, and name what is damaged.
 ///
 /// Nothing is changed. Exit code 0: whole; 1: damaged.

@@ -51,6 +51,9 @@ fn flags_that_were_called_otherwise_are_taken_with_a_word() {
             .expect(1, &["--seconds is called --duration now", "--dir is called -o now"]);
         run(&["demo", "--seconds", "1", "--duration", "1"]).expect(2, &["cannot be used with"]);
     }
+    run(&["record", "-a", "--stats", "cam"]).expect(2, &["--stats=1"]);
+    run(&["play", "--clock", "run1"]).expect(2, &["--clock=40"]);
+    run(&["record", "--serve", "127.0.0.1:x", "cam"]).expect(2, &["--serve=127.0.0.1:8767"]);
     let profile = run(&["record", "--topics", "/imu", "--print-profile"]).expect(0, &[]).out;
     assert_eq!(run(&["record", "-t", "/imu", "--print-profile"]).expect(0, &[]).out, profile);
     assert_eq!(run(&["record", "--topic", "/imu", "--print-profile"]).expect(0, &[]).out, profile);

@@ -444,8 +444,8 @@ fn copy(source: &mut dyn MessageSource, job: &Job) -> Result<livebag_bags::Copie
     copied
 }
 
-/// Messages copied, on a terminal.
-fn bar(messages: Option<u64>) -> ProgressBar {
+/// Messages gone through, on a terminal.
+pub fn bar(messages: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -1,9 +1,10 @@
 //! `livebag ctl`: tell a running recorder what to do.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap_complete::ArgValueCompleter;
+use livebag::{Disk, KernelDisk};
 
 use crate::complete;
 use crate::control::{self, Answer, Order};
@@ -35,12 +36,21 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
     } else {
-        writeln!(out, "{}", render(&answer))?;
+        writeln!(out, "{}{}", render(&answer), left(&args.bag))?;
     }
     match answer.error {
         None => Ok(Outcome::Done),
         Some(error) => Err(CliError::failed(error)),
     }
+}
+
+/// Space that is left where it records.
+fn left(bag: &Path) -> String {
+    let free = KernelDisk::for_reading().free_bytes(bag);
+    free.map_or_else(
+        |_| String::new(),
+        |free| format!(", {} left on the disk", text::bytes(free as f64)),
+    )
 }
 
 fn render(answer: &Answer) -> String {

@@ -328,7 +328,7 @@ fn render(info: &Info) -> String {
         ("messages", messages),
         (LOST, info.lost.map_or("not counted in this format".into(), |lost| lost.sentence())),
     ]);
-    lines.extend(info.account.as_ref().and_then(report::beside).map(|beside| ("beside", beside)));
+    lines.extend(info.account.as_ref().and_then(report::beside).map(|beside| ("also", beside)));
     let events = report::events(&info.topics, info.clock_jumps.unwrap_or_default());
     lines.extend(events.into_iter().map(|event| ("event", event)));
     for (number, attachment) in info.attachments.iter().flatten().enumerate() {

@@ -160,11 +160,22 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
+/// clap's tip that a flag it does not know could be meant as a name misleads: nothing is called `--parquet`.
+fn without_tip(mut error: clap::Error) -> clap::Error {
+    let has_meant = error.get(clap::error::ContextKind::SuggestedArg).is_some();
+    if error.kind() == clap::error::ErrorKind::UnknownArgument && !has_meant {
+        error.remove(clap::error::ContextKind::Suggested);
+    }
+    error
+}
+
 fn main() -> ExitCode {
     complete::answer();
     raise_file_limit();
     color::choose(color::asked_for(std::env::args_os()));
-    // `parse` ends the process with exit code 2 when the usage is wrong.
-    let outcome = run(Cli::parse().verb).unwrap_or_else(|error| error.report());
+    // `exit` ends the process, with exit code 2 when the usage is wrong.
+    let line = Cli::try_parse().unwrap_or_else(|error| without_tip(error).exit());
+    color::choose(line.color);
+    let outcome = run(line.verb).unwrap_or_else(|error| error.report());
     ExitCode::from(outcome)
 }

@@ -192,7 +192,8 @@ fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     let cursor = bag.query(&Query { topics, span })?;
     let planned_nanos = clock.monotonic_nanos();
     if cursor.remaining() == 0 {
-        explain_nothing(&bag, span)?;
+        let asked = if let Span::History(from, to) = span { Some((from, to)) } else { None };
+        explain_nothing(bag.time_range()?, asked);
     }
     if wanted.count && !wanted.json {
         writeln!(std::io::stdout().lock(), "{}", cursor.remaining())?;
@@ -310,19 +311,18 @@ fn history(bag: &Container, from: Option<When>, to: Option<When>) -> Result<Span
     Ok(Span::History(from_nanos, to_nanos))
 }
 
-/// An empty answer is an answer, but often a mistyped time.
-fn explain_nothing(bag: &Container, span: Span) -> Result<(), CliError> {
-    match (bag.time_range()?, span) {
+/// An empty answer is an answer, but often a mistyped time: `times` of the recording, and those asked for.
+fn explain_nothing(times: Option<(u64, u64)>, asked: Option<(u64, u64)>) {
+    match (times, asked) {
         (None, _) => say!("livebag: the recording has no messages yet"),
-        (Some((start, end)), Span::History(from, to)) if from > end || to < start => say!(
+        (Some((start, end)), Some((from, to))) if from > end || to < start => say!(
             "livebag: no messages from {} to {}; the recording goes from {} to {}",
             text::time(from),
             text::time(to),
             text::time(start),
             text::time(end)
         ),
-        (_, Span::History(..)) => say!("livebag: no messages in that time"),
+        (_, Some(_)) => say!("livebag: no messages in that time"),
         _ => say!("livebag: the topics asked for have no messages yet"),
     }
-    Ok(())
 }

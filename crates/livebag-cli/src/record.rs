@@ -135,6 +135,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     for notice in args.rosbag2.apply(&mut settings)? {
         say!("livebag: {notice}");
     }
+    if let Some(notice) = settings.all_wins() {
+        say!("livebag: warning: {notice}");
+    }
     if args.print_profile {
         settings.options()?;
         write!(std::io::stdout().lock(), "{}", settings.to_profile()?)?;
@@ -515,7 +518,7 @@ fn render(summary: &Summary) -> String {
         splits => format!(" ({} removed)", text::plural(splits as usize, "split")),
     };
     let beside = report::beside(&summary.account)
-        .map_or_else(String::new, |beside| format!("beside: {beside}{removed}\n"));
+        .map_or_else(String::new, |beside| format!("also: {beside}{removed}\n"));
     out.push_str(&format!(
         "\n{}, {} messages, {} in {:.1} s ({}), {lost}\n{beside}{path}   (livebag info {path})\n",
         text::plural(summary.topics.len(), "topic"),

@@ -71,6 +71,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
 pub fn hertz(rate: Option<f64>) -> String {
     match rate {
         None => "-".into(),
+        Some(rate) if rate >= 1e6 => format!("{:.0} MHz", rate / 1e6),
         Some(rate) if rate >= 1000.0 => format!("{rate:.0} Hz"),
         Some(rate) if rate >= 1.0 => format!("{rate:.1} Hz"),
         Some(rate) => format!("{rate:.3} Hz"),

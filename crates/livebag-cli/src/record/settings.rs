@@ -545,6 +545,19 @@ impl Settings {
         absent.map(sentence).collect()
     }
 
+    /// What is chosen besides, where everything is recorded.
+    pub fn all_wins(&self) -> Option<String> {
+        let besides = [
+            ("names", !self.names.is_empty() || !self.topics.is_empty()),
+            ("--regex", self.regex.is_some()),
+            ("--topic-types", !self.topic_types.is_empty()),
+        ];
+        let given: Vec<_> = besides.iter().filter(|(_, is)| *is).map(|(what, _)| *what).collect();
+        let given = given.join(" and ");
+        (self.all && !given.is_empty())
+            .then(|| format!("--all records everything: {given} beside it change nothing"))
+    }
+
     /// When to stop.
     ///
     /// # Errors

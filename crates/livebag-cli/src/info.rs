@@ -337,15 +337,15 @@ fn render(info: &Info) -> String {
     }
     let mut out = String::new();
     for (name, value) in lines {
-        let look = match name {
+        let tone = match name {
             ENDED_EARLY => Some(Tone::Bad),
-            LOST => info.lost.and_then(|lost| lost.look()),
+            LOST => info.lost.and_then(|lost| lost.tone()),
             "state" if info.state == "unrecovered" => Some(Tone::Warning),
             _ => None,
         };
         let name = if name.is_empty() { String::new() } else { format!("{name}:") };
         let value = visible(&value);
-        let value = look.map_or(value.to_string(), |look| color::paint(To::Out, look, &value));
+        let value = tone.map_or(value.to_string(), |tone| color::paint(To::Out, tone, &value));
         out.push_str(&format!("{name:<13}{value}\n"));
     }
     if info.topics.is_empty() {

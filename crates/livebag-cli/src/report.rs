@@ -66,7 +66,7 @@ impl Lost {
     }
 
     /// Red where something is lost.
-    pub fn look(&self) -> Option<Tone> {
+    pub fn tone(&self) -> Option<Tone> {
         match (self.total(), self.unknown_since_nanos) {
             (0, None) => None,
             (0, Some(_)) => Some(Tone::Warning),
@@ -77,7 +77,7 @@ impl Lost {
     /// The sentence, as standard output shows it.
     pub fn painted(&self) -> String {
         let sentence = self.sentence();
-        self.look().map_or(sentence.clone(), |look| color::paint(To::Out, look, &sentence))
+        self.tone().map_or(sentence.clone(), |tone| color::paint(To::Out, tone, &sentence))
     }
 
     /// `nothing lost`, `lost 12 (12 lapped)`, or since when that is not known.
@@ -265,7 +265,7 @@ pub fn table(topics: &[TopicReport]) -> String {
     if counts_losses {
         columns.push((">lost", |topic, _| {
             let lost = topic.lost.unwrap_or_default();
-            Cell::new(lost.cell(), lost.look())
+            Cell::new(lost.cell(), lost.tone())
         }));
         columns.push((">published?2", |_, account| published(account).into()));
         head.extend([">lost", ">published?2"]);

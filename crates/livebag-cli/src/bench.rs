@@ -38,7 +38,9 @@ use producers::Producers;
 use progress::Progress;
 use results::Results;
 
-/// Measure recording: the YAML of rosbag2's performance benchmark, over livebag, MCAP and SQLite.
+/// Measure recording, as rosbag2's benchmark does.
+///
+/// The YAML of rosbag2's performance benchmark, over livebag, MCAP and SQLite.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag bench --profile automotive --quick\n  \

@@ -28,7 +28,9 @@ const QUESTION: Duration = Duration::from_millis(250);
 /// Time between two lines of progress, in questions.
 const LINE_QUESTIONS: u64 = 4;
 
-/// Record simulated cameras, a LiDAR and an IMU, and query the recording while it grows.
+/// Record simulated sensors, and query meanwhile.
+///
+/// Cameras, a LiDAR and an IMU: the recording is asked for its newest second while it grows.
 ///
 /// Eight FullHD cameras at 30 Hz (1.49 GB/s), or as many as this machine carries, each a process of
 /// its own that publishes through shared memory. The recording is kept.

@@ -242,6 +242,6 @@ fn table(rows: &[Row]) -> String {
             known(row.size_bytes.map(|bytes| text::bytes(bytes as f64))).into(),
         ]
     };
-    let head = ["path", "kind?1", "state", "start", ">duration?2", ">messages?3", ">size"];
+    let head = ["path", "=kind?1", "=state", "=start?4", ">duration?3", ">messages?2", ">size"];
     text::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

@@ -72,8 +72,9 @@ use outcome::{CliError, Outcome};
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
-    /// Colour: on terminals (unless NO_COLOR is set), always, or never.
+    /// Colour: auto, always, never.
     #[arg(long, global = true, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
+    #[arg(display_order = 990)]
     #[arg(hide_possible_values = true, hide_default_value = true)]
     color: clap::ColorChoice,
 }

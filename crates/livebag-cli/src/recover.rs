@@ -15,7 +15,7 @@ use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::text;
 
-/// Make a recording whole that was not closed, or is damaged.
+/// Make a damaged or unclosed recording whole.
 ///
 /// A container is repaired in its place, also one that was closed: all of it is read, everything that
 /// can be proven is kept, damaged indexes and container.yaml are made anew, and the bytes that are

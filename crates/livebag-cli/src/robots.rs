@@ -105,8 +105,8 @@ fn table(rows: &[Row]) -> String {
     let head = [
         "robot",
         "recording",
-        "state",
-        "start?2",
+        "=state",
+        "=start?2",
         ">duration?3",
         ">topics?1",
         ">messages",

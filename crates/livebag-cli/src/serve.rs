@@ -49,7 +49,6 @@ pub struct Args {
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
-    #[arg(help_heading = "Zenoh")]
     zenoh: ZenohServe,
     /// Where copies of MCAP files, rosbag2 and ROS 1 bags go, which take one to be served; they stay
     /// for the next time [default: a temporary folder, for up to 4 GB]
@@ -94,7 +93,7 @@ impl ZenohArgs {
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ZenohServe {
     /// Answer over Zenoh, too, as livebag/ROBOT/NAME/TOPIC.
-    #[arg(long)]
+    #[arg(long, help_heading = "Zenoh")]
     pub zenoh: bool,
     /// This robot's name on Zenoh [default: the machine's name]
     #[arg(long, value_name = "NAME")]

@@ -340,7 +340,7 @@ fn render(rows: &[Row]) -> String {
         "stream",
         "topic?5",
         "type?6",
-        "writer",
+        "=writer",
         ">rate",
         ">throughput?8",
         ">slots?1",

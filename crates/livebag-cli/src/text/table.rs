@@ -4,7 +4,9 @@ use livebag_format::visible;
 
 use crate::color::{self, To, Tone};
 
-/// Names are not shortened below this.
+/// What the first column names is not shortened below this, so that rows are told apart …
+const FIRST_CHARS_MIN: usize = 28;
+/// … and other names not below this.
 const NAME_CHARS_MIN: usize = 12;
 /// Between two columns.
 const GAP: usize = 2;
@@ -33,29 +35,33 @@ impl Cell {
 struct Column<'a> {
     name: &'a str,
     is_right: bool,
+    /// What it is shortened to at the least; `None` for figures, times and states.
+    chars_min: Option<usize>,
     /// Which one goes first where the terminal is too narrow for all.
     rank: Option<u32>,
     width: usize,
 }
 
 impl<'a> Column<'a> {
-    fn new(head: &'a str) -> Self {
+    fn new(at: usize, head: &'a str) -> Self {
         let (name, rank) = match head.split_once('?') {
             Some((name, rank)) => (name, rank.parse().ok()),
             None => (head, None),
         };
-        let right = name.strip_prefix('>');
-        Self { name: right.unwrap_or(name), is_right: right.is_some(), rank, width: 0 }
+        let bare = name.trim_start_matches(['>', '=']);
+        let chars_min = if at == 0 { FIRST_CHARS_MIN } else { NAME_CHARS_MIN };
+        let chars_min = (bare == name).then_some(chars_min);
+        Self { name: bare, is_right: name.starts_with('>'), chars_min, rank, width: 0 }
     }
 
     fn width_min(&self) -> usize {
-        if self.is_right { self.width } else { self.width.min(NAME_CHARS_MIN) }
+        self.chars_min.map_or(self.width, |least| self.width.min(least))
     }
 }
 
-/// The rows, columns as wide as they must be. A head that begins with `>` is aligned to the right.
-/// On a narrow terminal columns to the left are shortened in their middle, and those whose head
-/// ends with `?` and a number are left out, the lowest number first.
+/// The rows, columns as wide as they must be. A head that begins with `>` is aligned to the right. On a
+/// narrow terminal columns whose head ends with `?` and a number are left out, the lowest number first, and
+/// names are shortened in their middle: all columns but those whose head begins with `>` or `=`.
 pub fn table<C: Into<Cell> + Clone>(head: &[&str], rows: &[Vec<C>]) -> String {
     table_in(head, rows, color::width(To::Out))
 }
@@ -71,7 +77,8 @@ pub fn table_in<C: Into<Cell> + Clone>(
         Cell { text: visible(&cell.text).into_owned(), look: cell.look }
     };
     let rows: Vec<Vec<Cell>> = rows.iter().map(|row| row.iter().map(shown).collect()).collect();
-    let mut columns: Vec<_> = head.iter().map(|head| Column::new(head)).collect();
+    let mut columns: Vec<_> =
+        head.iter().enumerate().map(|(at, head)| Column::new(at, head)).collect();
     for (at, column) in columns.iter_mut().enumerate() {
         let cells = rows.iter().map(|row| row[at].text.chars().count());
         column.width = cells.chain([column.name.chars().count()]).max().unwrap_or(0);

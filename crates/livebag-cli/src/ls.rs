@@ -8,6 +8,7 @@ use livebag_bags::Glance;
 use livebag_net::tell::{BagRow, RecordingInfo};
 use serde::Serialize;
 
+use crate::below;
 use crate::color::Tone;
 use crate::complete;
 use crate::outcome::{CliError, Outcome};
@@ -15,9 +16,6 @@ use crate::place::Trust;
 use crate::place::{self, Place, Told};
 use crate::serve::ZenohArgs;
 use crate::text::{self, Cell};
-
-/// Folders below folders that are looked into.
-const DEPTH_MAX: usize = 16;
 
 /// List recordings
 ///
@@ -75,7 +73,7 @@ impl Row {
             start_nanos: glance.start_nanos,
             duration_nanos: glance.duration_nanos,
             message_count: glance.message_count,
-            size_bytes: Some(size_bytes(path, 0)),
+            size_bytes: Some(below::size_bytes(path, 0)),
         }
     }
 }
@@ -157,66 +155,7 @@ fn of(directory: &Path, args: &Args) -> Result<Vec<Row>, CliError> {
 
 /// Those below a folder, or the one that is there.
 fn below(directory: &Path) -> Result<Vec<Row>, CliError> {
-    Ok(found(directory)?.into_iter().map(|(path, glance)| Row::new(&path, glance)).collect())
-}
-
-/// The same, as they are found.
-pub fn found(directory: &Path) -> Result<Vec<(PathBuf, Glance)>, CliError> {
-    let mut rows = Vec::new();
-    if let Err(source) = directory.metadata() {
-        return Err(place::missing(directory, source));
-    }
-    match livebag_bags::glance(directory) {
-        Some(glance) => rows.push((directory.to_owned(), glance)),
-        None if directory.is_dir() => walk(directory, 0, &mut rows)?,
-        None => {
-            let path = directory.display();
-            return Err(CliError::failed(format!("{path} is no recording and no folder")));
-        }
-    }
-    Ok(rows)
-}
-
-/// Adds what is below `directory`, in order of names. Symbolic links are not followed.
-fn walk(directory: &Path, depth: usize, rows: &mut Vec<(PathBuf, Glance)>) -> Result<(), CliError> {
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(source) if depth > 0 => {
-            say!("livebag: warning: {}: {source}", directory.display());
-            return Ok(());
-        }
-        Err(source) => return Err(CliError::file("listing", directory, source)),
-    };
-    // What goes away meanwhile is not there.
-    let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        let Ok(kind) = entry.file_type() else { continue };
-        if kind.is_dir() {
-            match livebag_bags::glance(&path) {
-                Some(glance) => rows.push((path, glance)),
-                None if depth < DEPTH_MAX => walk(&path, depth + 1, rows)?,
-                None => {}
-            }
-        } else if kind.is_file()
-            && path.extension().is_some_and(|e| e == "mcap" || e == "db3" || e == "bag")
-            && let Some(glance) = livebag_bags::glance(&path)
-        {
-            rows.push((path, glance));
-        }
-    }
-    Ok(())
-}
-
-/// Length of a file, or of all files in a folder.
-pub fn size_bytes(path: &Path, depth: usize) -> u64 {
-    let Ok(metadata) = path.symlink_metadata() else { return 0 };
-    if !metadata.is_dir() || depth > DEPTH_MAX {
-        return if metadata.is_file() { metadata.len() } else { 0 };
-    }
-    let Ok(entries) = path.read_dir() else { return 0 };
-    entries.filter_map(Result::ok).map(|entry| size_bytes(&entry.path(), depth + 1)).sum()
+    Ok(below::found(directory)?.into_iter().map(|(path, glance)| Row::new(&path, glance)).collect())
 }
 
 fn look(state: &str) -> Option<Tone> {

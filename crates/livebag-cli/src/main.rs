@@ -30,6 +30,7 @@ mod doctor;
 mod export;
 mod info;
 mod json;
+mod logger;
 mod ls;
 mod man;
 mod play;
@@ -44,6 +45,7 @@ mod verify;
 
 // What they share.
 mod absent;
+mod below;
 mod color;
 mod complete;
 mod control;
@@ -173,6 +175,7 @@ fn without_tip(mut error: clap::Error) -> clap::Error {
 fn main() -> ExitCode {
     complete::answer();
     raise_file_limit();
+    logger::to_standard_error();
     color::choose(color::asked_for(std::env::args_os()));
     // `exit` ends the process, with exit code 2 when the usage is wrong.
     let line = Cli::try_parse().unwrap_or_else(|error| without_tip(error).exit());

@@ -32,6 +32,8 @@ pub mod limits;
 mod link;
 pub mod moment;
 #[cfg(feature = "server")]
+mod page;
+#[cfg(feature = "server")]
 pub mod picture;
 #[cfg(feature = "server")]
 mod pool;

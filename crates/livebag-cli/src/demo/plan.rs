@@ -62,6 +62,7 @@ struct Machine {
 
 impl Plan {
     pub fn make(args: &Args, clock: &Clock) -> Result<Self, CliError> {
+        let asked = args.duration();
         let directory = directory(args, clock)?;
         let parent = match directory.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -76,7 +77,7 @@ impl Plan {
                 (simulated(cameras, &prefix), cameras, vec![note])
             }
         };
-        let fitted = fit(&mut sensors, args.duration(), machine.free_bytes).ok_or_else(|| {
+        let fitted = fit(&mut sensors, asked, machine.free_bytes).ok_or_else(|| {
             CliError::failed(format!(
                 "{} has {} free, too little for a demonstration: free some space, or name another \
                  place with -o",

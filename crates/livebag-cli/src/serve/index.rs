@@ -15,9 +15,10 @@ use livebag::{Clock, Disk, KernelDisk};
 use livebag_bags::{ConvertError, GlanceState, RecordingKind};
 use serde::{Deserialize, Serialize};
 
+use crate::below;
 use crate::guarded::Guarded;
 use crate::outcome::CliError;
-use crate::{files, ls, text};
+use crate::{files, text};
 
 /// What is copied without `--index-dir`, in bytes.
 const BYTES_MAX: u64 = 4_000_000_000;
@@ -80,7 +81,7 @@ pub fn plan(directories: &[PathBuf], index_dir: Option<&Path>) -> Result<Plan, C
         Plan { roots: Vec::new(), containers: 0, jobs: Vec::new(), folder, is_temporary };
     let mut left = BYTES_MAX;
     for directory in directories {
-        let found = ls::found(directory)?;
+        let found = below::found(directory)?;
         if directory.is_dir() && !found.iter().any(|(path, _)| path == directory) {
             plan.roots.push(directory.clone());
         }
@@ -92,7 +93,7 @@ pub fn plan(directories: &[PathBuf], index_dir: Option<&Path>) -> Result<Plan, C
                 }
                 continue;
             }
-            let bytes = ls::size_bytes(&path, 0);
+            let bytes = below::size_bytes(&path, 0);
             if is_temporary && bytes > left {
                 say!(
                     "livebag: warning: {} ({}) is not served: it is no container, and serving it takes a copy; \

@@ -36,7 +36,7 @@ fn a_printed_time_is_read_back() {
 
 #[test]
 fn tables_are_aligned() {
-    let rows = [vec!["a".into(), "10".into()], vec!["bcd".into(), "7".into()]];
+    let rows: [Vec<String>; 2] = [vec!["a".into(), "10".into()], vec!["bcd".into(), "7".into()]];
     assert_eq!(table(&["x", ">n"], &rows), "x     n\na    10\nbcd   7\n");
 }
 

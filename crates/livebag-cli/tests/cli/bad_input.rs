@@ -31,14 +31,6 @@ fn every_verb_has_help_with_an_example() {
 }
 
 #[test]
-fn completions_know_the_verbs() {
-    for shell in ["bash", "zsh", "fish"] {
-        let script = run(&["completions", shell]).expect(0, &[]).out;
-        assert!(VERBS.iter().all(|verb| script.contains(verb)), "{shell}");
-    }
-}
-
-#[test]
 fn wrong_usage_is_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
     let new = folder.path().join("new");

@@ -53,6 +53,11 @@ fn bash_offers_recordings_topics_streams_and_values() {
     assert_eq!(here(&["record", &format!("/{name}")]), [format!("/{name}")]);
     assert_eq!(here(&["streams", "remove", &name]), [&*name]);
     // Verbs, flags, values.
+    let verbs = here(&[""]);
+    for verb in ["record", "query", "serve", "info", "streams", "completions"] {
+        assert!(verbs.iter().any(|offered| offered == verb), "{verb}: {verbs:?}");
+    }
+    assert!(verbs.iter().all(|offered| offered != "man"), "hidden: {verbs:?}");
     assert_eq!(here(&["conv"]), ["convert"]);
     assert!(here(&["query", "drive", "latest", "--la"]).contains(&"--last".to_owned()));
     assert_eq!(here(&["convert", "drive", "out", "--storage", "m"]), ["mcap"]);

@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 
 use super::app::App;
 use super::error::refusal;
-use super::routes::is_file_path;
+use super::routes::{is_file_path, is_page};
 use crate::ask::Parameters;
 
 /// Shortest token: 16 characters of Base64 are 96 bits.
@@ -131,7 +131,12 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
 
 /// The token is checked first: without it no answer says what exists, or what may be asked.
 fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
     if secrets.has_token() {
+        // The page itself, without which nobody could be asked for the token.
+        if is_read && is_page(request.uri().path(), request.headers()) {
+            return Ok(());
+        }
         let given = given_token(request.headers(), request.uri());
         if !given.is_some_and(|token| secrets.is_token(&token)) {
             let text = "a token is needed: Authorization: Bearer TOKEN";

@@ -313,7 +313,10 @@ fn render(info: &Info) -> String {
         let of = |file: &File| Some(file.name.split_once('/')?.0.to_owned());
         let splits: BTreeSet<String> = files.iter().filter_map(of).collect();
         if !splits.is_empty() {
-            line.push_str(&format!(" in {}", text::plural(splits.len() + 1, "split")));
+            // The first one lies beside container.yaml, until retention removes it.
+            let first = files.iter().any(|file| file.name.ends_with(".mcap") && of(file).is_none());
+            let count = splits.len() + usize::from(first);
+            line.push_str(&format!(" in {}", text::plural(count, "split")));
         }
         let share = bytes as f64 / info.message_bytes.max(1) as f64;
         if info.message_bytes > 0 && share < 0.98 {

@@ -9,10 +9,12 @@ use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest, State};
 
 use crate::storage::Disk;
 
+pub(crate) mod events;
 mod recovery;
 mod state;
 pub(crate) mod unpack;
 
+pub use events::{EventError, add_event};
 use recovery::manifest;
 pub(crate) use recovery::read_owner;
 pub use recovery::says_the_same;

@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use livebag_format::container::{ClockJumps, Losses};
+use livebag_format::event::Event;
 use livebag_format::{Account, Topic};
 
+use crate::container::{EventError, events};
 use crate::limits::{JOBS_MAX, READ_INTEREST, TOPICS_MAX};
 use crate::queue::{Budget, NewMessage, QueueOptions, TopicQueue};
 use crate::source::Selector;
@@ -100,6 +102,9 @@ pub enum RecordError {
         "the cycle board cannot be watched: {0}; use --schedule immediate, or fix the cause above"
     )]
     CycleBoard(#[source] livebag_shm::CycleError),
+    /// An event could not be added.
+    #[error(transparent)]
+    Event(#[from] EventError),
     /// The recorder's thread is gone.
     #[error("the recorder has stopped")]
     Stopped,
@@ -255,6 +260,8 @@ pub(crate) struct Shared {
     /// Until when somebody is taken to be reading, on the clock's monotonic time.
     pub read_until_nanos: AtomicU64,
     pub failure: Mutex<Option<String>>,
+    /// Held while an event is appended.
+    events: Mutex<()>,
 }
 
 impl Shared {
@@ -272,6 +279,7 @@ impl Shared {
             abandoned: AtomicBool::new(false),
             read_until_nanos: AtomicU64::new(0),
             failure: Mutex::default(),
+            events: Mutex::default(),
             options,
         }
     }
@@ -374,6 +382,8 @@ pub struct Recorder {
     commands: SyncSender<Command>,
     thread: Option<JoinHandle<Result<(), RecordError>>>,
     method: Option<MethodChoice>,
+    /// Whether a container is written, which has a place for events.
+    is_container: bool,
 }
 
 impl Recorder {
@@ -425,6 +435,7 @@ impl Recorder {
         let shared = Arc::new(Shared::new(Arc::new(disk), directory, options));
         let mut this = Self::start(bag::Collector::create(shared.clone(), writer)?, shared)?;
         this.method = Some(method);
+        this.is_container = false;
         Ok(this)
     }
 
@@ -460,7 +471,7 @@ impl Recorder {
                 path: shared.directory.clone(),
                 source,
             })?;
-        Ok(Self { shared, commands, thread: Some(thread), method: None })
+        Ok(Self { shared, commands, thread: Some(thread), method: None, is_container: true })
     }
 
     /// How bytes reach the disk, and why not by a better way; `None` on a simulated disk.
@@ -535,6 +546,38 @@ impl Recorder {
     /// If the recorder has stopped.
     pub fn snapshot(&self) -> Result<(), RecordError> {
         self.commands.send(Command::Snapshot).map_err(|_| RecordError::Stopped)
+    }
+
+    /// Adds a named event with a few words of `text` (or none): to the log times of `span`, both ends
+    /// included, or to the present moment. The event is on the medium when this returns. The calling thread
+    /// waits for that, the recording does not.
+    ///
+    /// # Errors
+    /// If the name is empty, the name or text too long, the disk refuses, the recorder has stopped, or a bag of
+    /// another make is written.
+    pub fn event(
+        &self,
+        name: &str,
+        text: &str,
+        span: impl Into<Option<(u64, u64)>>,
+    ) -> Result<Event, RecordError> {
+        let now = || {
+            let nanos = self.shared.options.clock.wall_nanos();
+            (nanos, nanos)
+        };
+        let (from_nanos, to_nanos) = span.into().unwrap_or_else(now);
+        let event = Event { name: name.to_owned(), text: text.to_owned(), from_nanos, to_nanos };
+        events::check(&event)?;
+        if !self.is_container {
+            return Err(EventError::NoContainer.into());
+        }
+        let _turn = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+        // A container that is closed has no lock any more.
+        if self.has_closed() {
+            return Err(RecordError::Stopped);
+        }
+        events::append(&*self.shared.disk, &self.shared.directory, &event)?;
+        Ok(event)
     }
 
     /// Counts and state at the moment.

@@ -34,6 +34,8 @@ mod link;
 mod live;
 pub mod moment;
 #[cfg(feature = "server")]
+mod page;
+#[cfg(feature = "server")]
 pub mod picture;
 #[cfg(feature = "server")]
 mod pool;

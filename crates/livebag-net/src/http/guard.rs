@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 
 use super::app::App;
 use super::error::refusal;
-use super::routes::is_file_path;
+use super::routes::{is_file_path, is_page};
 use crate::ask::Parameters;
 use crate::live::TOKEN_SUBPROTOCOL;
 
@@ -145,9 +145,13 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
 
 /// The token is checked first: without it no answer says what exists, or what may be asked.
 fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
-    if secrets.has_token() && is_public(request.uri().path()) {
-        // The bytes of a viewer tell nothing: what it shows, it asks for.
-    } else if secrets.has_token() {
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    if secrets.has_token() {
+        // The page itself, without which nobody could be asked for the token.
+        let path = request.uri().path();
+        if is_read && (is_page(path, request.headers()) || is_viewer(path)) {
+            return Ok(());
+        }
         let given = given_token(request.headers(), request.uri());
         if !given.is_some_and(|token| secrets.is_token(&token)) {
             let text = "a token is needed: Authorization: Bearer TOKEN";
@@ -210,8 +214,8 @@ fn socket_token(headers: &HeaderMap) -> Option<Vec<u8>> {
     token.map(|token| token.as_bytes().to_vec())
 }
 
-/// Whether an address is answered without the token: browsers send none when they open a page.
-fn is_public(path: &str) -> bool {
+/// Whether an address is that of a viewer's files: their bytes tell nothing of recordings.
+fn is_viewer(path: &str) -> bool {
     path.starts_with("/viewer/")
 }
 

@@ -27,6 +27,7 @@ use crate::catalog::{Reading, ServedFile};
 use crate::limits::{BODY_BYTES_MAX, NAME_BYTES_MAX, OPEN_BAGS_MAX, PIECE_BYTES};
 use crate::link::Link;
 use crate::moment::Moment;
+use crate::page::{self, PageFile};
 use crate::tell::BagRow;
 use crate::wireless;
 
@@ -39,6 +40,7 @@ const FILE_SUFFIX: &str = ".mcap";
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(index))
+        .route("/page/{file}", get(page_file))
         .route("/openapi.json", get(openapi))
         .route("/v1/status", get(status))
         .route("/v1/bags", get(bags))
@@ -72,7 +74,47 @@ async fn nowhere() -> Response {
     )
 }
 
-async fn index(RawQuery(query): RawQuery) -> Result<Response, HttpError> {
+/// Where the page's files are.
+const PAGE_PREFIX: &str = "/page/";
+
+/// Whether this asks for the page or a part of it, which hold no data. Browsers say that they take HTML.
+pub fn is_page(path: &str, headers: &HeaderMap) -> bool {
+    path.starts_with(PAGE_PREFIX) || path == "/" && takes_html(headers)
+}
+
+fn takes_html(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    accepted.filter_map(|value| value.to_str().ok()).any(|value| value.contains("text/html"))
+}
+
+/// What is open on the page is in its address, so it takes any parameters.
+async fn page_file(headers: HeaderMap, name: Name) -> Result<Response, HttpError> {
+    let name = text_of(name)?;
+    let Some(file) = page::file(&name) else { return Ok(nowhere().await) };
+    Ok(page_response(file, &headers))
+}
+
+fn page_response(file: &'static PageFile, headers: &HeaderMap) -> Response {
+    let tag = file.tag();
+    let known = text_header(headers, header::IF_NONE_MATCH);
+    let mut response = match known.is_some_and(|known| known.contains(&tag)) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => Body::from(file.bytes).into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.content_type));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.append(header::VARY, HeaderValue::from_static("Accept"));
+    insert(headers, "etag", &tag);
+    response
+}
+
+async fn index(headers: HeaderMap, RawQuery(query): RawQuery) -> Result<Response, HttpError> {
+    if takes_html(&headers) {
+        return Ok(page_response(&page::FILES[0], &headers));
+    }
     no_parameters(query)?;
     let links = serde_json::json!({
         "livebag": env!("CARGO_PKG_VERSION"),
@@ -80,7 +122,7 @@ async fn index(RawQuery(query): RawQuery) -> Result<Response, HttpError> {
         "status": "/v1/status",
         "description": "/openapi.json",
     });
-    Ok(Json(links).into_response())
+    Ok(([(header::VARY, "Accept")], Json(links)).into_response())
 }
 
 async fn openapi(RawQuery(query): RawQuery) -> Result<Response, HttpError> {

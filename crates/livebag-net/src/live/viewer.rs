@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
-use livebag::{Disk, KernelDisk};
+use livebag::{KernelDisk, ReadDisk};
 
 use crate::limits::VIEWER_FILE_BYTES_MAX;
 

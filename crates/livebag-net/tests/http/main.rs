@@ -14,6 +14,7 @@ mod held;
 mod idle;
 mod in_place;
 mod live;
+mod page;
 mod process;
 mod recipe;
 mod routes;

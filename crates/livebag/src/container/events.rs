@@ -11,7 +11,7 @@ use livebag_format::event::{EVENTS_FILE, Event, Events};
 
 use super::{ContainerError, read_manifest};
 use crate::limits::{EVENT_NAME_BYTES_MAX, EVENT_TEXT_BYTES_MAX, EVENTS_BYTES_MAX};
-use crate::storage::{Access, Disk, KernelDisk};
+use crate::storage::{Access, Disk, KernelDisk, ReadDisk};
 
 /// Why an event was not added.
 #[derive(Debug, thiserror::Error)]
@@ -146,7 +146,7 @@ pub(crate) fn append(disk: &dyn Disk, container: &Path, event: &Event) -> Result
 }
 
 /// The events of a container, and how many lines of the file are damaged.
-pub(crate) fn read(disk: &dyn Disk, container: &Path) -> Result<Events, ContainerError> {
+pub(crate) fn read(disk: &dyn ReadDisk, container: &Path) -> Result<Events, ContainerError> {
     let path = container.join(EVENTS_FILE);
     let file = match disk.open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Events::default()),

@@ -91,7 +91,7 @@ pub(crate) fn add_event_on(
     check(event)?;
     read_manifest(disk, container)?;
     let path = container.join(LOCK_FILE);
-    let lock = disk.lock(&path, false).map_err(|source| EventError::Io { path, source })?;
+    let lock = disk.lock(&path).map_err(|source| EventError::Io { path, source })?;
     let _lock = lock.ok_or_else(|| EventError::InUse(container.to_owned()))?;
     append(disk, container, event)
 }

@@ -1,6 +1,7 @@
 //! Live sockets, as a viewer and as others who mean no good open them.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +33,39 @@ fn serve(folder: &std::path::Path, options: ServerOptions) -> Server {
     Server::start(catalog, ServerOptions { listen, ..options }).unwrap()
 }
 
+/// A connection that goes on after an interruption, which tungstenite takes for an end.
+struct Patient(TcpStream);
+
+impl Patient {
+    fn again<T>(&mut self, mut act: impl FnMut(&mut TcpStream) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match act(&mut self.0) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Read for Patient {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.again(|stream| stream.read(bytes))
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.again(|stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// What a viewer has been told.
 struct Viewing {
-    socket: WebSocket<TcpStream>,
+    socket: WebSocket<Patient>,
     subprotocol: String,
     /// The last `serverInfo`.
     info: Value,
@@ -64,7 +95,7 @@ fn open(
         request.headers_mut().insert(name, value.parse().unwrap());
     }
     let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
-    match tungstenite::client::client_with_config(request, stream, Some(config)) {
+    match tungstenite::client::client_with_config(request, Patient(stream), Some(config)) {
         Ok((socket, response)) => {
             let named = response.headers().get("sec-websocket-protocol");
             Ok(Viewing {
@@ -425,7 +456,6 @@ fn what_is_not_understood_is_answered_and_too_much_of_it_ends_the_socket() {
     assert!(sent.is_err() || long.closed() != Some(1000));
     let mut raw = view(site.address(), "/live/run1");
     for garbage in [&[0xff; 64][..], &[0x81, 0x05, b'h'], &[0x83, 0x80, 0, 0, 0, 0]] {
-        use std::io::Write;
         // The server may have hung up already.
         let _ = raw.socket.get_mut().write_all(garbage);
     }

@@ -163,7 +163,7 @@ impl Answer {
             account: status.account(),
             topics: status.topics.iter().map(TopicAnswer::new).collect(),
             cache_bytes: status.cache_bytes,
-            failure: status.failure.clone(),
+            failure: status.failure.as_ref().map(ToString::to_string),
             event: None,
         }
     }

@@ -26,7 +26,6 @@ mod error;
 mod flight;
 mod frame_tracker;
 mod keeper;
-mod memory;
 mod options;
 mod pacing;
 mod queues;
@@ -43,7 +42,6 @@ pub use crate::queue::{Overflow, Priority, WriteError};
 pub use bag::{BagFileWriter, BagWriteError, BagWriter};
 pub use error::RecordError;
 use error::{hint, not_closed};
-pub use memory::cache_bytes_available;
 pub use options::{
     ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
     TopicRules, TopicSettings,

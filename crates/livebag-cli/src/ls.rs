@@ -59,6 +59,7 @@ struct Row {
     start_nanos: Option<u64>,
     duration_nanos: Option<u64>,
     message_count: Option<u64>,
+    event_count: Option<u64>,
     size_bytes: Option<u64>,
 }
 
@@ -73,6 +74,7 @@ impl Row {
             start_nanos: glance.start_nanos,
             duration_nanos: glance.duration_nanos,
             message_count: glance.message_count,
+            event_count: glance.event_count,
             size_bytes: Some(below::size_bytes(path, 0)),
         }
     }
@@ -97,6 +99,7 @@ impl Row {
             start_nanos: row.map(|row| row.start_nanos.unwrap_or(row.started_nanos)),
             duration_nanos: range.map(|(start, end)| end.saturating_sub(start)),
             message_count: row.map(|row| row.message_count),
+            event_count: row.and_then(|row| row.event_count),
             size_bytes: None,
         }
     }
@@ -178,9 +181,19 @@ fn table(rows: &[Row]) -> String {
             known(start).into(),
             known(row.duration_nanos.map(text::duration)).into(),
             known(row.message_count.map(text::count)).into(),
+            known(row.event_count.map(text::count)).into(),
             known(row.size_bytes.map(|bytes| text::bytes(bytes as f64))).into(),
         ]
     };
-    let head = ["path", "=kind?1", "=state", "=start?4", ">duration?3", ">messages?2", ">size"];
+    let head = [
+        "path",
+        "=kind?1",
+        "=state",
+        "=start?4",
+        ">duration?3",
+        ">messages?2",
+        ">events?1",
+        ">size",
+    ];
     text::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

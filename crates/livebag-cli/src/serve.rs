@@ -37,7 +37,8 @@ pub const LISTEN: &str = "127.0.0.1:8767";
     livebag serve /data/runs --zenoh --robot r2\n  \
     livebag query http://127.0.0.1:8767/run1 latest --last 1s\n  \
     curl 'http://127.0.0.1:8767/v1/bags/run1/message?topic=/imu&format=json'\n\n\
-Foxglove and PlotJuggler open http://127.0.0.1:8767/bags/run1.mcap.\n\n\
+Foxglove and PlotJuggler open http://127.0.0.1:8767/bags/run1.mcap;\n\
+live, as a Foxglove WebSocket: ws://127.0.0.1:8767/live/run1.\n\n\
 The API: /openapi.json. Access and TLS: docs/security.md.")]
 pub struct Args {
     /// Recordings, or folders that have some; containers that appear later are served too.
@@ -48,6 +49,9 @@ pub struct Args {
     listen: Vec<SocketAddr>,
     #[command(flatten)]
     access: Access,
+    /// Serve the viewer in this folder (a static build of Lichtblick, say) at /viewer/, without the token.
+    #[arg(long, value_name = "DIR")]
+    viewer: Option<PathBuf>,
     #[command(flatten)]
     zenoh: ZenohServe,
     /// Where copies of MCAP files, rosbag2 and ROS 1 bags go, which take one to be served; they stay

@@ -177,6 +177,8 @@ pub const VIRTUAL_CHUNK_BYTES: u64 = 1 << 20;
 pub const VIRTUAL_CHUNK_SPAN: Duration = Duration::from_secs(1);
 /// Chunks of a virtual file: its summary has some 100 bytes for each, which a viewer reads at once.
 pub const VIRTUAL_CHUNKS_MAX: usize = 1 << 20;
+/// What a virtual file keeps in memory of attachments and metadata records: all but attachments' data.
+pub const VIRTUAL_CARRIED_BYTES_MAX: usize = 32 << 20;
 /// How far ahead of a sequential reader the kernel is asked to read.
 pub const READ_AHEAD_BYTES: u64 = 16 << 20;
 
@@ -219,3 +221,10 @@ const _: () = assert!(POLL_MAX_AWAITED.as_nanos() < WATCH_MAX.as_nanos());
 const _: () = assert!(BLOCK_BYTES.is_power_of_two());
 const _: () = assert!(SPARE_BLOCKS_MIN <= SPARE_BLOCKS_MAX);
 const _: () = assert!(CHUNK_BYTES_MAX < u32::MAX as usize);
+
+/// Longest name of an event.
+pub const EVENT_NAME_BYTES_MAX: usize = 200;
+/// Longest text of an event: a few words, not a report.
+pub const EVENT_TEXT_BYTES_MAX: usize = 4000;
+/// Longest file of events, which is read as a whole: 150,000 events of a hundred bytes.
+pub const EVENTS_BYTES_MAX: u64 = 16 << 20;

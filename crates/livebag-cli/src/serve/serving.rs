@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use livebag::{Clock, ReaderNotice, Recorder};
 use livebag_net::zenoh::{ZenohServer, robot_name};
-use livebag_net::{Catalog, KeepFresh, Secrets, Server, TlsFiles};
+use livebag_net::{Catalog, KeepFresh, Secrets, Server, TlsFiles, Viewer};
 
 pub use livebag_net::ServerOptions as Options;
 
@@ -67,7 +67,12 @@ impl Access {
 
 /// Serves until it is interrupted.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let options = args.access.options(args.listen.clone())?;
+    let mut options = args.access.options(args.listen.clone())?;
+    options.viewer = args
+        .viewer
+        .as_deref()
+        .map(|folder| Viewer::open(folder).map_err(CliError::usage))
+        .transpose()?;
     let interrupt = Interrupt::watch()?;
     let fresh = Arc::new(Messenger::start(options.clock.clone())?);
     let plan = index::plan(&args.directories, args.index_dir.as_deref())?;

@@ -38,7 +38,7 @@ pub use follow::send_follow;
 pub use json::{JsonOut, send_info};
 use message::Decoders;
 pub use message::send_message;
-use patience::wait_within;
+pub use patience::wait_within;
 
 /// The receiving end of an answer.
 pub struct Pieces {

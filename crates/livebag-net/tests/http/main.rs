@@ -13,6 +13,7 @@ mod fuzz;
 mod held;
 mod idle;
 mod in_place;
+mod live;
 mod page;
 mod process;
 mod recipe;

@@ -23,6 +23,8 @@ mod answer;
 pub mod ask;
 #[cfg(feature = "server")]
 mod catalog;
+#[cfg(feature = "server")]
+mod field;
 #[cfg(all(feature = "server", any(test, fuzzing)))]
 pub mod fuzzing;
 #[cfg(feature = "server")]
@@ -36,6 +38,8 @@ mod page;
 #[cfg(feature = "server")]
 pub mod picture;
 #[cfg(feature = "server")]
+mod points;
+#[cfg(feature = "server")]
 mod pool;
 pub mod remote;
 mod small_file;
@@ -46,7 +50,7 @@ mod wireless;
 pub mod zenoh;
 
 #[cfg(feature = "server")]
-pub use catalog::{Catalog, CatalogError, KeepFresh};
+pub use catalog::{Catalog, CatalogError, KeepFresh, RecorderStatus, RecorderTopic};
 #[cfg(feature = "server")]
 pub use http::{AnswerTiming, OPENAPI, Secrets, ServeError, Server, ServerOptions, TlsFiles};
 pub use small_file::{PEM_BYTES_MAX, TOKEN_FILE_BYTES_MAX, small_file};

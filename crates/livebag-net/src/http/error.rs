@@ -54,6 +54,8 @@ impl HttpError {
                 AnswerError::FilesInUse | AnswerError::Memory => StatusCode::SERVICE_UNAVAILABLE,
                 AnswerError::File(VirtualFileError::TooLong | VirtualFileError::Latest)
                 | AnswerError::Picture(_)
+                | AnswerError::Points(_)
+                | AnswerError::Field(_)
                 | AnswerError::Decode { .. } => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },

@@ -190,7 +190,8 @@ fn given_token(headers: &HeaderMap, uri: &Uri) -> Option<Vec<u8>> {
 fn allow(origin: &HeaderValue, is_preflight: bool, headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     let exposed = "Accept-Ranges, Content-Length, Content-Range, ETag, Server-Timing, \
-                   Livebag-Log-Time, Livebag-Publish-Time, Livebag-Sequence, Livebag-Type";
+                   Livebag-Log-Time, Livebag-Publish-Time, Livebag-Sequence, Livebag-Type, \
+                   Livebag-Frame-Id, Livebag-Damaged";
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(exposed));
     if is_preflight {
         let methods = HeaderValue::from_static("GET, HEAD");

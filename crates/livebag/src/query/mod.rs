@@ -22,6 +22,7 @@ mod cursor;
 mod index;
 mod newest_first;
 mod open;
+mod timeline;
 mod topic;
 mod virtual_file;
 
@@ -30,6 +31,10 @@ pub use buffer::Buffer;
 pub use cursor::Cursor;
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
+pub use timeline::{
+    LossCause, LossSpan, TimeBins, Timeline, TimelineCache, TimelineQuery, TopicProgress,
+    TopicTimeline,
+};
 pub use topic::ContainerTopic;
 pub use virtual_file::{VirtualFile, VirtualFileError};
 

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use livebag::{
-    Access, Container, ContainerState, ContainerTopic, Disk, DiskFile, KernelDisk, Owner, Topic,
+    Access, Container, ContainerState, ContainerTopic, Disk, DiskFile, KernelDisk, Owner, ReadDisk,
+    Topic,
 };
 use livebag_format::container::{
     CONTAINER_FILE, ClockJumps, LOCK_FILE, Manifest, Removed, SYNCED_FILE, State, SyncMark,

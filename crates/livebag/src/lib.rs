@@ -68,7 +68,8 @@ pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, around_frame, pattern, stream_topic};
 pub use storage::{
     Access, Block, Completion, Disk, DiskFile, Fault, FilePart, KernelDisk, Lock, Mapping, Method,
-    MethodChoice, Owner, Part, SimulatedDisk, Write, WriteQueue, lower_priority,
+    MethodChoice, Owner, Part, ReadDisk, ReadFile, SimulatedDisk, Write, WriteQueue,
+    lower_priority,
 };
 
 /// What `livebag-bags` needs of the container; not for others.

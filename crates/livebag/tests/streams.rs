@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use livebag::{
     Access, ChunkCompression, Clock, Compression, Container, ContainerState, Disk, DiskFile,
-    KernelDisk, Lock, Query, Recorder, RecorderOptions, Schedule, Selector, Span, Topic,
-    WriteQueue,
+    KernelDisk, Lock, Query, ReadDisk, ReadFile, Recorder, RecorderOptions, Schedule, Selector,
+    Span, Topic, WriteQueue,
 };
 use livebag_format::cdr;
 use livebag_shm::{Cycle, FrameMeta, PointsLayout, StreamOptions, Writer, remove_cycle_board};
@@ -324,6 +324,18 @@ impl Drop for LetGo {
     }
 }
 
+impl ReadDisk for HeldUp {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.disk.open(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.disk.list(path)
+    }
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.disk.is_locked(path)
+    }
+}
+
 impl Disk for HeldUp {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let mut gate = self.gate.lock().unwrap();
@@ -337,9 +349,6 @@ impl Disk for HeldUp {
     fn create(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.create(path, access)
     }
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.open(path)
-    }
     fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.open_for_repair(path)
     }
@@ -349,14 +358,11 @@ impl Disk for HeldUp {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.disk.remove(path)
     }
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        self.disk.list(path)
-    }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.disk.sync_dir(path)
     }
-    fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>> {
-        self.disk.lock(path, shared)
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        self.disk.lock(path)
     }
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.disk.free_bytes(path)

@@ -14,12 +14,12 @@ use livebag_format::mcap::{
 use super::index::{BrickFile, Depth, IndexCheck, Told};
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, mcap_file};
 use livebag::ContainerState;
-use livebag::Disk;
+use livebag::ReadDisk;
 use livebag::internal::is_being_written;
 
 /// Checks the container at `path`.
 pub(super) fn check(
-    disk: &dyn Disk,
+    disk: &dyn ReadDisk,
     path: &Path,
     on_progress: &mut dyn FnMut(&VerifyProgress),
 ) -> Result<Verified, VerifyError> {
@@ -43,7 +43,7 @@ pub(super) fn check(
     Ok(check.verified)
 }
 
-fn total_bytes(disk: &dyn Disk, path: &Path, splits: &[String]) -> u64 {
+fn total_bytes(disk: &dyn ReadDisk, path: &Path, splits: &[String]) -> u64 {
     let directories = std::iter::once(path.to_owned()).chain(splits.iter().map(|s| path.join(s)));
     let files = directories.flat_map(|directory| disk.list(&directory).unwrap_or_default());
     let counted = |file: &PathBuf| {

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, is_mcap, mcap_file};
 use crate::{ConvertError, METADATA_FILE};
-use livebag::{Disk, DiskFile};
+use livebag::{ReadDisk, ReadFile};
 
 type OnProgress<'a> = &'a mut dyn FnMut(&VerifyProgress);
 
 /// Checks one file, whose kind its first bytes tell.
 pub(super) fn check_file(
-    disk: &dyn Disk,
+    disk: &dyn ReadDisk,
     path: &Path,
     on_progress: OnProgress<'_>,
 ) -> Result<Verified, VerifyError> {
@@ -82,7 +82,7 @@ fn check_database(
     check: &mut Check<'_>,
     path: &Path,
     plain: &Path,
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
 ) -> Result<(), VerifyError> {
     let length = file.length();
     let length = length.map_err(|source| VerifyError::Io { path: path.to_owned(), source })?;
@@ -98,7 +98,7 @@ fn check_database(
 
 /// Checks a rosbag2 directory: its files, and whether `metadata.yaml` tells of them.
 pub(super) fn check_directory(
-    disk: &dyn Disk,
+    disk: &dyn ReadDisk,
     path: &Path,
     on_progress: OnProgress<'_>,
 ) -> Result<Verified, VerifyError> {

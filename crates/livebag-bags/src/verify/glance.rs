@@ -9,7 +9,7 @@ use super::{RecordingKind, is_container};
 use crate::{ConvertError, METADATA_FILE};
 use livebag::internal::is_being_written;
 use livebag::{Container, ContainerError, ContainerState, ContainerTopic};
-use livebag::{Disk, KernelDisk};
+use livebag::{KernelDisk, ReadDisk};
 
 /// How a recording was left, as far as it shows without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

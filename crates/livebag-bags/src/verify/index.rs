@@ -12,7 +12,7 @@ use livebag_format::mcap::{
 };
 
 use super::Check;
-use livebag::DiskFile;
+use livebag::ReadFile;
 use livebag::internal::says_the_same;
 
 /// Entries read at once.
@@ -23,7 +23,7 @@ const WINDOW_BYTES: usize = 64 << 10;
 /// A brick, as the entries of an index see it.
 pub(super) struct BrickFile {
     pub path: PathBuf,
-    pub file: Arc<dyn DiskFile>,
+    pub file: Arc<dyn ReadFile>,
 }
 
 /// What an index tells.
@@ -49,7 +49,7 @@ pub(super) enum Depth {
 pub(super) struct IndexCheck<'c, 'd> {
     pub check: &'c mut Check<'d>,
     pub path: PathBuf,
-    pub file: Arc<dyn DiskFile>,
+    pub file: Arc<dyn ReadFile>,
     pub channel_id: u16,
     pub bricks: &'c [Option<BrickFile>],
     pub depth: Depth,
@@ -166,7 +166,7 @@ impl IndexCheck<'_, '_> {
     /// Reads a chunk's records into `unpacked`, unless they are there; nothing if it is damaged.
     fn unpack(
         &mut self,
-        file: &dyn DiskFile,
+        file: &dyn ReadFile,
         path: &Path,
         brick: u16,
         chunk_at: u64,
@@ -201,7 +201,7 @@ impl IndexCheck<'_, '_> {
     /// Some bytes of a brick; zeros behind its end.
     fn read(
         &mut self,
-        file: &dyn DiskFile,
+        file: &dyn ReadFile,
         brick: u16,
         at: u64,
         bytes: usize,

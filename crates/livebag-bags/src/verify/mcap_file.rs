@@ -11,7 +11,7 @@ use mcap::records::Record;
 
 use super::Check;
 use crate::mcap_records::{message, parse_record, unpack};
-use livebag::DiskFile;
+use livebag::ReadFile;
 
 /// Longest chunk that is read into memory.
 const CHUNK_BYTES_MAX: u64 = 1 << 30;
@@ -73,7 +73,7 @@ struct Place {
 pub(super) fn check(
     check: &mut Check<'_>,
     path: &Path,
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     known_chunks: Vec<u64>,
 ) -> io::Result<Contents> {
     let length = file.length()?;
@@ -102,7 +102,7 @@ pub(super) fn check(
 pub(super) struct Walk<'c, 'd> {
     pub check: &'c mut Check<'d>,
     pub path: &'c Path,
-    pub file: &'c dyn DiskFile,
+    pub file: &'c dyn ReadFile,
     pub length: u64,
     pub position: u64,
     /// Bytes that progress has been told of.

@@ -14,7 +14,7 @@ pub use glance::{Glance, GlanceState, glance};
 
 use crate::ConvertError;
 use livebag::{ContainerError, ContainerState};
-use livebag::{Disk, KernelDisk};
+use livebag::{KernelDisk, ReadDisk};
 
 mod container;
 mod foreign;
@@ -163,7 +163,7 @@ pub struct VerifyProgress {
 
 /// A check under way.
 struct Check<'a> {
-    disk: &'a dyn Disk,
+    disk: &'a dyn ReadDisk,
     verified: Verified,
     progress: VerifyProgress,
     on_progress: &'a mut dyn FnMut(&VerifyProgress),
@@ -171,7 +171,7 @@ struct Check<'a> {
 
 impl<'a> Check<'a> {
     fn new(
-        disk: &'a dyn Disk,
+        disk: &'a dyn ReadDisk,
         kind: RecordingKind,
         bytes_total: u64,
         on_progress: &'a mut dyn FnMut(&VerifyProgress),
@@ -233,7 +233,7 @@ pub fn verify(
 /// # Errors
 /// As [`verify`].
 pub fn verify_container_on(
-    disk: &dyn Disk,
+    disk: &dyn ReadDisk,
     path: &Path,
     on_progress: &mut dyn FnMut(&VerifyProgress),
 ) -> Result<Verified, VerifyError> {
@@ -241,7 +241,7 @@ pub fn verify_container_on(
 }
 
 /// Whether a directory has what only a container has.
-fn is_container(disk: &dyn Disk, path: &Path) -> bool {
+fn is_container(disk: &dyn ReadDisk, path: &Path) -> bool {
     let is_ours = |file: &PathBuf| {
         file.file_name().is_some_and(|name| name == CONTAINER_FILE)
             || file.extension().is_some_and(|extension| extension == "idx")

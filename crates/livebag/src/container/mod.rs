@@ -7,7 +7,7 @@ use std::path::Path;
 
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest, State};
 
-use crate::storage::Disk;
+use crate::storage::{Disk, ReadDisk};
 
 mod recovery;
 mod state;
@@ -18,7 +18,7 @@ pub(crate) use recovery::read_owner;
 pub use recovery::says_the_same;
 pub use state::{ContainerError, ContainerState};
 
-pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<Manifest, ContainerError> {
+pub(crate) fn read_manifest(disk: &dyn ReadDisk, path: &Path) -> Result<Manifest, ContainerError> {
     let file = path.join(CONTAINER_FILE);
     let bytes = disk.read(&file).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound if !path.exists() => ContainerError::NotFound(path.to_owned()),
@@ -74,7 +74,7 @@ pub(crate) fn settled_thoroughly(disk: &dyn Disk, path: &Path) -> Result<Opened,
 }
 
 /// What a split is at the moment, without recovering it.
-pub(crate) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<Opened, ContainerError> {
+pub(crate) fn as_it_is(disk: &dyn ReadDisk, path: &Path) -> Result<Opened, ContainerError> {
     let manifest = read_manifest(disk, path)?;
     let live = is_being_written(disk, path);
     let live = live.map_err(|source| ContainerError::Io { path: path.to_owned(), source })?;
@@ -88,10 +88,6 @@ pub(crate) fn as_it_is(disk: &dyn Disk, path: &Path) -> Result<Opened, Container
 }
 
 /// Whether a recorder holds the container's lock.
-pub fn is_being_written(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
-    match disk.lock(&path.join(LOCK_FILE), true) {
-        Ok(lock) => Ok(lock.is_none()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+pub fn is_being_written(disk: &dyn ReadDisk, path: &Path) -> io::Result<bool> {
+    disk.is_locked(&path.join(LOCK_FILE))
 }

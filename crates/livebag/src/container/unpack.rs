@@ -5,7 +5,7 @@ use std::io;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{CHUNK_HEADER_BYTES_MAX, ChunkHeader, MESSAGE_HEADER_BYTES};
 
-use crate::storage::DiskFile;
+use crate::storage::ReadFile;
 
 /// Why a chunk cannot be read.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Unpacked {
     /// If it cannot be read, is cut, or its checksum does not fit.
     pub fn records(
         &mut self,
-        file: &dyn DiskFile,
+        file: &dyn ReadFile,
         brick: u16,
         offset: u64,
     ) -> Result<&[u8], UnpackError> {
@@ -66,7 +66,7 @@ impl Unpacked {
     /// As [`Unpacked::records`]; also if the chunk is shorter than the entry says.
     pub fn message(
         &mut self,
-        file: &dyn DiskFile,
+        file: &dyn ReadFile,
         entry: &IndexEntry,
     ) -> Result<(&[u8], &[u8]), UnpackError> {
         let offset = entry.checked_chunk_offset();
@@ -79,7 +79,7 @@ impl Unpacked {
     }
 }
 
-fn read_records(file: &dyn DiskFile, offset: u64) -> Result<Vec<u8>, UnpackError> {
+fn read_records(file: &dyn ReadFile, offset: u64) -> Result<Vec<u8>, UnpackError> {
     let mut head = [0; CHUNK_HEADER_BYTES_MAX];
     let count = file.read_at(&mut head, offset)?;
     let header = ChunkHeader::parse(&head[..count])

@@ -9,7 +9,7 @@ use livebag_format::mcap::{CHUNK_HEADER_BYTES, ChunkHeader, Compression, MESSAGE
 
 use super::ContainerError;
 use crate::limits::READ_WINDOW_BYTES;
-use crate::storage::{DiskFile, FilePart, Mapping};
+use crate::storage::{FilePart, Mapping, ReadFile};
 
 /// What is wrong with a message whose chunk's checksum does not fit.
 pub(super) const WRONG_CHECKSUM: &str = "the chunk's checksum does not fit";
@@ -42,7 +42,7 @@ impl PlainChunk {
 /// One of a topic's files of messages.
 pub(super) struct Brick {
     pub path: PathBuf,
-    pub file: Arc<dyn DiskFile>,
+    pub file: Arc<dyn ReadFile>,
     mapped: Mutex<Mapped>,
 }
 
@@ -59,7 +59,7 @@ enum Mapped {
 }
 
 impl Brick {
-    pub fn new(path: PathBuf, file: Arc<dyn DiskFile>) -> Self {
+    pub fn new(path: PathBuf, file: Arc<dyn ReadFile>) -> Self {
         Self { path, file, mapped: Mutex::default() }
     }
 

@@ -15,7 +15,7 @@ use crate::container::unpack::Unpacked;
 use crate::limits::{
     IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
 };
-use crate::storage::{DiskFile, FilePart, Mapping, Stretch};
+use crate::storage::{FilePart, Mapping, ReadFile, Stretch};
 
 /// Index entries read at once.
 const ENTRIES_AT_ONCE: usize = 512;
@@ -520,7 +520,7 @@ impl Window {
     }
 
     /// Keeps the kernel reading ahead of a range longer than one window.
-    fn ask(&mut self, file: &dyn DiskFile, from: u64, end: u64) {
+    fn ask(&mut self, file: &dyn ReadFile, from: u64, end: u64) {
         let until = end.min(from.saturating_add(READ_AHEAD_BYTES));
         let start = self.asked.max(from);
         let worth = until.saturating_sub(start) >= READ_AHEAD_BYTES / 4 || until == end;

@@ -7,7 +7,7 @@ use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, 
 
 use super::ContainerError;
 use crate::limits::READ_AHEAD_BYTES;
-use crate::storage::DiskFile;
+use crate::storage::ReadFile;
 
 /// Less than this the kernel reads ahead by itself.
 const AHEAD_BYTES_MIN: u64 = 128 << 10;
@@ -20,7 +20,7 @@ const NEAR_ENTRIES: u64 = 64;
 /// kills its reader, and a binary search costs some thirty calls at most.
 pub(super) struct IndexReader {
     path: PathBuf,
-    file: Arc<dyn DiskFile>,
+    file: Arc<dyn ReadFile>,
     /// Entries behind this are not whole: the recorder died, and nobody may recover the file.
     limit: u64,
 }
@@ -28,7 +28,7 @@ pub(super) struct IndexReader {
 impl IndexReader {
     pub fn open(
         path: PathBuf,
-        file: Arc<dyn DiskFile>,
+        file: Arc<dyn ReadFile>,
         may_be_torn: bool,
     ) -> Result<Self, ContainerError> {
         let mut this = Self { path, file, limit: u64::MAX };
@@ -88,7 +88,7 @@ impl IndexReader {
     }
 
     /// Hints that its head will be read soon.
-    pub fn head_will_be_read(file: &dyn DiskFile) {
+    pub fn head_will_be_read(file: &dyn ReadFile) {
         file.will_need(0, ENTRY_BYTES as u64);
     }
 

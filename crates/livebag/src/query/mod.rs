@@ -12,7 +12,7 @@ use livebag_format::container::{ClockJumps, Losses, Manifest, MetadataEntry, Rem
 
 pub use crate::container::{ContainerError, ContainerState};
 use crate::container::{Opened, as_it_is, read_owner, settled, settled_thoroughly};
-use crate::storage::{Disk, KernelDisk};
+use crate::storage::{Disk, KernelDisk, ReadDisk};
 
 mod account;
 mod answer;
@@ -88,7 +88,7 @@ pub struct Container {
 }
 
 /// How a directory's state and manifest are found: with or without recovering it.
-type Look = dyn Fn(&dyn Disk, &Path) -> Result<Opened, ContainerError>;
+type Look<'a> = dyn Fn(&Path) -> Result<Opened, ContainerError> + 'a;
 
 impl Container {
     /// Opens a container, whether a recorder is writing it or not. One whose recorder died is
@@ -105,7 +105,7 @@ impl Container {
     /// # Errors
     /// See [`ContainerError`].
     pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, ContainerError> {
-        Self::assemble(disk, path, &settled)
+        Self::assemble(disk, path, &|path| settled(disk, path))
     }
 
     /// Opens a container after reading every brick of it from front to back, and repairing whatever
@@ -124,7 +124,7 @@ impl Container {
     /// # Errors
     /// See [`ContainerError`].
     pub fn recover_on(disk: &dyn Disk, path: &Path) -> Result<Self, ContainerError> {
-        Self::assemble(disk, path, &settled_thoroughly)
+        Self::assemble(disk, path, &|path| settled_thoroughly(disk, path))
     }
 
     /// Opens a container and changes nothing: one whose recorder died is read as it is.
@@ -139,17 +139,17 @@ impl Container {
     ///
     /// # Errors
     /// See [`ContainerError`].
-    pub fn peek_on(disk: &dyn Disk, path: &Path) -> Result<Self, ContainerError> {
-        Self::assemble(disk, path, &as_it_is)
+    pub fn peek_on(disk: &dyn ReadDisk, path: &Path) -> Result<Self, ContainerError> {
+        Self::assemble(disk, path, &|path| as_it_is(disk, path))
     }
 
-    fn assemble(disk: &dyn Disk, path: &Path, look: &Look) -> Result<Self, ContainerError> {
-        let Opened { state, manifest, mut is_mended } = look(disk, path)?;
+    fn assemble(disk: &dyn ReadDisk, path: &Path, look: &Look<'_>) -> Result<Self, ContainerError> {
+        let Opened { state, manifest, mut is_mended } = look(path)?;
         let mut topics = Vec::new();
         add_topics(disk, path, "", &manifest, state, &mut topics)?;
         for name in &manifest.splits {
             let directory = path.join(name);
-            match look(disk, &directory) {
+            match look(&directory) {
                 Ok(split) => {
                     is_mended |= split.is_mended;
                     add_topics(disk, &directory, name, &split.manifest, split.state, &mut topics)?;

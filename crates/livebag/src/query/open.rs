@@ -11,7 +11,7 @@ use super::brick::Brick;
 use super::index::IndexReader;
 use super::topic::Segment;
 use super::{ContainerError, ContainerState, ContainerTopic};
-use crate::storage::Disk;
+use crate::storage::ReadDisk;
 
 /// Whether a topic's files are there: the container may have been opened before the recorder had made
 /// them, and then its messages are seen by opening again.
@@ -21,7 +21,7 @@ fn has_files(described: &TopicManifest) -> bool {
 
 /// Adds what one split has, `directory`, called `split` in the container.
 pub(super) fn add_topics(
-    disk: &dyn Disk,
+    disk: &dyn ReadDisk,
     directory: &Path,
     split: &str,
     manifest: &Manifest,

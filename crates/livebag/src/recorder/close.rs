@@ -14,7 +14,7 @@ use livebag_format::mcap::{
 use super::split::{Split, write_manifest};
 use super::topic::SplitTopic;
 use super::{RecordError, Shared};
-use crate::storage::DiskFile;
+use crate::storage::{DiskFile, ReadFile};
 
 /// Entries read from an index at once.
 const ENTRIES_AT_ONCE: usize = 1024;
@@ -135,7 +135,7 @@ pub(crate) fn write_summary(
 
 /// Whether a brick ends at `tail` with just the summary that [`write_summary`] would give it.
 pub(crate) fn ends_with_summary(
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     tail: u64,
     topics: &[(u16, Topic)],
     chunks: impl Iterator<Item = io::Result<ChunkExtent>>,

@@ -13,11 +13,11 @@ use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, Compression, Compressor, chunk_header, put_compressed_chunk_header,
 };
 
-use super::engine::Engine;
-use super::flight::{Content, Piece, Place};
+use super::flight::Piece;
+use super::series::Place;
 use super::{ChunkCompression, RecordError, Shared};
 use crate::limits::{BLOCK_BYTES, IN_FLIGHT_BYTES_MAX, JOBS_MAX};
-use crate::storage::{Block, Part};
+use crate::storage::Block;
 
 /// A chunk to be compressed.
 pub(super) struct Job {
@@ -37,15 +37,17 @@ pub(super) struct Job {
     pub is_padded: bool,
 }
 
-struct Done {
+/// A chunk that is ready to be written.
+pub(super) struct Done {
     number: u64,
-    place: Place,
-    pieces: Vec<Piece>,
+    pub place: Place,
+    pub pieces: Vec<Piece>,
     bytes: u64,
-    chunk: Block,
-    stored: Option<(Compression, u64)>,
+    pub chunk: Block,
+    /// If it is compressed: how, and to what length.
+    pub stored: Option<(Compression, u64)>,
     /// What was compressed, if it is not `chunk`.
-    spare: Option<Block>,
+    pub spare: Option<Block>,
 }
 
 /// The threads' handle.
@@ -108,7 +110,13 @@ impl Compressors {
         self.bytes >= IN_FLIGHT_BYTES_MAX || self.count >= JOBS_MAX
     }
 
-    fn push(&mut self, job: Job) {
+    /// Whether chunks are on their way through the threads.
+    pub fn has_jobs(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Hands a chunk over.
+    pub fn push(&mut self, job: Job) {
         self.count += 1;
         self.bytes += job.chunk.len() as u64;
         self.waiting.push_back((self.next_in, job));
@@ -130,7 +138,7 @@ impl Compressors {
 
     /// The next chunk in the order of handing over, if it is ready. Threads that are gone come as an
     /// error, once.
-    fn take(&mut self) -> Result<Option<Done>, RecordError> {
+    pub fn take(&mut self) -> Result<Option<Done>, RecordError> {
         loop {
             if let Some(done) = self.early.remove(&self.next_out) {
                 self.next_out += 1;
@@ -213,48 +221,4 @@ fn compress(
 
 fn block_of(bytes: Vec<u8>, direct: bool) -> Block {
     if direct { Block::padded(bytes) } else { Block::unaligned(bytes) }
-}
-
-impl Engine {
-    /// Whether chunks are compressed.
-    pub fn compresses(&self) -> bool {
-        self.compressors.is_some()
-    }
-
-    /// Hands a chunk to the compressing threads.
-    pub fn compress(&mut self, job: Job) {
-        self.split(job.place.split).in_flight += 1;
-        if let Some(compressors) = &mut self.compressors {
-            compressors.push(job);
-        }
-    }
-
-    /// Writes what has been compressed; whether anything is still on its way there.
-    pub fn take_compressed(&mut self) -> bool {
-        loop {
-            let Some(compressors) = &mut self.compressors else { return false };
-            match compressors.take() {
-                Ok(Some(done)) => self.write_compressed(done),
-                Ok(None) => return compressors.count > 0,
-                Err(error) => self.fail_with(&error),
-            }
-        }
-    }
-
-    fn write_compressed(&mut self, mut done: Done) {
-        let place = done.place;
-        if let Some(spare) = done.spare.take() {
-            self.recycle(&done.pieces, vec![Part::Block(spare)]);
-        }
-        let total = done.chunk.len() as u64;
-        let offset = self.brick(place).place(total);
-        for entry in done.pieces.iter_mut().flat_map(|piece| &mut piece.entries) {
-            entry.set_chunk_offset(offset);
-            entry.compressed = done.stored.is_some();
-        }
-        let content = Content::Chunk { pieces: done.pieces, stored: done.stored };
-        self.launch(place, offset, total, vec![Part::Block(done.chunk)], content);
-        // Last: the write that follows has been counted by now.
-        self.split(place.split).in_flight -= 1;
-    }
 }

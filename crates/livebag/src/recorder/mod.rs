@@ -25,14 +25,17 @@ mod discovery;
 mod engine;
 mod flight;
 mod frame_tracker;
-mod gate;
 mod keeper;
 mod memory;
 mod options;
+mod pacing;
+mod queues;
 mod retention;
 mod round_robin;
+mod series;
 mod split;
 mod topic;
+mod writer;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
 pub use bag::{BagFileWriter, BagWriteError, BagWriter};

@@ -14,7 +14,7 @@ use super::brick::{Brick, LIBRARY};
 use super::topic::{SplitTopic, TopicFiles};
 use super::{FileNames, RecordError};
 use crate::limits::{CLOSE_RESERVE_BYTES, CLOSE_RESERVE_FILES, OWN_GATHERED_BRICKS_MAX};
-use crate::storage::{Access, Disk, DiskFile, Lock};
+use crate::storage::{Access, Disk, Lock, ReadFile};
 
 /// File that keeps some space, so that a full disk does not prevent an orderly end.
 pub(super) const RESERVE_FILE: &str = "container.reserve";
@@ -47,7 +47,7 @@ pub(super) struct Split {
     shared_brick: Option<usize>,
     gathered_bricks: usize,
     /// The file that keeps space, opened as often as closing opens files at a time.
-    reserve: Vec<Arc<dyn DiskFile>>,
+    reserve: Vec<Arc<dyn ReadFile>>,
     lock: Option<Box<dyn Lock>>,
 }
 
@@ -70,7 +70,7 @@ impl Split {
             _ => RecordError::Io { doing: "making", path: directory.clone(), source },
         })?;
         let lock_path = directory.join(LOCK_FILE);
-        let lock = disk.lock(&lock_path, false).map_err(|source| RecordError::Io {
+        let lock = disk.lock(&lock_path).map_err(|source| RecordError::Io {
             doing: "locking",
             path: lock_path,
             source,
@@ -295,10 +295,11 @@ pub(super) fn write_manifest(
 pub(super) fn reserve_space(
     disk: &dyn Disk,
     path: &Path,
-) -> Result<Vec<Arc<dyn DiskFile>>, RecordError> {
+) -> Result<Vec<Arc<dyn ReadFile>>, RecordError> {
     let make = || {
         let file = disk.create(path, Access::Buffered)?;
         file.reserve(0, CLOSE_RESERVE_BYTES)?;
+        let file: Arc<dyn ReadFile> = file;
         let more = (1..CLOSE_RESERVE_FILES).map(|_| disk.open(path));
         [Ok(file)].into_iter().chain(more).collect::<io::Result<Vec<_>>>()
     };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::query::{Container, ContainerState, Query};
-use crate::storage::{Fault, SimulatedDisk};
+use crate::storage::{Fault, ReadDisk, SimulatedDisk};
 
 mod account;
 mod ending;

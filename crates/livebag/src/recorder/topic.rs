@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use livebag_format::Topic;
 use livebag_format::container::{Losses, TopicManifest};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, index_header};
-use livebag_format::{Message, Topic};
 
 use super::Counters;
-use crate::queue::{TopicQueue, published};
+use crate::queue::published;
 use crate::storage::{Access, Disk, DiskFile};
 
 /// Why messages will not be in the recording.
@@ -279,68 +279,5 @@ impl SplitTopic {
             writer_returns: self.returns,
             ..TopicManifest::new(&self.topic, self.channel_id, index, bricks)
         }
-    }
-}
-
-/// A topic being recorded, through all splits.
-pub(super) struct TopicState {
-    pub queue: Arc<TopicQueue>,
-    /// Whether its messages come from a stream.
-    pub is_stream: bool,
-    /// What of the queue's counts has been taken over.
-    noted: [u64; 3],
-    /// The newest message, if it is repeated at the head of every split.
-    pub latched: Option<Latched>,
-    /// Bytes that had entered the queue at the last look.
-    taken_bytes: u64,
-}
-
-/// The newest message of a topic that is repeated at the head of every split.
-#[derive(Default)]
-pub(super) struct Latched {
-    publish_time_nanos: u64,
-    sequence: u64,
-    data: Vec<u8>,
-}
-
-impl Latched {
-    /// Keeps this message instead.
-    pub fn keep(&mut self, entry: &IndexEntry, data: &[u8]) {
-        (self.publish_time_nanos, self.sequence) = (entry.publish_time_nanos, entry.sequence);
-        self.data.clear();
-        self.data.extend_from_slice(data);
-    }
-
-    /// The message once more; `None` if there has been none. A log time of 0 means now.
-    pub fn message(&self, log_time_nanos: u64) -> Option<Message<'_>> {
-        (!self.data.is_empty()).then_some(Message {
-            log_time_nanos,
-            publish_time_nanos: self.publish_time_nanos,
-            sequence: self.sequence,
-            data: &self.data,
-        })
-    }
-}
-
-impl TopicState {
-    pub fn new(queue: Arc<TopicQueue>, is_latched: bool) -> Self {
-        let latched = is_latched.then(Latched::default);
-        Self { queue, is_stream: false, noted: [0; 3], latched, taken_bytes: 0 }
-    }
-
-    /// Bytes that have entered the queue since the last call.
-    pub fn taken_since(&mut self) -> u64 {
-        let taken = self.queue.taken_bytes();
-        taken - std::mem::replace(&mut self.taken_bytes, taken)
-    }
-
-    /// The look at every turn. Messages since the last one: dropped by the queue, missing before it, left
-    /// out on purpose.
-    pub fn new_counts(&mut self) -> [u64; 3] {
-        self.queue.tend();
-        let counts = self.queue.counts();
-        let new = std::array::from_fn(|at| counts[at] - self.noted[at]);
-        self.noted = counts;
-        new
     }
 }

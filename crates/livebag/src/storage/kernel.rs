@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::held::HeldQueue;
 use super::io_uring::IoUringQueue;
 use super::pwrite::PwriteQueue;
-use super::{Access, Disk, DiskFile, Lock, Mapping, WriteQueue, removal};
+use super::{Access, Disk, DiskFile, Lock, Mapping, ReadDisk, ReadFile, WriteQueue, removal};
 
 /// How writes reach the kernel, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -289,6 +289,40 @@ struct KernelLock {
 
 impl Lock for KernelLock {}
 
+/// `false` if another process has the lock.
+fn try_lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
+    match rustix::fs::flock(file, operation) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl ReadDisk for KernelDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(KernelFile::new(self.open_file(path)?)))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        match self.open_file(path) {
+            // Until the file is closed, which is at once.
+            Ok(file) => Ok(!try_lock(&file, FlockOperation::NonBlockingLockShared)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        #[expect(clippy::disallowed_methods, reason = "a value of the kernel, not a recording")]
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+    }
+}
+
 impl Disk for KernelDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         std::fs::create_dir(path)?;
@@ -306,10 +340,6 @@ impl Disk for KernelDisk {
         #[expect(clippy::disallowed_methods, reason = "this is the seam")]
         let file = if direct { open_direct(&mut options, path)? } else { options.open(path)? };
         Ok(Arc::new(KernelFile::new(file)))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(KernelFile::new(self.open_file(path)?)))
     }
 
     fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -349,10 +379,6 @@ impl Disk for KernelDisk {
         std::fs::remove_dir(path)
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
-    }
-
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
@@ -370,44 +396,26 @@ impl Disk for KernelDisk {
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
-    fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>> {
-        let file = if shared {
-            self.open_file(path)?
-        } else {
-            // Who makes the file is its owner, and stays it: a later holder only recovers.
-            match OpenOptions::new().write(true).create_new(true).open(path) {
-                Ok(file) => {
-                    let owner = super::Owner::this_process(self.boot_id());
-                    file.write_all_at(owner.to_text().as_bytes(), 0)?;
-                    file
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    open_regular(OpenOptions::new().write(true), path)?
-                }
-                Err(error) => return Err(error),
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        // Who makes the file is its owner, and stays it: a later holder only recovers.
+        let file = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => {
+                let owner = super::Owner::this_process(self.boot_id());
+                file.write_all_at(owner.to_text().as_bytes(), 0)?;
+                file
             }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                open_regular(OpenOptions::new().write(true), path)?
+            }
+            Err(error) => return Err(error),
         };
-        let operation = if shared {
-            FlockOperation::NonBlockingLockShared
-        } else {
-            FlockOperation::NonBlockingLockExclusive
-        };
-        match rustix::fs::flock(&file, operation) {
-            Ok(()) => Ok(Some(Box::new(KernelLock { _file: file }))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let is_ours = try_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(is_ours.then(|| Box::new(KernelLock { _file: file }) as Box<dyn Lock>))
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         let answer = rustix::fs::statvfs(path)?;
         Ok(answer.f_bavail * answer.f_frsize)
-    }
-
-    fn boot_id(&self) -> Option<String> {
-        #[expect(clippy::disallowed_methods, reason = "a value of the kernel, not a recording")]
-        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        Some(id.trim().to_owned()).filter(|id| !id.is_empty())
     }
 
     fn queue(&self) -> Box<dyn WriteQueue> {
@@ -444,7 +452,7 @@ impl KernelFile {
     }
 }
 
-impl DiskFile for KernelFile {
+impl ReadFile for KernelFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut count = 0;
         while count < bytes.len() {
@@ -458,24 +466,8 @@ impl DiskFile for KernelFile {
         Ok(count)
     }
 
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
-    }
-
-    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes) {
-            // Filesystems without it lose the early warning only.
-            Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     fn length(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
-    }
-
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -504,6 +496,28 @@ impl DiskFile for KernelFile {
         }
     }
 
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+impl DiskFile for KernelFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes) {
+            // Filesystems without it lose the early warning only.
+            Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
     fn start_write_back(&self, offset: u64, bytes: u64) {
         use std::os::fd::AsRawFd;
         let descriptor = self.file.as_raw_fd();
@@ -518,9 +532,5 @@ impl DiskFile for KernelFile {
                 libc::SYNC_FILE_RANGE_WRITE,
             );
         }
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
     }
 }

@@ -1,7 +1,8 @@
 //! The only way to a disk.
 //!
-//! [`Disk`] names files, [`DiskFile`] reads and writes one at once, [`WriteQueue`] writes many
-//! while the caller goes on. Every implementation promises:
+//! [`ReadDisk`] opens files and [`ReadFile`] reads one: reading modules get no more. [`Disk`] makes files,
+//! [`DiskFile`] writes one at once, [`WriteQueue`] writes many while the caller goes on. Every implementation
+//! promises:
 //!
 //! - A file's length grows only after the bytes below it can be read by others (the time index
 //!   relies on it).
@@ -9,7 +10,7 @@
 //!   an error means that every byte was accepted; short counts are continued inside.
 //! - Completions come in any order.
 //! - An error is returned, never swallowed: `ENOSPC` can come from any write, from
-//!   [`DiskFile::reserve`] and from [`DiskFile::sync`].
+//!   [`DiskFile::reserve`] and from [`ReadFile::sync`].
 
 use std::fmt;
 use std::io;
@@ -50,14 +51,36 @@ pub enum Access {
 /// Keeps a lock until it is dropped; the kernel drops it when the process dies.
 pub trait Lock: Send + Sync {}
 
-/// A place where files are.
-pub trait Disk: Send + Sync {
+/// A place whose files can be read, and no more.
+pub trait ReadDisk: Send + Sync {
+    /// Opens a file for reading.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+    /// Names of the files in a directory.
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Whether a process holds the lock that `path` stands for; `false` if there is no such file.
+    fn is_locked(&self, path: &Path) -> io::Result<bool>;
+    /// The present run of the kernel that caches this disk; another one has forgotten what was not
+    /// synced. `None` if it does not tell.
+    fn boot_id(&self) -> Option<String> {
+        None
+    }
+
+    /// Reads a whole small file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = self.open(path)?;
+        let mut bytes = vec![0; file.length()? as usize];
+        let count = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+}
+
+/// A place where files are made and written, too.
+pub trait Disk: ReadDisk {
     /// Makes a directory, whose name is durable then; an error if it exists.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes a file for reading and writing; an error if it exists.
     fn create(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
-    /// Opens a file for reading.
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens a file for reading and buffered writing.
     fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Replaces a file's contents so that a crash of this process leaves the old or the new, never
@@ -75,8 +98,6 @@ pub trait Disk: Send + Sync {
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.list(path)?.iter().try_for_each(|file| self.remove(file))
     }
-    /// Names of the files in a directory.
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes the contents and lengths of `files` durable.
@@ -88,42 +109,21 @@ pub trait Disk: Send + Sync {
         self.open(path)?.sync()
     }
     /// Takes the lock that `path` stands for, making the file if need be; `None` if another process
-    /// holds it. A shared lock can be held by many, and does not make the file. The caller that makes it
-    /// writes an [`Owner`] into it.
-    fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>>;
+    /// holds it. The caller that makes it writes an [`Owner`] into it.
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
     /// Bytes that can still be written where `path` is.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
-    /// The present run of the kernel that caches this disk; another one has forgotten what was not
-    /// synced. `None` if it does not tell.
-    fn boot_id(&self) -> Option<String> {
-        None
-    }
     /// A queue of writes to this disk's files.
     fn queue(&self) -> Box<dyn WriteQueue>;
-
-    /// Reads a whole small file.
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let file = self.open(path)?;
-        let mut bytes = vec![0; file.length()? as usize];
-        let count = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(count);
-        Ok(bytes)
-    }
 }
 
-/// An open file.
-pub trait DiskFile: Send + Sync {
+/// An open file that can be read.
+pub trait ReadFile: Send + Sync {
     /// Reads until `bytes` is full or the file ends; gives the count.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes all of `bytes`.
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Sets space aside without changing the file's length.
-    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()>;
     /// The file's length.
     fn length(&self) -> io::Result<u64>;
-    /// Cuts or extends the file, and frees what was reserved behind its end.
-    fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Makes data and length durable.
+    /// Makes data and length durable, as others wrote them.
     fn sync(&self) -> io::Result<()>;
     /// Whether a part of a range was never written. A file that is only ever appended to, and has no
     /// hole after a power cut, has all that was written where there is none; filesystems that do not
@@ -137,12 +137,22 @@ pub trait DiskFile: Send + Sync {
     }
     /// Hints that a range will be read soon.
     fn will_need(&self, _offset: u64, _bytes: u64) {}
-    /// Begins to write a range of the page cache back, without waiting for it.
-    fn start_write_back(&self, _offset: u64, _bytes: u64) {}
     /// The file's descriptor, if the kernel knows it.
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
+}
+
+/// An open file that can be written.
+pub trait DiskFile: ReadFile {
+    /// Writes all of `bytes`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Sets space aside without changing the file's length.
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()>;
+    /// Cuts or extends the file, and frees what was reserved behind its end.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// Begins to write a range of the page cache back, without waiting for it.
+    fn start_write_back(&self, _offset: u64, _bytes: u64) {}
     /// The file's number, if it is a simulated one.
     fn simulated(&self) -> Option<u64> {
         None

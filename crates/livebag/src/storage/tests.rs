@@ -74,11 +74,13 @@ fn keeps_its_promises(disk: &dyn Disk, directory: &Path, access: Access) {
 }
 
 fn locks_exclude(disk: &dyn Disk, path: &Path) {
-    let exclusive = disk.lock(path, false).unwrap().expect("nobody has it");
-    assert!(disk.lock(path, false).unwrap().is_none());
-    assert!(disk.lock(path, true).unwrap().is_none());
+    assert!(!disk.is_locked(path).unwrap(), "there is no such file");
+    let exclusive = disk.lock(path).unwrap().expect("nobody has it");
+    assert!(disk.lock(path).unwrap().is_none());
+    assert!(disk.is_locked(path).unwrap());
     drop(exclusive);
-    assert!(disk.lock(path, true).unwrap().is_some());
+    assert!(!disk.is_locked(path).unwrap());
+    assert!(disk.lock(path).unwrap().is_some());
 }
 
 #[test]
@@ -140,7 +142,7 @@ fn what_links_lead_to_is_not_served_with_or_without_openat2() {
         let disk = KernelDisk::for_serving_as(forced);
         let open = |name: &str| disk.open(&served.join(name));
         assert!(open("file").is_ok(), "`{forced}`: an ordinary file");
-        assert!(disk.lock(&served.join("file"), true).unwrap().is_some(), "`{forced}`");
+        assert!(!disk.is_locked(&served.join("file")).unwrap(), "`{forced}`");
         for name in ["link", "beside", "folder/file"] {
             let refused = open(name).map(drop).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()));
@@ -165,7 +167,7 @@ fn what_goes_in_steps_is_kept_for_those_who_have_it() {
         file.write_at(b"whole", bytes - 5).unwrap();
         path
     };
-    let is_whole = |file: &dyn DiskFile| {
+    let is_whole = |file: &dyn ReadFile| {
         let mut end = [0; 5];
         file.read_at(&mut end, bytes - 5).unwrap() == 5 && &end == b"whole"
     };
@@ -217,9 +219,9 @@ fn what_is_no_regular_file_is_refused_at_once() {
         for disk in &disks {
             assert!(disk.open(path).is_err(), "{}", path.display());
             assert!(disk.read(path).is_err());
-            assert!(disk.lock(path, true).is_err());
+            assert!(disk.is_locked(path).is_err());
         }
         assert!(disks[0].open_for_repair(path).is_err());
-        assert!(disks[0].lock(path, false).is_err());
+        assert!(disks[0].lock(path).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use livebag::{
-    Clock, Container, ContainerError, ContainerState, Disk, NewMessage, Overflow, Query,
+    Clock, Container, ContainerError, ContainerState, Disk, NewMessage, Overflow, Query, ReadDisk,
     RecordError, Recorder, RecorderOptions, Selector, SimulatedDisk, Status, Topic, TopicWriter,
 };
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use livebag::{Container, Disk, Fault, Query, RecorderOptions, SimulatedDisk};
+use livebag::{Container, Disk, Fault, Query, ReadDisk, RecorderOptions, SimulatedDisk};
 
 use crate::common::{
     DIRECTORY, FRAME_BYTES, Making, Model, Sequences, TOPICS, Wanted, counts, visible,

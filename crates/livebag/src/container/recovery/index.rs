@@ -8,7 +8,7 @@ use livebag_format::index::{
     ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header, is_index_header,
 };
 
-use crate::storage::{Disk, DiskFile};
+use crate::storage::{Disk, ReadFile};
 
 /// Entries read at once.
 const ENTRIES_AT_ONCE: u64 = 4096;
@@ -32,7 +32,7 @@ pub(super) struct TopicIndex {
     /// Place in the manifest.
     pub topic: usize,
     path: PathBuf,
-    file: Option<Arc<dyn DiskFile>>,
+    file: Option<Arc<dyn ReadFile>>,
     /// Whole entries in it.
     count: u64,
     length: u64,
@@ -146,7 +146,7 @@ impl TopicIndex {
 }
 
 /// Copies an index to `NAME.idx.damaged`, unless an earlier recovery has.
-fn keep_aside(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> io::Result<()> {
+fn keep_aside(disk: &dyn Disk, path: &Path, file: &dyn ReadFile) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".damaged");
     let aside = PathBuf::from(name);

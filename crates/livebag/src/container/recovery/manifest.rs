@@ -23,7 +23,7 @@ use crate::container::ContainerError;
 use crate::container::read_manifest;
 use crate::container::unpack::Unpacked;
 use crate::recorder::FileNames;
-use crate::storage::{Access, Disk, DiskFile};
+use crate::storage::{Access, Disk, ReadFile};
 
 /// Longest schema, channel or header that is read.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -113,7 +113,7 @@ fn free_index_name(manifest: &Manifest, brick: &Path, topic: &Topic) -> String {
 }
 
 /// Whether anything in a file looks like a chunk.
-fn may_have_chunk(file: &dyn DiskFile) -> io::Result<bool> {
+fn may_have_chunk(file: &dyn ReadFile) -> io::Result<bool> {
     const PIECE_BYTES: usize = 1 << 20;
     let mut piece = vec![0; PIECE_BYTES + CHUNK_HEADER_BYTES_MAX];
     let mut at = 0;
@@ -196,7 +196,7 @@ pub(super) fn name_newest_files(
 /// What a brick says of itself.
 struct Brick {
     name: String,
-    file: std::sync::Arc<dyn DiskFile>,
+    file: std::sync::Arc<dyn ReadFile>,
     library: String,
     profile: String,
     /// Channels with their topics, in the order in which they were announced.
@@ -348,7 +348,7 @@ impl Brick {
     }
 }
 
-fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Brick> {
+fn read_brick(path: &Path, file: std::sync::Arc<dyn ReadFile>) -> io::Result<Brick> {
     let mut brick = Brick {
         name: name_of(path),
         file,
@@ -368,7 +368,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn DiskFile>) -> io::Result<Bri
 }
 
 /// Where the summary begins, if the file ends with a footer.
-fn summary_start(file: &dyn DiskFile, length: u64) -> io::Result<Option<u64>> {
+fn summary_start(file: &dyn ReadFile, length: u64) -> io::Result<Option<u64>> {
     const FOOTER_BYTES: usize = RECORD_HEADER_BYTES + 8 + 8 + 4;
     let Some(at) = length.checked_sub((FOOTER_BYTES + MAGIC.len()) as u64) else { return Ok(None) };
     let mut end = [0; FOOTER_BYTES + MAGIC.len()];
@@ -417,7 +417,7 @@ fn read_definitions(
     Ok(())
 }
 
-fn record_at(file: &dyn DiskFile, at: u64, length: u64) -> io::Result<Option<(RecordHeader, u64)>> {
+fn record_at(file: &dyn ReadFile, at: u64, length: u64) -> io::Result<Option<(RecordHeader, u64)>> {
     let mut head = [0; RECORD_HEADER_BYTES];
     let count = file.read_at(&mut head, at)?;
     let record = RecordHeader::parse(&head[..count]);

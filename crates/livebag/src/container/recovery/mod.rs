@@ -24,7 +24,7 @@ use livebag_format::mcap::MessageHeader;
 use super::{Opened, is_being_written, read_manifest};
 use crate::container::{ContainerError, ContainerState};
 use crate::limits::UNSETTLED_BYTES;
-use crate::storage::{Access, Disk, Owner};
+use crate::storage::{Access, Disk, Owner, ReadDisk};
 
 mod index;
 pub(super) mod manifest;
@@ -53,7 +53,7 @@ pub(super) fn settle(
     }
     // Before the lock is taken, which makes its file where there is none.
     let survived = kernel_survived(disk, path);
-    let lock = match keep_owner(disk, path).and_then(|()| disk.lock(&path.join(LOCK_FILE), false)) {
+    let lock = match keep_owner(disk, path).and_then(|()| disk.lock(&path.join(LOCK_FILE))) {
         Ok(Some(lock)) => lock,
         Ok(None) => return live(),
         Err(error) if is_refused(&error) => {
@@ -94,7 +94,7 @@ pub(super) fn kernel_survived(disk: &dyn Disk, path: &Path) -> bool {
 }
 
 /// What the recorder wrote about itself.
-pub(crate) fn read_owner(disk: &dyn Disk, path: &Path) -> Option<Owner> {
+pub(crate) fn read_owner(disk: &dyn ReadDisk, path: &Path) -> Option<Owner> {
     let bytes = disk.read(&path.join(LOCK_FILE)).ok()?;
     Owner::parse(str::from_utf8(&bytes).ok()?)
 }

@@ -26,7 +26,7 @@ use livebag_format::mcap::{
 
 use super::index::Claim;
 use crate::limits::PROVEN_CHUNK_BYTES_MAX;
-use crate::storage::DiskFile;
+use crate::storage::ReadFile;
 
 /// Longest schema or channel record that is compared with the manifest's.
 const DEFINITION_BYTES_MAX: u64 = 64 << 20;
@@ -113,7 +113,7 @@ enum Step {
 
 /// One pass over a brick.
 pub(super) struct Walk<'a> {
-    file: Arc<dyn DiskFile>,
+    file: Arc<dyn ReadFile>,
     length: u64,
     profile: &'a str,
     library: &'a str,
@@ -131,7 +131,7 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub fn new(
-        file: Arc<dyn DiskFile>,
+        file: Arc<dyn ReadFile>,
         (profile, library): (&'a str, &'a str),
         members: &'a [Member],
         claims: &'a mut [Claim],

@@ -21,7 +21,7 @@ use livebag_format::{Message, Topic};
 
 use self::writing::{Order, Writing, Written};
 use super::discovery::Discovery;
-use super::topic::TopicState;
+use super::queues::QueueState;
 use super::{Command, Counters, Machine, PanicLatch, RecordError, Shared};
 use crate::limits::{FILL_BYTES_PER_NANO, JOBS_MAX, MANIFEST_INTERVAL, POLL_MAX, POLL_MIN};
 use crate::queue::{NewMessage, TopicQueue};
@@ -119,7 +119,7 @@ impl From<BagWriteError> for RecordError {
 struct Source {
     topic: Arc<Topic>,
     counters: Arc<Counters>,
-    state: TopicState,
+    state: QueueState,
     stream: Option<StreamSource>,
 }
 
@@ -210,7 +210,7 @@ impl Collector {
         let seen = (topic.clone(), counters.clone());
         self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
         self.order(Order::Topic(topic.clone(), queue.clone(), counters.clone()));
-        let state = TopicState::new(queue, false);
+        let state = QueueState::new(queue, false);
         self.sources.push(Source { topic, counters, state, stream });
     }
 

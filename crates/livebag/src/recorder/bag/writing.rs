@@ -14,10 +14,10 @@ use livebag_format::{Message, Topic};
 use super::{BagFileWriter, BagWriteError, BagWriter, add};
 use crate::limits::{COMMIT_BYTES_MAX, POLL_MAX, SPACE_LOOK_INTERVAL};
 use crate::queue::{Queued, TopicQueue};
+use crate::recorder::queues::Latched;
 use crate::recorder::split::{RESERVE_FILE, reserve_space};
-use crate::recorder::topic::Latched;
 use crate::recorder::{Counters, LowSpace, RecordError, Shared};
-use crate::storage::{DiskFile, Lock};
+use crate::storage::{Lock, ReadFile};
 
 /// What the recorder's thread tells this one.
 pub(super) enum Order {
@@ -91,7 +91,7 @@ pub(super) struct Writing {
     flush_ring: bool,
     drained: VecDeque<Queued>,
     /// Keeps some space, so that a full disk does not prevent an orderly end.
-    reserve: Vec<Arc<dyn DiskFile>>,
+    reserve: Vec<Arc<dyn ReadFile>>,
     /// Tells others that the recording is in progress.
     lock: Option<Box<dyn Lock>>,
 }
@@ -117,7 +117,7 @@ impl Writing {
             _ => RecordError::Io { doing: "making", path: directory.clone(), source },
         })?;
         let lock_path = directory.join(LOCK_FILE);
-        let lock = shared.disk.lock(&lock_path, false).map_err(|source| RecordError::Io {
+        let lock = shared.disk.lock(&lock_path).map_err(|source| RecordError::Io {
             doing: "locking",
             path: lock_path,
             source,

@@ -25,7 +25,7 @@ impl Hand {
         let shared = Arc::new(shared);
         let mut engine = engine::Engine::create(shared.clone()).unwrap();
         // One frame at a time.
-        engine.gate.device_bytes_max = 1;
+        engine.writer.writes.device_bytes_max = 1;
         let name = format!("test-slow-{name}-{}", std::process::id());
         let options = StreamOptions::bytes(FRAME_BYTES).slots(8).remove_on_drop(true);
         let writer = Writer::create(&name, &options).unwrap();
@@ -99,7 +99,8 @@ fn a_torn_frame_takes_no_more_space_than_a_whole_one() {
             hand.publish(1);
         }
         hand.disk.stall(false);
-        while !hand.engine.flights.is_empty() || hand.engine.tracker.next_pending().is_some() {
+        while !hand.engine.writer.writes.is_empty() || hand.engine.tracker.next_pending().is_some()
+        {
             assert!(hand.engine.turn(&hand.commands));
         }
     }

@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Access, Disk, DiskFile, Lock, Owner, WriteQueue};
+use super::{Access, Disk, DiskFile, Lock, Owner, ReadDisk, ReadFile, WriteQueue};
 
 mod fault;
 mod medium;
@@ -283,16 +283,35 @@ impl SimulatedDisk {
 
 struct SimulatedLock {
     disk: SimulatedDisk,
-    path: Option<PathBuf>,
+    path: PathBuf,
 }
 
 impl Lock for SimulatedLock {}
 
 impl Drop for SimulatedLock {
     fn drop(&mut self) {
-        if let Some(path) = self.path.take() {
-            self.disk.lock_state().locks.remove(&path);
-        }
+        self.disk.lock_state().locks.remove(&self.path);
+    }
+}
+
+impl ReadDisk for SimulatedDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        Ok(self.find(path)?)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let state = self.lock_state();
+        let inside = state.names.keys().chain(&state.directories);
+        let inside = inside.filter(|file| file.parent() == Some(path));
+        Ok(inside.cloned().collect())
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.lock_state().locks.contains(path))
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        Some(format!("simulated-{}", self.lock_state().boots))
     }
 }
 
@@ -313,10 +332,6 @@ impl Disk for SimulatedDisk {
         }
         state.make(path, Inode::default());
         drop(state);
-        self.find(path)
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.find(path)
     }
 
@@ -354,13 +369,6 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.lock_state();
-        let inside = state.names.keys().chain(&state.directories);
-        let inside = inside.filter(|file| file.parent() == Some(path));
-        Ok(inside.cloned().collect())
-    }
-
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.lock_state();
         state.admit(Operation::Sync)?;
@@ -368,17 +376,11 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
-    fn lock(&self, path: &Path, shared: bool) -> io::Result<Option<Box<dyn Lock>>> {
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         let boot_id = self.boot_id();
         let mut state = self.lock_state();
         if state.locks.contains(path) {
             return Ok(None);
-        }
-        if shared {
-            return match state.names.contains_key(path) {
-                true => Ok(Some(Box::new(SimulatedLock { disk: self.clone(), path: None }))),
-                false => Err(io::ErrorKind::NotFound.into()),
-            };
         }
         if !state.names.contains_key(path) {
             let mut inode = Inode::default();
@@ -386,15 +388,11 @@ impl Disk for SimulatedDisk {
             state.make(path, inode);
         }
         state.locks.insert(path.to_owned());
-        Ok(Some(Box::new(SimulatedLock { disk: self.clone(), path: Some(path.to_owned()) })))
+        Ok(Some(Box::new(SimulatedLock { disk: self.clone(), path: path.to_owned() })))
     }
 
     fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
         Ok(u64::MAX)
-    }
-
-    fn boot_id(&self) -> Option<String> {
-        Some(format!("simulated-{}", self.lock_state().boots))
     }
 
     fn queue(&self) -> Box<dyn WriteQueue> {
@@ -422,7 +420,7 @@ impl SimulatedFile {
     }
 }
 
-impl DiskFile for SimulatedFile {
+impl ReadFile for SimulatedFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.lock_state();
         let file = state.inode(self.inode).bytes();
@@ -432,6 +430,26 @@ impl DiskFile for SimulatedFile {
         Ok(count)
     }
 
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.disk.lock_state().inode(self.inode).bytes().len() as u64)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.with(Operation::Sync, |inode, admitted, random| {
+            match &admitted {
+                Ok(()) => inode.sync(),
+                Err(_) => inode.fail_sync(random),
+            }
+            admitted
+        })
+    }
+
+    fn has_hole(&self, offset: u64, bytes: u64) -> io::Result<bool> {
+        Ok(self.disk.lock_state().inode(self.inode).has_hole(offset, bytes))
+    }
+}
+
+impl DiskFile for SimulatedFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.with(Operation::Write, |inode, admitted, random| {
             let full = admitted.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::StorageFull);
@@ -450,28 +468,10 @@ impl DiskFile for SimulatedFile {
         self.with(Operation::Reserve, |_, admitted, _| admitted)
     }
 
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.disk.lock_state().inode(self.inode).bytes().len() as u64)
-    }
-
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.with(Operation::SetLength, |inode, admitted, _| {
             admitted.map(|()| inode.set_len(bytes))
         })
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.with(Operation::Sync, |inode, admitted, random| {
-            match &admitted {
-                Ok(()) => inode.sync(),
-                Err(_) => inode.fail_sync(random),
-            }
-            admitted
-        })
-    }
-
-    fn has_hole(&self, offset: u64, bytes: u64) -> io::Result<bool> {
-        Ok(self.disk.lock_state().inode(self.inode).has_hole(offset, bytes))
     }
 
     fn simulated(&self) -> Option<u64> {

@@ -1,0 +1,308 @@
+//! A recording is a series of splits: the one that takes what comes, those that wait for their last writes, and
+//! the manifests that name them all.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use livebag_format::container::State;
+
+use super::brick::Brick;
+use super::close::ended_state;
+use super::keeper::Keeper;
+use super::retention::Retention;
+use super::split::{Split, split_name, write_manifest};
+use super::topic::{Outcome, SplitTopic, Ticket};
+use super::{LowSpace, RecordError, Shared};
+use crate::storage::{Access, Lock};
+
+/// A brick of a split.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub split: u32,
+    brick: usize,
+}
+
+/// See the module's text.
+pub(super) struct SplitSeries {
+    shared: Arc<Shared>,
+    /// Oldest first; the last one takes what comes, the others wait for their last writes.
+    open: VecDeque<Split>,
+    retention: Retention,
+    keeper: Keeper,
+    started_nanos: u64,
+    /// The recording's lock.
+    lock: Option<Box<dyn Lock>>,
+}
+
+impl SplitSeries {
+    /// Makes the recording's directory, which is its first split's, too.
+    ///
+    /// # Errors
+    /// If it exists, or the disk refuses.
+    pub fn create(shared: Arc<Shared>) -> Result<Self, RecordError> {
+        let mut first = make_split(&shared, 0, &shared.directory)?;
+        first.has_attachments = shared.options.has_attachments;
+        let mut this = Self {
+            started_nanos: first.started_nanos,
+            lock: first.take_lock(),
+            open: VecDeque::from([first]),
+            retention: Retention::new(shared.options.retention),
+            keeper: Keeper::start(&shared)?,
+            shared,
+        };
+        this.write_manifest(0)?;
+        Ok(this)
+    }
+
+    /// The split that takes what comes.
+    pub fn current(&mut self) -> &mut Split {
+        self.open.back_mut().expect("there is always one")
+    }
+
+    /// A split that has not been closed yet.
+    pub fn split(&mut self, number: u32) -> &mut Split {
+        let first = self.open.front().expect("there is always one").number;
+        &mut self.open[(number - first) as usize]
+    }
+
+    pub fn brick(&mut self, place: Place) -> &mut Brick {
+        &mut self.split(place.split).bricks[place.brick]
+    }
+
+    /// Adds a topic to every open split.
+    pub fn add_topic(&mut self, topic: &SplitTopic) {
+        self.open.iter_mut().for_each(|split| split.add_topic(topic.anew()));
+    }
+
+    /// The brick that takes the topic's messages now.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn place_of(&mut self, topic: usize, access: Access) -> io::Result<Place> {
+        let current = self.current();
+        let name = current.topics[topic].topic.clone();
+        let brick = current.brick_of(topic, &name.name, access)?;
+        Ok(Place { split: current.number, brick })
+    }
+
+    /// The next number in the topic's order.
+    pub fn issue(&mut self, place: Place, topic: usize) -> Ticket {
+        let files = self.split(place.split).topics[topic].files.as_mut();
+        files.expect("made with the brick").issue()
+    }
+
+    /// Settles an extent of a topic, and commits what is now next in the topic's order.
+    pub fn settle(&mut self, place: Place, topic: usize, ticket: Ticket, outcome: Outcome) {
+        // A brick is named before the first entry points into it, also while closing.
+        if matches!(outcome, Outcome::Readable(_)) && self.split(place.split).new_bricks {
+            self.update_manifest(place.split);
+        }
+        let split = self.split(place.split);
+        if let Err(error) = split.topics[topic].settle(ticket, outcome) {
+            let files = split.topics[topic].files.as_ref();
+            let name = files.map_or("", |files| files.index_name.as_str());
+            let path = split.directory.join(name);
+            self.fail("writing", &path, error);
+        }
+    }
+
+    /// Latches a failure of the disk. Reserved space stays reserved until the splits are closed: writes in
+    /// flight would take it now.
+    pub fn fail(&mut self, doing: &'static str, path: &Path, source: io::Error) {
+        self.fail_with(&RecordError::Io { doing, path: path.to_owned(), source });
+    }
+
+    pub fn fail_with(&mut self, error: &RecordError) {
+        self.shared.fail(error.to_string());
+        for split in &mut self.open {
+            split.bricks.iter_mut().for_each(Brick::doubt_chunks);
+        }
+    }
+
+    /// Whether the present split is large or old enough.
+    pub fn is_split_due(&mut self, now_nanos: u64) -> bool {
+        let rules = self.shared.options.split;
+        let current = self.current();
+        let is_large = rules.bytes_max.is_some_and(|most| current.bytes() >= most);
+        let age = Duration::from_nanos(now_nanos.saturating_sub(current.began_monotonic_nanos));
+        let is_old = rules.duration_max.is_some_and(|most| age >= most);
+        (is_large || is_old) && self.shared.failure().is_none()
+    }
+
+    /// Begins a new split. The old one ends with the last of its writes, and the new one is there before:
+    /// nothing waits, nothing falls between them. `false` if the disk has refused.
+    pub fn begin_split(&mut self) -> bool {
+        let begun = self.try_begin_split();
+        if let Err(error) = &begun {
+            self.fail_with(error);
+        }
+        begun.is_ok()
+    }
+
+    fn try_begin_split(&mut self) -> Result<(), RecordError> {
+        let number = self.current().number + 1;
+        let directory = self.shared.directory.join(split_name(number));
+        let mut split = make_split(&self.shared, number, &directory)?;
+        for topic in &self.current().topics {
+            split.add_topic(topic.anew());
+        }
+        self.open.push_back(split);
+        self.shared.splits.store(number + 1, Ordering::Relaxed);
+        self.write_manifest(number)?;
+        self.write_manifest(0)
+    }
+
+    /// Hands splits whose writes have all ended to the keeper.
+    pub fn retire(&mut self) {
+        while self.open.len() > 1 && self.open[0].in_flight == 0 {
+            let Some(split) = self.open.pop_front() else { break };
+            self.retention.add(&split, self.shared.options.clock.wall_nanos());
+            self.keeper.close(split);
+        }
+    }
+
+    /// Removes the oldest splits as far as the rules want it, and sees to the free space.
+    pub fn keep_retention(&mut self, now_nanos: u64) {
+        if !self.retention.is_due(now_nanos) {
+            return;
+        }
+        while self.holds_too_much() && self.remove_oldest().is_some() {}
+        if self.shared.failure().is_some() {
+            return;
+        }
+        let rules = self.shared.options.retention;
+        let directory = self.shared.directory.clone();
+        let mut free = match self.shared.disk.free_bytes(&directory) {
+            Ok(free) => free,
+            // Somebody has removed or renamed the folder: open files go on, and nobody will find them.
+            Err(error) => return self.fail("looking at", &directory, error),
+        };
+        while free < rules.free_bytes_min {
+            let may_delete = rules.low_space == LowSpace::DeleteOldest;
+            // The keeper removes them meanwhile: their space is counted as free already.
+            match may_delete.then(|| self.remove_oldest()).flatten() {
+                Some(bytes) => free = free.saturating_add(bytes),
+                None => {
+                    return self.fail_with(&RecordError::LowSpace {
+                        path: directory,
+                        free_bytes: free,
+                        least_bytes: rules.free_bytes_min,
+                    });
+                }
+            }
+        }
+    }
+
+    fn holds_too_much(&self) -> bool {
+        let bytes = self.open.iter().map(Split::bytes).sum();
+        let wall_nanos = self.shared.options.clock.wall_nanos();
+        self.retention.holds_too_much(self.open.len(), bytes, wall_nanos)
+    }
+
+    /// Takes the oldest split out of the manifest, then off the disk, and gives its length; `None` if
+    /// there is none.
+    fn remove_oldest(&mut self) -> Option<u64> {
+        let oldest = self.retention.take_oldest()?;
+        for (topic, removed) in self.current().topics.iter().zip(&oldest.topics) {
+            topic.counters.removed.fetch_add(removed.message_count, Ordering::Relaxed);
+        }
+        let topics = match oldest.number {
+            0 => self.retention.first.replace(Vec::new()).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let (files, directory) = oldest.files(&self.shared.directory, &topics);
+        self.update_manifest(0);
+        self.keeper.remove(files, directory);
+        Some(oldest.bytes)
+    }
+
+    /// Makes durable what the present split has now.
+    pub fn sync(&self) {
+        if let Some(current) = self.open.back() {
+            self.keeper.sync(current);
+        }
+    }
+
+    /// Writes the present split's manifest if there is something new to say.
+    pub fn write_news(&mut self) {
+        let current = self.current();
+        let number = current.number;
+        if current.has_news() {
+            self.update_manifest(number);
+        }
+    }
+
+    fn update_manifest(&mut self, number: u32) {
+        if let Err(error) = self.write_manifest(number) {
+            self.fail_with(&error);
+        }
+    }
+
+    /// Writes the manifest of a split; that of the first tells of all.
+    fn write_manifest(&mut self, number: u32) -> Result<(), RecordError> {
+        if number == 0 {
+            return self.write_root(State::Recording);
+        }
+        let failure = self.shared.failure().unwrap_or_default();
+        let now = self.shared.options.clock.wall_nanos();
+        let split = self.split(number);
+        let manifest = split.manifest(State::Recording, (0, now), failure);
+        write_manifest(&*split.disk, &split.directory, &manifest, false)?;
+        split.note_written();
+        Ok(())
+    }
+
+    fn write_root(&mut self, state: State) -> Result<(), RecordError> {
+        let is_over = state != State::Recording;
+        let now = self.shared.options.clock.wall_nanos();
+        let ended_nanos = if is_over { now } else { 0 };
+        let failure = self.shared.failure().unwrap_or_default();
+        let open = self.open.iter().map(|split| split.number);
+        let numbers = self.retention.numbers().chain(open);
+        let splits = numbers.filter(|number| *number > 0).map(split_name).collect();
+        let mut manifest = self.open[0].manifest(state, (ended_nanos, now), failure);
+        if let Some(topics) = &self.retention.first {
+            manifest.topics.clone_from(topics);
+            manifest.started_nanos = self.started_nanos;
+        }
+        manifest.splits = splits;
+        manifest.clock_jumps = self.shared.clock_jumps();
+        manifest.removed = self.retention.removed.clone();
+        write_manifest(&*self.shared.disk, &self.shared.directory, &manifest, is_over)?;
+        if self.open[0].number == 0 {
+            self.open[0].note_written();
+        }
+        Ok(())
+    }
+
+    /// Closes what is still open, and then the whole.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn finish(mut self) -> Result<(), RecordError> {
+        self.retire();
+        let shared = self.shared.clone();
+        let closed = self.current().close(&shared);
+        if let Err(error) = &closed {
+            shared.fail(error.to_string());
+        }
+        self.keeper.finish();
+        let written = self.write_root(ended_state(&closed));
+        drop(self.lock.take());
+        written.and(closed)
+    }
+}
+
+fn make_split(shared: &Shared, number: u32, directory: &Path) -> Result<Split, RecordError> {
+    let clock = &shared.options.clock;
+    let (wall, now) = (clock.wall_nanos(), clock.monotonic_nanos());
+    let mut split = Split::create(shared.disk.clone(), directory.to_owned(), number, wall, now)?;
+    split.profile = shared.options.profile.clone();
+    split.one_file = shared.options.one_file.clone();
+    split.metadata = shared.options.metadata.clone();
+    Ok(split)
+}

@@ -153,7 +153,7 @@ fn marks(container: &Container, timeline: &Timeline) -> Vec<Mark> {
 /// The files that the recording carries along, by the summary of their MCAP file.
 fn attachments(container: &Container) -> Option<Vec<Mark>> {
     let path = container.attachments_path()?;
-    let disk: &dyn livebag::Disk = &KernelDisk::for_serving();
+    let disk: &dyn livebag::ReadDisk = &KernelDisk::for_serving();
     let file = disk.open(&path).ok()?;
     let length = file.length().ok()?;
     let options = SummaryReaderOptions::default()

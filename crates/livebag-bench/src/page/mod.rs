@@ -374,7 +374,7 @@ impl OpenPages {
                     let camera = |at: usize| {
                         format!(
                             "message?topic=/camera_{}&format=jpeg&width={SHOWN_WIDTH}",
-                            (page + at) % 8
+                            (page + at) % 8 + 1
                         )
                     };
                     let mut targets = vec![camera(0), camera(1)];

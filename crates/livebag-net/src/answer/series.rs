@@ -252,20 +252,19 @@ pub fn send_series(
     for (at, (field, values)) in query.fields.iter().zip(&values).enumerate() {
         out.text(if at > 0 { "," } else { "" })?;
         let is_short = shorts[at];
-        let numbers = |values| Numbers { values, is_short };
         match values {
             Values::Exact(points) => {
                 let times: Vec<u64> = points.iter().map(|(time, _)| *time).collect();
                 let values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
-                let (times, values) = (Times(&times), numbers(&values));
+                let (times, values) = (Times(&times), Numbers { values: &values, is_short });
                 out.put(&ExactField { field, times, values })?;
             }
             Values::Bins(bins) => out.put(&BinnedField {
                 field,
-                min: numbers(&bins.min),
-                max: numbers(&bins.max),
-                first: numbers(&bins.first),
-                last: numbers(&bins.last),
+                min: Numbers { values: &bins.min, is_short },
+                max: Numbers { values: &bins.max, is_short },
+                first: Numbers { values: &bins.first, is_short },
+                last: Numbers { values: &bins.last, is_short },
                 counts: &bins.counts,
             })?,
         }

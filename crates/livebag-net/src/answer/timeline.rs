@@ -3,7 +3,7 @@
 use livebag::{Container, KernelDisk, Timeline, TopicTimeline};
 use livebag_format::container::Losses;
 use mcap::sans_io::{SummaryReadEvent, SummaryReader, SummaryReaderOptions};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::{AnswerError, JsonOut, Outlet};
 use crate::limits::{ATTACHMENTS_MARKED_MAX, SUMMARY_RECORD_BYTES_MAX};
@@ -43,20 +43,19 @@ struct LostSpan {
 /// Losses without a place, by cause.
 #[derive(Serialize)]
 struct Unplaced {
-    #[serde(serialize_with = "causes", flatten)]
-    causes: Losses,
+    transport: u64,
+    queue: u64,
+    lapped: u64,
+    disk: u64,
+    abandoned: u64,
     total: u64,
 }
 
-fn causes<S: Serializer>(lost: &Losses, serializer: S) -> Result<S::Ok, S::Error> {
-    use serde::ser::SerializeMap;
-    let mut map = serializer.serialize_map(Some(5))?;
-    map.serialize_entry("transport", &lost.transport)?;
-    map.serialize_entry("queue", &lost.queue)?;
-    map.serialize_entry("lapped", &lost.lapped)?;
-    map.serialize_entry("disk", &lost.disk)?;
-    map.serialize_entry("abandoned", &lost.abandoned)?;
-    map.end()
+impl Unplaced {
+    fn new(causes: Losses, total: u64) -> Self {
+        let Losses { transport, queue, lapped, disk, abandoned } = causes;
+        Self { transport, queue, lapped, disk, abandoned, total }
+    }
 }
 
 #[derive(Serialize)]
@@ -102,7 +101,7 @@ impl<'a> Lane<'a> {
             bytes: &timeline.message_bytes,
             damaged: timeline.damaged,
             lost: lost.collect(),
-            lost_unplaced: Unplaced { causes: timeline.unplaced, total: timeline.unplaced_total },
+            lost_unplaced: Unplaced::new(timeline.unplaced, timeline.unplaced_total),
             gaps: gaps.map(|&(from_nanos, to_nanos)| Gap { from_nanos, to_nanos }).collect(),
         }
     }

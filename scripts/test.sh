@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All checks, in order, up to the first that fails: test.sh [STEP…]. Steps: fmt clippy test loom
-# features deny aarch64 cpp install interop python.
+# features deny aarch64 cpp install interop page python.
 set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 choose_target_dir
@@ -26,6 +26,7 @@ step_aarch64() { bash scripts/aarch64.sh; }
 step_cpp()     { LIVEBAG_PACKAGES="--workspace --all-features" bash scripts/cpp.sh; }
 step_install() { LIVEBAG_PACKAGES="--workspace --all-features" bash scripts/release-test.sh; }
 step_interop() { LIVEBAG_PACKAGES="--workspace --all-features" bash tests/interop/run.sh; }
+step_page()    { LIVEBAG_PACKAGES="--workspace --all-features" bash tests/page/run.sh; }
 step_python()  { LIVEBAG_PACKAGES="--workspace --all-features" bash python/test.sh; }
 
 declare -A title=(
@@ -35,9 +36,10 @@ declare -A title=(
     [deny]="licences, sources and bans of dependencies" [aarch64]="compiles for aarch64"
     [cpp]="the C++ header, and the ROS package without ROS" [install]="what users install, in clean folders: prefix, .deb, CMake package"
     [interop]="bricks and exports read by other readers, the report by a browser"
+    [page]="the page: types, and every view in a browser"
     [python]="the Python package, beside rosbags and mcap")
 
-[ $# -gt 0 ] || set -- fmt clippy test loom features deny aarch64 cpp install interop python
+[ $# -gt 0 ] || set -- fmt clippy test loom features deny aarch64 cpp install interop page python
 bash scripts/setup.sh rust cyclone || exit 1
 
 passed=0; skipped=0; report=()

@@ -16,7 +16,7 @@ pub struct PageFile {
 
 /// What a browser may do with the page: take everything from this server and nothing from elsewhere, run no
 /// script that stands in a document, and show it in no frame of another site.
-pub const POLICY: &str = "default-src 'self'; img-src 'self' blob:; object-src 'none'; base-uri 'none'; \
+pub const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; \
                           form-action 'none'; frame-ancestors 'none'";
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -37,9 +37,42 @@ macro_rules! files {
 /// All of them. The first is the page itself, at `/`.
 pub const FILES: &[PageFile] = files![
     "index.html": HTML,
-    "main.js": SCRIPT,
-    "style.css": STYLE,
+    "address.js": SCRIPT,
+    "api.js": SCRIPT,
+    "axis.js": SCRIPT,
+    "choice.js": SCRIPT,
+    "colours.js": SCRIPT,
+    "dom.js": SCRIPT,
+    "elsewhere.js": SCRIPT,
+    "format.js": SCRIPT,
+    "gestures.js": SCRIPT,
+    "health.js": SCRIPT,
+    "hover.js": SCRIPT,
     "icon.svg": DRAWING,
+    "keys.js": SCRIPT,
+    "kinds.js": SCRIPT,
+    "lanes.js": SCRIPT,
+    "list.js": SCRIPT,
+    "loader.js": SCRIPT,
+    "login.js": SCRIPT,
+    "main.js": SCRIPT,
+    "marks.js": SCRIPT,
+    "menu.js": SCRIPT,
+    "panel_image.js": SCRIPT,
+    "panel_log.js": SCRIPT,
+    "panel_message.js": SCRIPT,
+    "panel_plot.js": SCRIPT,
+    "panel_points.js": SCRIPT,
+    "panel_time.js": SCRIPT,
+    "panels.js": SCRIPT,
+    "player.js": SCRIPT,
+    "points_gl.js": SCRIPT,
+    "range.js": SCRIPT,
+    "recording.js": SCRIPT,
+    "ruler.js": SCRIPT,
+    "session.js": SCRIPT,
+    "style.css": STYLE,
+    "types.js": SCRIPT,
 ];
 
 /// The file of that name.

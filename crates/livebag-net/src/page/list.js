@@ -1,0 +1,167 @@
+// The list of recordings, newest first, with a search over names, topics, types and days.
+
+/** @import { BagRow, BagInfo } from "./types.js" */
+/** @import { Place } from "./address.js" */
+
+import { hashOf, remember } from "./address.js";
+import * as api from "./api.js";
+import { fill, h, prepared, say } from "./dom.js";
+import * as format from "./format.js";
+import { isImage } from "./kinds.js";
+import { isAbort, pause, Turns } from "./loader.js";
+
+/** The list is asked for again after this long. */
+const AGAIN_MILLIS = 3000;
+const THUMBS = 5;
+const THUMB = { width: 72, height: 45 };
+
+class Row {
+  /** @type {BagInfo | null} */
+  info = null;
+  #thumbs = h("span", { className: "thumbs", "aria-hidden": "true" });
+  #hasThumbs = false;
+  #cells = { start: h("td"), length: h("td"), size: h("td"), topics: h("td"), lost: h("td") };
+  #state = h("span");
+
+  /** @param {BagRow} bag */
+  constructor(bag) {
+    this.bag = bag;
+    const { start, length, size, topics, lost } = this.#cells;
+    this.element = h("tr", {}, h("th", { scope: "row" }, h("a", { href: hashOf({ name: bag.name }) }, bag.name), this.#state),
+      start, length, size, topics, lost, h("td", { className: "strip" }, this.#thumbs));
+    // The whole row leads there, as the link does.
+    this.element.addEventListener("click", (event) => {
+      if (event.target instanceof Element && !event.target.closest("a") && getSelection()?.isCollapsed) location.hash = hashOf({ name: bag.name });
+    });
+    this.show(bag);
+  }
+
+  /** @param {BagRow} bag */
+  show(bag) {
+    this.bag = bag;
+    const { start, length, size, topics, lost } = this.#cells;
+    const begin = BigInt(bag.start_time ?? bag.started_time);
+    say(start, `${format.day(begin)} ${format.clock(begin, 0)}`);
+    start.title = format.exact(begin);
+    say(length, bag.end_time ? format.span(Number(BigInt(bag.end_time) - begin)) : "–");
+    say(size, format.bytes(bag.size_bytes ?? this.info?.topics.reduce((sum, topic) => sum + topic.message_bytes, 0)));
+    say(topics, format.count(bag.topic_count));
+    topics.title = this.info?.topics.map((topic) => topic.name).join("\n") ?? "";
+    const sum = format.lostSum(bag.lost);
+    say(lost, bag.lost.total === null && sum === 0 ? "not known" : format.count(sum));
+    lost.title = format.causes(bag.lost);
+    lost.classList.toggle("some", sum > 0);
+    this.#state.className = `state ${bag.state}`;
+    say(this.#state, bag.state);
+  }
+
+  /** Whether all words are somewhere in its names, types or day. @param {string[]} words */
+  has(words) {
+    const topics = this.info?.topics.map((topic) => `${topic.name} ${topic.type}`).join(" ") ?? "";
+    const begin = BigInt(this.bag.start_time ?? this.bag.started_time);
+    const text = `${this.bag.name} ${this.bag.state} ${format.day(begin)} ${format.clock(begin, 0)} ${topics}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  }
+
+  /** @param {AbortSignal} signal @param {Turns} turns */
+  async load(signal, turns) {
+    this.info ??= await turns.run(() => api.bag(this.bag.name, signal));
+    this.show(this.bag);
+  }
+
+  /** Pictures of five moments of the first camera. @param {AbortSignal} signal @param {Turns} turns */
+  async loadThumbs(signal, turns) {
+    const camera = this.info?.topics.find((topic) => isImage(topic.type) && topic.message_count > 0);
+    if (this.#hasThumbs || !camera?.start_time || !camera.end_time) return;
+    this.#hasThumbs = true;
+    const [start, end] = [BigInt(camera.start_time), BigInt(camera.end_time)];
+    for (let at = 0; at < THUMBS; at += 1) {
+      const time = start + ((end - start) * BigInt(2 * at + 1)) / BigInt(2 * THUMBS);
+      const canvas = h("canvas");
+      this.#thumbs.append(canvas);
+      const { bitmap } = await turns.run(() => api.picture(this.bag.name, { topic: camera.name, at: time.toString(), width: THUMB.width * 2 }, signal));
+      const scale = Math.max(THUMB.width / bitmap.width, THUMB.height / bitmap.height);
+      const [width, height] = [bitmap.width * scale, bitmap.height * scale];
+      prepared(canvas, THUMB.width, THUMB.height).drawImage(bitmap, (THUMB.width - width) / 2, (THUMB.height - height) / 2, width, height);
+      bitmap.close();
+    }
+  }
+}
+
+/** @param {HTMLElement} page @param {Place} place @param {AbortSignal} signal */
+export async function showList(page, place, signal) {
+  document.title = "livebag";
+  const turns = new Turns(3);
+  /** @type {Map<string, Row>} */
+  const rows = new Map();
+  const search = h("input", { type: "search", value: place.search, placeholder: "Search by name, topic, type or day", "aria-label": "Search recordings", className: "search" });
+  const said = h("span", { className: "quiet", role: "status" });
+  const body = h("tbody");
+  const nothing = h("p", { className: "nothing", hidden: true });
+  const titles = ["recording", "start", "length", "size", "topics", "lost", ""];
+  const table = h("table", { className: "bags" }, h("thead", {}, h("tr", {}, ...titles.map((title) => h("th", { scope: "col" }, title)))), body);
+  page.append(h("div", { className: "summary" }, h("h1", {}, "Recordings"), search, said), table, nothing);
+
+  const show = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter((word) => word !== "");
+    let found = 0;
+    for (const row of rows.values()) {
+      row.element.hidden = !row.has(words);
+      found += row.element.hidden ? 0 : 1;
+    }
+    say(said, words.length === 0 ? format.plural(rows.size, "recording") : `${found} of ${format.plural(rows.size, "recording")}`);
+    nothing.hidden = found > 0;
+    say(nothing, rows.size === 0 ? "There are no recordings here yet." : "No recording has such a name, topic, type or day.");
+    remember({ search: search.value });
+  };
+  search.addEventListener("input", show);
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      const row = entry.isIntersecting && [...rows.values()].find((one) => one.element === entry.target);
+      if (!row) continue;
+      seen.unobserve(row.element);
+      // A recording that cannot be described still has its line.
+      void row.load(signal, turns).then(show).then(() => row.loadThumbs(signal, turns)).catch(() => {});
+    }
+  }, { rootMargin: "200px" });
+  signal.addEventListener("abort", () => seen.disconnect());
+
+  /** @param {BagRow[]} bags */
+  const take = (bags) => {
+    const sorted = bags.toSorted((a, b) => (BigInt(b.started_time) > BigInt(a.started_time) ? 1 : -1));
+    for (const [name, row] of rows) {
+      if (bags.some((bag) => bag.name === name)) continue;
+      row.element.remove();
+      rows.delete(name);
+    }
+    for (const bag of sorted) {
+      const row = rows.get(bag.name);
+      if (row) row.show(bag);
+      else {
+        const made = new Row(bag);
+        rows.set(bag.name, made);
+        seen.observe(made.element);
+      }
+    }
+    sorted.forEach((bag, at) => {
+      const element = rows.get(bag.name)?.element;
+      if (element && body.children[at] !== element) body.insertBefore(element, body.children[at] ?? null);
+    });
+    show();
+  };
+  take(await api.bags(signal));
+  // Topics of those that are not in view are needed once somebody searches for them.
+  search.addEventListener("focus", () => {
+    for (const row of rows.values()) void row.load(signal, turns).then(show).catch(() => {});
+  }, { once: true });
+  if (place.search !== "") search.focus();
+  while (await pause(AGAIN_MILLIS, signal)) {
+    if (document.hidden) continue;
+    try {
+      take(await api.bags(signal));
+    } catch (error) {
+      if (isAbort(error)) return;
+      fill(said, `The server does not answer: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+}

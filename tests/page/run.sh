@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Checks the page's modules (types, size, that nothing is fetched from elsewhere) and drives it in a browser, against
+# real servers. `run.sh NAME` runs the tests whose names match; `run.sh pictures` makes docs/pictures/ again.
+set -euo pipefail
+. "$(dirname "$0")/../../scripts/lib.sh"
+choose_target_dir
+bash "$ROOT/scripts/setup.sh" rust cyclone page
+cd "$ROOT"
+page=crates/livebag-net/src/page
+
+say "types of the page's modules"
+"$BUILD/page/node_modules/.bin/tsc" -p tests/page
+long=$(wc -l "$page"/*.js | awk '$2 != "total" && $1 > 400 { print $2 }')
+[ -z "$long" ] || fail "a module has one subject, in at most 400 lines: $long"
+# Web addresses are links that a user may click; nothing is loaded from them (default-src 'self').
+! grep -nE "(import|from|src=|href=|url\()[ \"'(]*(https?:)?//" "$page"/* || fail "the page loads something from elsewhere"
+
+# What index.html fetches ahead is every module there is. main.js is fetched anyway, types.js holds types only.
+diff <(sed -n 's/.*modulepreload" href="\/page\/\(.*\)">/\1/p' "$page/index.html") \
+    <(cd "$page" && ls -- *.js | grep -vxE 'main.js|types.js') || fail "index.html names other modules than there are"
+
+# Chromium itself: its headless shell has no WebGL.
+LIVEBAG_BROWSER=$(command -v chromium || command -v google-chrome || find_browser) || {
+    [ "${CI:-}" != true ] || fail "the page's tests need a browser (Debian: chromium)"
+    echo "SKIPPED: the page's tests need a browser (Debian: chromium)"
+    exit 77
+}
+export LIVEBAG_BROWSER
+say "building the command and the simulated drive"
+read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli -p livebag-net --all-features}"
+cargo build --quiet --locked "${packages[@]}" --bin livebag --example make_drive
+export LIVEBAG=$TARGET/debug/livebag LIVEBAG_MAKE_DRIVE=$TARGET/debug/examples/make_drive
+export LIVEBAG_PAGE_NPM=$BUILD/page LIVEBAG_PAGE_FOLDER=$BUILD/page/runs
+if [ "${1:-}" = pictures ]; then
+    exec node tests/page/pictures.mjs docs/pictures
+fi
+say "the page in a browser"
+code=0
+node --test ${1:+--test-name-pattern="$1"} --test-reporter=spec tests/page/page.test.mjs || code=$?
+rm -rf "$LIVEBAG_PAGE_FOLDER"
+exit $code

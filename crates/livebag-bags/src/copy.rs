@@ -106,7 +106,10 @@ pub fn to_container(
         let written = writers[message.topic].write_message(&message.as_message());
         written.map_err(|error| ConvertError::Write {
             path: directory.to_owned(),
-            reason: recorder.status().failure.unwrap_or_else(|| error.to_string()),
+            reason: match recorder.status().failure {
+                Some(failure) => failure.to_string(),
+                None => error.to_string(),
+            },
         })
     });
     let closed = recorder.finish();

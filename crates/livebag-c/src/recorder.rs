@@ -456,7 +456,10 @@ fn report(status: &livebag::Status) -> Report {
         // A CString's text does not move when it does.
         (topic.name, topic.type_name) = (name.as_ptr(), type_name.as_ptr());
     }
-    Report { topics, failure: status.failure.as_deref().map(c_string) }
+    Report {
+        topics,
+        failure: status.failure.as_ref().map(|failure| c_string(&failure.to_string())),
+    }
 }
 
 fn topic_report(topic: &livebag::TopicStatus) -> (CString, CString, TopicReport) {

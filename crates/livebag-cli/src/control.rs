@@ -153,7 +153,7 @@ impl Answer {
             topics: status.topics.iter().map(TopicAnswer::new).collect(),
             cache_bytes: status.cache_bytes,
             slot_bytes: status.slot_bytes,
-            failure: status.failure.clone(),
+            failure: status.failure.as_ref().map(ToString::to_string),
         }
     }
 }

@@ -23,6 +23,7 @@ mod doctor;
 mod export;
 mod info;
 mod json;
+mod logger;
 mod ls;
 mod man;
 mod play;
@@ -148,6 +149,7 @@ fn raise_file_limit() {
 
 fn main() -> ExitCode {
     raise_file_limit();
+    logger::to_standard_error();
     // `parse` ends the process with exit code 2 when the usage is wrong.
     let outcome = run(Cli::parse().verb).unwrap_or_else(|error| error.report());
     ExitCode::from(outcome)

@@ -219,7 +219,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let (status, finished) = close(recorder, &interrupt, progress);
     let failure = match finished {
         Ok(()) => None,
-        Err(RecordError::Failed(failure)) => Some(failure),
+        Err(RecordError::Failed(failure)) => Some(failure.to_string()),
         Err(error) => return Err(error.into()),
     };
     let clock_jumps = status.clock_jumps;

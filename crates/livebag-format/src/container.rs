@@ -122,6 +122,9 @@ pub struct TopicManifest {
     /// How often the topic's writer died and came back.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub writer_returns: u64,
+    /// Why the topic's files could not be made at first, or at all; empty if they could.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub refused: String,
 }
 
 /// How often the wall clock was set while recording, as log times show it.
@@ -245,6 +248,7 @@ impl TopicManifest {
             skipped: 0,
             damaged: 0,
             writer_returns: 0,
+            refused: String::new(),
         }
     }
 

@@ -207,7 +207,7 @@ fn told(status: livebag::Status) -> (Vec<TopicStatus>, Option<String>) {
         let account = Account(topic.account());
         (topic.name, topic.type_name, topic.messages, topic.bytes, lost, topic.skipped, account)
     });
-    (topics.collect(), status.failure)
+    (topics.collect(), status.failure.map(|failure| failure.to_string()))
 }
 
 /// The way in for messages of this process.

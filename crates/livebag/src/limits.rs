@@ -23,6 +23,9 @@ pub const CHUNK_AGE_MAX_READ: Duration = Duration::from_millis(5);
 /// … and has asked for something in so much time.
 pub const READ_INTEREST: Duration = Duration::from_secs(5);
 
+/// Messages that a look of a reader which follows a recording gathers.
+pub const FOLLOW_BATCH_BYTES_MAX: usize = 32 << 20;
+
 /// Topics with gathered chunks that have a brick of their own; those after them share one, so that
 /// hundreds of small topics do not become hundreds of files being appended to.
 pub const OWN_GATHERED_BRICKS_MAX: usize = 64;
@@ -142,6 +145,9 @@ pub const CLOSE_RESERVE_BYTES: u64 = 1 << 20;
 /// Files that closing has open at a time beside those of the recording, with some to spare. As many are kept
 /// open until then.
 pub const CLOSE_RESERVE_FILES: usize = 4;
+/// Files that the process must be able to open while recording, beside all topics': a topic that would take them is
+/// refused.
+pub const SPARE_FILES_MIN: usize = 4;
 /// Chunks of a brick kept in memory for its summary; of more, the time indexes are read again.
 pub const CHUNKS_KEPT_MAX: usize = 1 << 14;
 /// Bytes of a brick in the page cache at which their write-back is begun.

@@ -1,11 +1,14 @@
 //! Recording with fewer open files than topics. In a process of its own: it lowers the process's limit.
 
+use std::time::Duration;
+
 use livebag::{Container, ContainerState, Message, Overflow, Recorder, RecorderOptions, Topic};
 use livebag_bags::verify;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 #[test]
-fn a_recording_with_more_topics_than_files_is_closed_and_counted() {
+fn topics_that_are_one_too_many_are_refused_and_the_others_go_on() {
     const TOPICS: u64 = 200;
     let folder = tempfile::tempdir().unwrap();
     // An even and an odd number: a topic's brick or its index is the one file too many.
@@ -14,21 +17,38 @@ fn a_recording_with_more_topics_than_files_is_closed_and_counted() {
         let path = folder.path().join(format!("run{files}"));
         let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
         let recorder = Recorder::create(&path, options).unwrap();
-        for number in 0..TOPICS {
-            let topic = Topic { name: format!("/t{number}"), ..Topic::default() };
-            let log_time_nanos = 1000 + number;
-            let message =
-                Message { log_time_nanos, publish_time_nanos: 1, sequence: 1, data: b"hello" };
-            recorder.topic(topic).unwrap().write_message(&message).unwrap();
+        let make = |number: u64| {
+            recorder.topic(Topic { name: format!("/t{number}"), ..Topic::default() }).unwrap()
+        };
+        let writers: Vec<_> = (0..TOPICS).map(make).collect();
+        for sequence in 1..=2 {
+            for (number, writer) in (0..).zip(&writers) {
+                let log_time_nanos = 1000 * sequence + number;
+                let message =
+                    Message { log_time_nanos, publish_time_nanos: 1, sequence, data: b"hello" };
+                writer.write_message(&message).unwrap();
+            }
+            // The first half is on its way before the second.
+            while recorder.status().account().published() < sequence * TOPICS {
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
         }
-        let error = recorder.finish().unwrap_err().to_string();
-        assert!(error.contains("hard limit"), "{error}");
-        assert!(!error.contains("closing it failed too"), "{error}");
+        let status = recorder.finish().unwrap();
+        for topic in &status.topics {
+            let refusal = topic.refused.as_deref().map(ToString::to_string);
+            assert_eq!(
+                (topic.messages, topic.lost.disk),
+                if refusal.is_some() { (0, 2) } else { (2, 0) }
+            );
+            let system = topic.refused.as_ref().and_then(|error| error.io_error()?.raw_os_error());
+            assert_eq!(system, refusal.as_ref().map(|_| Errno::MFILE.raw_os_error()));
+            assert!(refusal.is_none_or(|text| text.contains("hard limit")));
+        }
         assert!(verify(&path, &mut |_| {}).unwrap().is_whole());
         let container = Container::open(&path).unwrap();
         assert_eq!(container.state(), ContainerState::Closed);
         let account = container.account().unwrap();
         assert!(account.recorded > 20, "{account:?}");
-        assert_eq!(account.recorded + account.lost.disk, TOPICS, "{account:?}");
+        assert_eq!(account.recorded + account.lost.disk, 2 * TOPICS, "{account:?}");
     }
 }

@@ -9,14 +9,18 @@ use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest, State};
 
 use crate::storage::{Disk, ReadDisk};
 
+mod names;
 mod recovery;
 mod state;
+mod summary;
 pub(crate) mod unpack;
 
+pub(crate) use names::FileNames;
 use recovery::manifest;
 pub(crate) use recovery::read_owner;
 pub use recovery::says_the_same;
 pub use state::{ContainerError, ContainerState};
+pub(crate) use summary::write_summary;
 
 pub(crate) fn read_manifest(disk: &dyn ReadDisk, path: &Path) -> Result<Manifest, ContainerError> {
     let file = path.join(CONTAINER_FILE);

@@ -19,6 +19,7 @@ mod answer;
 mod brick;
 mod buffer;
 mod cursor;
+mod follow;
 mod index;
 mod newest_first;
 mod open;
@@ -29,6 +30,7 @@ mod virtual_file;
 pub use answer::{DAMAGED_RECORD, Laid, McapAnswer, Messages, Verdict, damaged_topics};
 pub use buffer::Buffer;
 pub use cursor::Cursor;
+pub use follow::{Follow, Followed};
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
 pub use timeline::{

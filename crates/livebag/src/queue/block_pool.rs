@@ -3,39 +3,22 @@
 //!
 //! No thread waits here for one that has lost the processor: after some tries it does without the list.
 
-use std::collections::VecDeque;
 use std::sync::{PoisonError, TryLockError};
 
 use super::sync::{Mutex, MutexGuard};
 use crate::limits::{BLOCK_BYTES, SPARE_BLOCK_BYTES_MAX, SPARE_BLOCKS_MAX, SPARE_BLOCKS_MIN};
-use crate::storage::Block;
+use crate::storage::{Block, FreeBlocks};
 
 /// How often the lock is tried; it is held for some hundred instructions.
 const TRIES: usize = 1024;
 
-/// The block that came back first is filled first. What a device has just fetched lies in no cache of ours, and
-/// copying into it takes up to five times as long as into memory whose last use is some dozen messages ago.
 #[derive(Default)]
 pub(super) struct BlockPool {
-    free: Mutex<Free>,
-}
-
-#[derive(Default)]
-struct Free {
-    blocks: VecDeque<Block>,
-    bytes: usize,
-}
-
-impl Free {
-    fn remove(&mut self, fits: impl Fn(&Block) -> bool) -> Option<Block> {
-        let block = self.blocks.remove(self.blocks.iter().position(fits)?)?;
-        self.bytes -= block.memory_bytes();
-        Some(block)
-    }
+    free: Mutex<FreeBlocks>,
 }
 
 impl BlockPool {
-    fn free(&self) -> Option<MutexGuard<'_, Free>> {
+    fn free(&self) -> Option<MutexGuard<'_, FreeBlocks>> {
         (0..TRIES).find_map(|_| match self.free.try_lock() {
             Ok(free) => Some(free),
             Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
@@ -48,22 +31,19 @@ impl BlockPool {
 
     /// Memory for a large message whose extent takes `bytes`, if there is some.
     pub fn block(&self, bytes: usize) -> Option<Block> {
-        self.free()?.remove(|block| block.memory_bytes() >= bytes + BLOCK_BYTES)
+        self.free()?.take(bytes + BLOCK_BYTES..)
     }
 
     /// Takes a block back. If there is too much already, one that is smaller makes way.
     pub fn give_block(&self, block: Block) {
         let bytes = block.memory_bytes();
         let Some(mut free) = self.free() else { return };
-        let is_full = |free: &Free| {
-            free.bytes + bytes > SPARE_BLOCK_BYTES_MAX || free.blocks.len() == SPARE_BLOCKS_MAX
+        let is_full = |free: &FreeBlocks| {
+            free.memory_bytes() + bytes > SPARE_BLOCK_BYTES_MAX || free.len() == SPARE_BLOCKS_MAX
         };
-        let smaller =
-            if is_full(&free) { free.remove(|block| block.memory_bytes() < bytes) } else { None };
-        let is_kept = smaller.is_some() || !is_full(&free);
-        if is_kept {
-            free.bytes += bytes;
-            free.blocks.push_back(block);
+        let smaller = if is_full(&free) { free.take(..bytes) } else { None };
+        if smaller.is_some() || !is_full(&free) {
+            free.give(block);
         }
         // What goes, goes outside of the lock.
         drop(free);
@@ -76,7 +56,7 @@ impl BlockPool {
         if (bytes + BLOCK_BYTES) * SPARE_BLOCKS_MIN > SPARE_BLOCK_BYTES_MAX {
             return;
         }
-        let count = self.free().map_or(SPARE_BLOCKS_MIN, |free| free.blocks.len());
+        let count = self.free().map_or(SPARE_BLOCKS_MIN, |free| free.len());
         (count..SPARE_BLOCKS_MIN).for_each(|_| self.give_block(Block::touched(bytes)));
     }
 }

@@ -4,22 +4,18 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use livebag_format::Topic;
 use livebag_format::container::State;
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset};
-use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, Compression, SummaryBuilder,
-};
+use livebag_format::mcap::{CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, Compression};
 
 use super::split::{Split, write_manifest};
 use super::topic::SplitTopic;
 use super::{RecordError, Shared};
-use crate::storage::{DiskFile, ReadFile};
+use crate::container::write_summary;
+use crate::storage::DiskFile;
 
 /// Entries read from an index at once.
 const ENTRIES_AT_ONCE: usize = 1024;
-/// Bytes of a summary kept in memory before they are written.
-const SUMMARY_PIECE_BYTES: usize = 1 << 20;
 
 /// Reads an index from front to back, a piece at a time.
 struct EntryReader {
@@ -119,71 +115,15 @@ fn stored(brick: &dyn DiskFile, offset: u64) -> io::Result<(Compression, u64)> {
     Ok((header.compression, header.stored_bytes))
 }
 
-/// Ends a brick at `tail` with its summary, and gives the file's length.
-pub(crate) fn write_summary(
-    file: &dyn DiskFile,
-    tail: u64,
-    topics: &[(u16, Topic)],
-    chunks: impl Iterator<Item = io::Result<ChunkExtent>>,
-) -> io::Result<u64> {
-    // Cut first: what was half written behind the tail must not follow the footer.
-    cut(file, tail)?;
-    let end = make_summary(tail, topics, chunks, |bytes, at| file.write_at(bytes, at))?;
-    cut(file, end)?;
-    Ok(end)
-}
-
-/// Whether a brick ends at `tail` with just the summary that [`write_summary`] would give it.
-pub(crate) fn ends_with_summary(
-    file: &dyn ReadFile,
-    tail: u64,
-    topics: &[(u16, Topic)],
-    chunks: impl Iterator<Item = io::Result<ChunkExtent>>,
-) -> io::Result<bool> {
-    let mut is_same = true;
-    let mut there = Vec::new();
-    let end = make_summary(tail, topics, chunks, |bytes, at| {
-        there.resize(bytes.len(), 0);
-        is_same = is_same && file.read_at(&mut there, at)? == bytes.len() && there == bytes;
-        Ok(())
-    })?;
-    Ok(is_same && file.length()? == end)
-}
-
-/// Hands a summary on piece by piece, each with its offset, and gives its end.
-fn make_summary(
-    tail: u64,
-    topics: &[(u16, Topic)],
-    chunks: impl Iterator<Item = io::Result<ChunkExtent>>,
-    mut put: impl FnMut(&[u8], u64) -> io::Result<()>,
-) -> io::Result<u64> {
-    let mut summary = SummaryBuilder::new(tail, topics.iter().map(|(id, topic)| (*id, topic)));
-    for chunk in chunks {
-        summary.chunk(&chunk?);
-        if summary.pending_bytes() >= SUMMARY_PIECE_BYTES {
-            let (at, bytes) = summary.take();
-            put(&bytes, at)?;
-        }
-    }
-    let (at, bytes) = summary.finish(&[]);
-    put(&bytes, at)?;
-    Ok(at + bytes.len() as u64)
-}
-
-/// Cutting a file that has the right length already costs a journal entry.
-fn cut(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
-    if file.length()? == bytes { Ok(()) } else { file.set_len(bytes) }
-}
-
 /// Closed means whole and on the medium; anything else is recovered at the next opening.
-pub(super) fn ended_state(closed: &Result<(), RecordError>) -> State {
-    if closed.is_ok() { State::Closed } else { State::Recording }
+pub(super) fn ended_state(is_whole: bool) -> State {
+    if is_whole { State::Closed } else { State::Recording }
 }
 
 impl Split {
     /// Ends all files. A later split gets its closed manifest too; the first one's is the
     /// recording's, and written last.
-    pub fn close(&mut self, shared: &Shared) -> Result<(), RecordError> {
+    pub fn close(&mut self, shared: &Shared) -> Result<(), Arc<RecordError>> {
         self.drop_reserve();
         // A disk that has failed is asked first whether it still takes anything. One that does not is
         // left alone: ext4 on a device that is gone may never come back from cutting a file.
@@ -199,19 +139,20 @@ impl Split {
                 Err(RecordError::Io { doing: "closing", path, source })
             }
         };
+        let closed = closed.map_err(Arc::new);
         if self.number == 0 {
             return closed;
         }
         if let Err(error) = &closed {
-            shared.fail(error.to_string());
+            shared.fail(error.clone());
         }
-        let failure = shared.failure().unwrap_or_default();
+        let failure = shared.failure_text();
         let ended_nanos = shared.options.clock.wall_nanos();
         let times = (ended_nanos, ended_nanos);
-        let manifest = self.manifest(ended_state(&closed), times, failure);
+        let manifest = self.manifest(ended_state(closed.is_ok()), times, failure);
         let written = write_manifest(&*self.disk, &self.directory, &manifest, true);
         drop(self.take_lock());
-        closed.and(written)
+        closed.and(written.map_err(Arc::new))
     }
 
     /// Ends every brick and every index, and makes them durable. Goes on after a failure, so that

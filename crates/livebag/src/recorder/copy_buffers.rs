@@ -2,15 +2,15 @@
 //!
 //! Frames are copied while the disk is slow, many in a row. New memory for each means page faults for each,
 //! which makes a slow moment longer: of 7 runs with 8 cameras, 2 were recorded whole with new memory and 7
-//! with reused memory (`bench-runs/2026-11-22-d/copies.txt`).
+//! with reused memory (`bench-runs/0.1.0-epyc-2core/copies.txt`).
 
 use crate::limits::{COPY_BUFFERS_IDLE_ROUNDS, LENT_BYTES_MIN};
-use crate::storage::Block;
+use crate::storage::{Block, FreeBlocks};
 
 /// See the module's text.
 #[derive(Default)]
 pub(super) struct CopyBuffers {
-    free: Vec<Block>,
+    free: FreeBlocks,
     /// Rounds of the watchdog since a buffer was taken.
     idle_rounds: u32,
 }
@@ -22,8 +22,7 @@ impl CopyBuffers {
         // Sensors whose frames vary in length get memory that fits most of them.
         let wanted =
             if bytes < LENT_BYTES_MIN { bytes } else { bytes.next_multiple_of(LENT_BYTES_MIN) };
-        let fits = |block: &Block| (wanted..=2 * wanted).contains(&block.memory_bytes());
-        let reused = self.free.iter().rposition(fits).map(|at| self.free.swap_remove(at));
+        let reused = self.free.take(wanted..=2 * wanted);
         let block = reused.unwrap_or_else(|| Block::lent(wanted));
         block.reused(bytes).unwrap_or_else(|| Block::lent(bytes))
     }
@@ -34,14 +33,14 @@ impl CopyBuffers {
         if !block.is_lent() {
             return Some(block);
         }
-        self.free.push(block);
+        self.free.give(block);
         None
     }
 
     /// A buffer to be dropped, if no copies are made any more. Called once in each round of the watchdog.
     pub fn take_idle(&mut self) -> Option<Block> {
         self.idle_rounds = self.idle_rounds.saturating_add(1);
-        (self.idle_rounds > COPY_BUFFERS_IDLE_ROUNDS).then(|| self.free.pop()).flatten()
+        (self.idle_rounds > COPY_BUFFERS_IDLE_ROUNDS).then(|| self.free.take(..)).flatten()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The recorder's thread: when something is taken from streams and queues, and in which order.
 //!
-//! Each part of a turn is a value of its own, and no part calls another but through [`Writer`].
+//! Each part of a turn is a value that only the engine calls. Below [`Writer`] messages are laid out, written and
+//! committed; the engine decides what goes there and when.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -173,7 +174,7 @@ impl Engine {
     fn add_stream(&mut self, topic: Topic, source: StreamSource) {
         let queue = match self.shared.make_stream_queue(&topic.name) {
             Ok(queue) => queue,
-            Err(error) => return self.shared.fail(error.to_string()),
+            Err(error) => return self.shared.fail(error),
         };
         let number = self.queues.len();
         let is_latched = self.shared.options.topics.rule(&topic.name).latched;
@@ -182,7 +183,7 @@ impl Engine {
         if self.watchdog.is_none() {
             match Watchdog::start(self.tracker.clone()) {
                 Ok(watchdog) => self.watchdog = Some(watchdog),
-                Err(error) => self.shared.fail(error.to_string()),
+                Err(error) => self.shared.fail(error),
             }
         }
     }
@@ -360,6 +361,7 @@ impl Engine {
             counters.is_gone.store(is_gone, Ordering::Relaxed);
         }
         self.queues.share_out();
+        self.writer.series.retry_refused();
         self.writer.series.write_news();
         self.queues.evict();
     }
@@ -412,7 +414,7 @@ impl Machine for Engine {
         self.take_turn(commands)
     }
 
-    fn close(mut self) -> Result<(), RecordError> {
+    fn close(mut self) -> Result<(), Arc<RecordError>> {
         self.poll_streams();
         self.tracker.close();
         self.queues.close();

@@ -134,8 +134,7 @@ fn work(shared: &Shared, todo: &Receiver<Job>, removals: &SyncSender<Removal>) {
             }
             Job::Sync { bricks, indexes, directory } => {
                 if let Err(source) = sync(shared, &bricks, &indexes, &directory) {
-                    let error = RecordError::Io { doing: "syncing", path: directory, source };
-                    shared.fail(error.to_string());
+                    shared.fail(RecordError::Io { doing: "syncing", path: directory, source });
                 }
             }
         }
@@ -144,7 +143,7 @@ fn work(shared: &Shared, todo: &Receiver<Job>, removals: &SyncSender<Removal>) {
 
 fn close(shared: &Shared, mut split: Split) {
     if let Err(error) = split.close(shared) {
-        shared.fail(error.to_string());
+        shared.fail(error);
     }
 }
 
@@ -153,8 +152,7 @@ fn remove_all(shared: &Shared, todo: &Receiver<Removal>, removing: &AtomicUsize)
         if let Err(source) = remove(shared, &removal, removing) {
             let Removal { files, directory } = removal;
             let path = directory.or_else(|| files.first().cloned()).unwrap_or_default();
-            let error = RecordError::Io { doing: "removing an old split in", path, source };
-            shared.fail(error.to_string());
+            shared.fail(RecordError::Io { doing: "removing an old split in", path, source });
         }
         removing.fetch_sub(1, Relaxed);
     }

@@ -1,18 +1,15 @@
 //! From queues and streams to bricks: the recorder and its handle.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use livebag_format::container::{ClockJumps, Losses};
-use livebag_format::{Account, Topic};
+use livebag_format::Topic;
 
-use crate::limits::{JOBS_MAX, READ_INTEREST, TOPICS_MAX};
-use crate::queue::{Budget, NewMessage, QueueOptions, TopicQueue};
+use crate::limits::{JOBS_MAX, READ_INTEREST};
+use crate::queue::{NewMessage, TopicQueue};
 use crate::source::Selector;
 use crate::storage::{Disk, KernelDisk, MethodChoice};
 
@@ -23,6 +20,7 @@ mod compress;
 mod copy_buffers;
 mod discovery;
 mod engine;
+mod error;
 mod flight;
 mod frame_tracker;
 mod keeper;
@@ -33,355 +31,24 @@ mod queues;
 mod retention;
 mod round_robin;
 mod series;
+mod shared;
 mod split;
+mod status;
 mod topic;
 mod writer;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
 pub use bag::{BagFileWriter, BagWriteError, BagWriter};
-pub(crate) use close::{ends_with_summary, write_summary};
+pub use error::RecordError;
+use error::{hint, not_closed};
 pub use memory::cache_bytes_available;
 pub use options::{
     ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
     TopicRules, TopicSettings,
 };
-
-/// Why recording could not begin, or did not end well.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// The container's directory is there already.
-    #[error(
-        "{} exists already: choose another name, or remove it; livebag never overwrites a \
-         recording", .0.display()
-    )]
-    Exists(PathBuf),
-    /// The folder in which the container should be is not there.
-    #[error("the folder {} does not exist: make it first (mkdir -p)", .0.display())]
-    NoParent(PathBuf),
-    /// The disk refused something.
-    #[error("{doing} {} failed: {source}{}", path.display(), hint(source))]
-    Io {
-        /// What was being done.
-        doing: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// A bag of another make could not be written.
-    #[error("{source}{}", source.hint())]
-    Container {
-        /// What was tried, and what was said.
-        source: BagWriteError,
-    },
-    /// The recording was closed in order, but ended early.
-    #[error("the recording ended early: {0}; everything written before it is kept and readable")]
-    Failed(String),
-    /// MCAP cannot number more topics.
-    #[error("a container holds at most {max} topics: record some of them elsewhere")]
-    TooManyTopics {
-        /// The limit.
-        max: usize,
-    },
-    /// The filesystem has less free space than was asked for.
-    #[error(
-        "{} has {free_bytes} B free, less than the {least_bytes} B that must stay free: free some \
-         space, record elsewhere, or let old splits go (--low-free-space-action delete-oldest)",
-        path.display()
-    )]
-    LowSpace {
-        /// The recording.
-        path: PathBuf,
-        /// What is free.
-        free_bytes: u64,
-        /// What was asked for.
-        least_bytes: u64,
-    },
-    /// A schedule that heeds the applications' cycles cannot see them.
-    #[error(
-        "the cycle board cannot be watched: {0}; use --schedule immediate, or fix the cause above"
-    )]
-    CycleBoard(#[source] livebag_shm::CycleError),
-    /// The recorder's thread is gone.
-    #[error("the recorder has stopped")]
-    Stopped,
-}
-
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " (the disk is full, or has all the files that it can have (`df -i`): free some, or record \
-             elsewhere)"
-        }
-        io::ErrorKind::PermissionDenied => {
-            " (no right to write there: choose another folder, or change its owner)"
-        }
-        io::ErrorKind::ReadOnlyFilesystem => " (mounted read-only: record elsewhere)",
-        _ => match error.raw_os_error() {
-            Some(libc::EMFILE) => {
-                " (too many open files, of which every topic has some: raise the hard limit, `ulimit -Hn` \
-                 or LimitNOFILE= in systemd)"
-            }
-            _ => "",
-        },
-    }
-}
-
-/// Counters of a topic, readable from any thread.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub messages: AtomicU64,
-    pub bytes: AtomicU64,
-    pub repeated: AtomicU64,
-    pub removed: AtomicU64,
-    /// How often its writer died and came back.
-    pub returns: AtomicU64,
-    pub is_gone: AtomicBool,
-    pub transport: AtomicU64,
-    pub queue: AtomicU64,
-    pub lapped: AtomicU64,
-    pub disk: AtomicU64,
-    pub abandoned: AtomicU64,
-    pub skipped: AtomicU64,
-}
-
-impl Counters {
-    pub(crate) fn losses(&self) -> Losses {
-        Losses {
-            transport: self.transport.load(Ordering::Relaxed),
-            queue: self.queue.load(Ordering::Relaxed),
-            lapped: self.lapped.load(Ordering::Relaxed),
-            disk: self.disk.load(Ordering::Relaxed),
-            abandoned: self.abandoned.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// What is known of a topic while it is being recorded.
-#[derive(Clone, Debug)]
-pub struct TopicStatus {
-    /// Topic name.
-    pub name: String,
-    /// Type name.
-    pub type_name: String,
-    /// How messages are encoded.
-    pub message_encoding: String,
-    /// Messages committed: on the disk and in the time index.
-    pub messages: u64,
-    /// Bytes of those.
-    pub bytes: u64,
-    /// How many of `messages` were recorded before and stand at the head of a split once more.
-    /// Published were `messages - repeated + lost`, beside what was skipped.
-    pub repeated: u64,
-    /// Messages lost, by cause.
-    pub lost: Losses,
-    /// Messages left out on purpose: while paused, more often than asked for, or let go by a ring.
-    pub skipped: u64,
-    /// How many of `messages` retention has removed with their splits.
-    pub removed: u64,
-    /// Whether its writer has died.
-    pub writer_gone: bool,
-    /// How often its writer died and came back.
-    pub writer_returns: u64,
-}
-
-impl TopicStatus {
-    /// Where every message is that was published.
-    pub fn account(&self) -> Account {
-        Account {
-            recorded: self.messages.saturating_sub(self.removed),
-            removed: self.removed,
-            damaged: 0,
-            repeated: self.repeated,
-            skipped: self.skipped,
-            lost: self.lost,
-            unknown_since_nanos: None,
-        }
-    }
-}
-
-/// A look at a recorder.
-#[derive(Clone, Debug, Default)]
-pub struct Status {
-    /// By topic, in the order of appearance.
-    pub topics: Vec<TopicStatus>,
-    /// Bytes waiting in memory of the recorder's own.
-    pub cache_bytes: u64,
-    /// Bytes of frames that wait in the slots of their streams for a moment to be written.
-    pub slot_bytes: u64,
-    /// Whether messages are left out at the moment.
-    pub paused: bool,
-    /// Splits begun, the first included.
-    pub splits: u32,
-    /// How often the wall clock was set while recording, and by how many nanoseconds at the most.
-    pub clock_jumps: ClockJumps,
-    /// The first failure, which ended the recording.
-    pub failure: Option<String>,
-}
-
-impl Status {
-    /// The account of all topics together.
-    pub fn account(&self) -> Account {
-        let mut sum = Account::default();
-        self.topics.iter().for_each(|topic| sum.add(&topic.account()));
-        sum
-    }
-
-    /// Sum over all topics: messages, bytes, losses.
-    pub fn totals(&self) -> (u64, u64, Losses) {
-        let mut lost = Losses::default();
-        let (mut messages, mut bytes) = (0, 0);
-        for topic in &self.topics {
-            messages += topic.messages;
-            bytes += topic.bytes;
-            lost.add(&topic.lost);
-        }
-        (messages, bytes, lost)
-    }
-}
-
-/// What both the handle and the recorder's thread see.
-pub(crate) struct Shared {
-    pub directory: PathBuf,
-    pub disk: Arc<dyn Disk>,
-    pub options: RecorderOptions,
-    pub budget: Arc<Budget>,
-    pub topics: Mutex<Vec<(Arc<Topic>, Arc<Counters>)>>,
-    pub paused: Arc<AtomicBool>,
-    pub splits: AtomicU32,
-    pub clock_jumps: Mutex<ClockJumps>,
-    pub slot_bytes: AtomicU64,
-    channels_given: AtomicU32,
-    /// What still waits is to be given up.
-    pub abandoned: AtomicBool,
-    /// Until when somebody is taken to be reading, on the clock's monotonic time.
-    pub read_until_nanos: AtomicU64,
-    pub failure: Mutex<Option<String>>,
-}
-
-impl Shared {
-    pub fn new(disk: Arc<dyn Disk>, directory: &Path, options: RecorderOptions) -> Self {
-        Self {
-            directory: directory.to_owned(),
-            disk,
-            budget: Budget::new(options.cache_bytes_max, options.snapshot.is_some()),
-            topics: Mutex::default(),
-            paused: Arc::new(AtomicBool::new(options.start_paused)),
-            splits: AtomicU32::new(1),
-            clock_jumps: Mutex::default(),
-            slot_bytes: AtomicU64::new(0),
-            channels_given: AtomicU32::new(0),
-            abandoned: AtomicBool::new(false),
-            read_until_nanos: AtomicU64::new(0),
-            failure: Mutex::default(),
-            options,
-        }
-    }
-
-    /// A queue for one more topic, with a channel of its own.
-    ///
-    /// # Errors
-    /// If MCAP's numbers are used up.
-    pub fn make_queue(&self, name: &str, count_gaps: bool) -> Result<Arc<TopicQueue>, RecordError> {
-        self.make_queue_with(name, self.options.queue_options(name, count_gaps))
-    }
-
-    fn make_queue_with(
-        &self,
-        name: &str,
-        options: QueueOptions,
-    ) -> Result<Arc<TopicQueue>, RecordError> {
-        let given = self.channels_given.fetch_add(1, Ordering::Relaxed);
-        let channel_id = u16::try_from(given + 1).ok().filter(|id| usize::from(*id) <= TOPICS_MAX);
-        let channel_id = channel_id.ok_or(RecordError::TooManyTopics { max: TOPICS_MAX })?;
-        Ok(Arc::new(TopicQueue::new(
-            name.to_owned(),
-            channel_id,
-            options,
-            self.budget.clone(),
-            self.options.clock.clone(),
-            self.paused.clone(),
-        )))
-    }
-
-    /// The same for a stream, whose writer never waits: what is to wait for room is dropped there.
-    ///
-    /// # Errors
-    /// If MCAP's numbers are used up.
-    pub fn make_stream_queue(&self, name: &str) -> Result<Arc<TopicQueue>, RecordError> {
-        let mut options = self.options.queue_options(name, false);
-        if options.overflow == Overflow::Block {
-            options.overflow = Overflow::DropNewest;
-        }
-        self.make_queue_with(name, options)
-    }
-
-    /// A look at the recorder.
-    pub fn status(&self) -> Status {
-        let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        let topics = topics.iter().map(|(topic, counters)| TopicStatus {
-            name: topic.name.clone(),
-            type_name: topic.type_name.clone(),
-            message_encoding: topic.message_encoding.clone(),
-            messages: counters.messages.load(Ordering::Acquire),
-            bytes: counters.bytes.load(Ordering::Relaxed),
-            repeated: counters.repeated.load(Ordering::Relaxed),
-            lost: counters.losses(),
-            skipped: counters.skipped.load(Ordering::Relaxed),
-            removed: counters.removed.load(Ordering::Relaxed),
-            writer_gone: counters.is_gone.load(Ordering::Relaxed),
-            writer_returns: counters.returns.load(Ordering::Relaxed),
-        });
-        Status {
-            topics: topics.collect(),
-            cache_bytes: self.budget.used_bytes(),
-            slot_bytes: self.slot_bytes.load(Ordering::Acquire),
-            paused: self.paused.load(Ordering::Relaxed),
-            splits: self.splits.load(Ordering::Relaxed),
-            clock_jumps: self.clock_jumps(),
-            failure: self.failure(),
-        }
-    }
-
-    pub fn clock_jumps(&self) -> ClockJumps {
-        *self.clock_jumps.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether what still waits is to be given up.
-    pub fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Relaxed)
-    }
-
-    /// Notes a failure; only the first counts.
-    pub fn fail(&self, what: String) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(what);
-    }
-
-    pub fn failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// Latches a panic of the thread that holds it as the recording's failure.
-struct PanicLatch<'a>(&'a Shared, &'static str);
-
-impl Drop for PanicLatch<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.fail(format!("{} has stopped by a fault in livebag: please report it", self.1));
-        }
-    }
-}
-
-pub(crate) enum Command {
-    AddTopic(Topic, Arc<TopicQueue>),
-    Follow(Selector),
-    Split,
-    Snapshot,
-    Finish,
-}
+use shared::{Command, PanicLatch, Shared};
+use status::Counters;
+pub use status::{Status, TopicStatus};
 
 /// Tells the recorder that the recording is being read. For a while it then commits small messages after
 /// 5 ms instead of 50.
@@ -412,7 +79,7 @@ impl ReaderNotice {
 pub struct Recorder {
     shared: Arc<Shared>,
     commands: SyncSender<Command>,
-    thread: Option<JoinHandle<Result<(), RecordError>>>,
+    thread: Option<JoinHandle<Result<(), Arc<RecordError>>>>,
     method: Option<MethodChoice>,
 }
 
@@ -596,13 +263,13 @@ impl Recorder {
     pub fn finish_with_status(mut self) -> (Status, Result<(), RecordError>) {
         let stopped = self.stop();
         let status = self.status();
-        let ended = match (stopped, &status.failure) {
+        let ended = match (stopped, status.failure.clone()) {
             // What went wrong first is the cause of what went wrong at the end.
-            (Err(error), Some(first)) if *first != error.to_string() => {
-                Err(RecordError::Failed(format!("{first}; closing it failed too: {error}")))
+            (Err(closing), Some(first)) if !Arc::ptr_eq(&first, &closing) => {
+                Err(RecordError::Failed(Arc::new(RecordError::FailedTwice { first, closing })))
             }
-            (Err(error), _) => Err(error),
-            (Ok(()), Some(failure)) => Err(RecordError::Failed(failure.clone())),
+            (Err(closing), _) => Err(not_closed(closing)),
+            (Ok(()), Some(failure)) => Err(RecordError::Failed(failure)),
             (Ok(()), None) => Ok(()),
         };
         (status, ended)
@@ -626,17 +293,17 @@ impl Recorder {
         self.shared.abandoned.store(true, Ordering::Relaxed);
     }
 
-    fn stop(&mut self) -> Result<(), RecordError> {
+    fn stop(&mut self) -> Result<(), Arc<RecordError>> {
         self.close();
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        thread.join().map_err(|_| RecordError::Stopped)?
+        thread.join().map_err(|_| Arc::new(RecordError::Stopped))?
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
         if let Err(error) = self.stop() {
-            eprintln!("livebag: closing {} failed: {error}", self.shared.directory.display());
+            log::error!("closing {} failed: {error}", self.shared.directory.display());
         }
     }
 }
@@ -646,10 +313,10 @@ trait Machine {
     /// One round; `false` when the recorder has been told to finish.
     fn turn(&mut self, commands: &Receiver<Command>) -> bool;
     /// The last round: everything published until now, then the ends of all files.
-    fn close(self) -> Result<(), RecordError>;
+    fn close(self) -> Result<(), Arc<RecordError>>;
 }
 
-fn run<M: Machine>(mut machine: M, commands: &Receiver<Command>) -> Result<(), RecordError> {
+fn run<M: Machine>(mut machine: M, commands: &Receiver<Command>) -> Result<(), Arc<RecordError>> {
     while machine.turn(commands) {}
     machine.close()
 }
@@ -702,41 +369,6 @@ impl TopicWriter {
     /// Counts messages that were lost before they came here.
     pub fn lost_in_transport(&self, count: u64) {
         self.queue.lose_in_transport(count);
-    }
-}
-
-/// Names of bricks already given, so that two topics never share one by accident.
-#[derive(Default)]
-pub(crate) struct FileNames(BTreeMap<String, u32>);
-
-impl FileNames {
-    /// With the names taken that a container has for something else.
-    pub fn of_container() -> Self {
-        let mut names = Self::default();
-        names.give("attachments");
-        names
-    }
-
-    /// A file name for `topic`, without extension: `/camera/front` becomes `camera.front`.
-    pub fn give(&mut self, topic: &str) -> String {
-        let mut name: String = topic
-            .trim_start_matches('/')
-            .chars()
-            .take(200)
-            .map(|c| if c == '/' { '.' } else { c })
-            .map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' })
-            .collect();
-        if name.is_empty() || name.starts_with('.') {
-            name.insert_str(0, "topic");
-        }
-        loop {
-            let count = self.0.entry(name.clone()).or_insert(0);
-            *count += 1;
-            if *count == 1 {
-                return name;
-            }
-            name = format!("{name}-{count}");
-        }
     }
 }
 

@@ -78,15 +78,32 @@ impl SplitSeries {
         self.open.iter_mut().for_each(|split| split.add_topic(topic.anew()));
     }
 
-    /// The brick that takes the topic's messages now.
-    ///
-    /// # Errors
-    /// If it cannot be made.
-    pub fn place_of(&mut self, topic: usize, access: Access) -> io::Result<Place> {
+    /// The brick that takes the topic's messages now. `None` if it cannot be made: the topic is refused for a
+    /// second, or the disk has failed.
+    pub fn place_of(&mut self, topic: usize, access: Access) -> Option<Place> {
         let current = self.current();
-        let name = current.topics[topic].topic.clone();
-        let brick = current.brick_of(topic, &name.name, access)?;
-        Ok(Place { split: current.number, brick })
+        if current.topics[topic].is_refused {
+            return None;
+        }
+        let number = current.number;
+        let source = match current.brick_of(topic, access) {
+            Ok(brick) => return Some(Place { split: number, brick }),
+            Err(source) => source,
+        };
+        let name = current.topics[topic].topic.name.trim_start_matches('/');
+        let path = current.directory.join(name);
+        let doing = "making the files of a topic at";
+        if is_of_one_topic(&source) {
+            current.topics[topic].refuse(RecordError::Io { doing, path, source });
+        } else {
+            self.fail(doing, &path, source);
+        }
+        None
+    }
+
+    /// Topics whose files could not be made may try again.
+    pub fn retry_refused(&mut self) {
+        self.current().topics.iter_mut().for_each(|topic| topic.is_refused = false);
     }
 
     /// The next number in the topic's order.
@@ -113,11 +130,11 @@ impl SplitSeries {
     /// Latches a failure of the disk. Reserved space stays reserved until the splits are closed: writes in
     /// flight would take it now.
     pub fn fail(&mut self, doing: &'static str, path: &Path, source: io::Error) {
-        self.fail_with(&RecordError::Io { doing, path: path.to_owned(), source });
+        self.fail_with(RecordError::Io { doing, path: path.to_owned(), source });
     }
 
-    pub fn fail_with(&mut self, error: &RecordError) {
-        self.shared.fail(error.to_string());
+    pub fn fail_with(&mut self, error: RecordError) {
+        self.shared.fail(error);
         for split in &mut self.open {
             split.bricks.iter_mut().for_each(Brick::doubt_chunks);
         }
@@ -137,10 +154,7 @@ impl SplitSeries {
     /// nothing waits, nothing falls between them. `false` if the disk has refused.
     pub fn begin_split(&mut self) -> bool {
         let begun = self.try_begin_split();
-        if let Err(error) = &begun {
-            self.fail_with(error);
-        }
-        begun.is_ok()
+        begun.map_err(|error| self.fail_with(error)).is_ok()
     }
 
     fn try_begin_split(&mut self) -> Result<(), RecordError> {
@@ -187,7 +201,7 @@ impl SplitSeries {
             match may_delete.then(|| self.remove_oldest()).flatten() {
                 Some(bytes) => free = free.saturating_add(bytes),
                 None => {
-                    return self.fail_with(&RecordError::LowSpace {
+                    return self.fail_with(RecordError::LowSpace {
                         path: directory,
                         free_bytes: free,
                         least_bytes: rules.free_bytes_min,
@@ -238,7 +252,7 @@ impl SplitSeries {
 
     fn update_manifest(&mut self, number: u32) {
         if let Err(error) = self.write_manifest(number) {
-            self.fail_with(&error);
+            self.fail_with(error);
         }
     }
 
@@ -247,7 +261,7 @@ impl SplitSeries {
         if number == 0 {
             return self.write_root(State::Recording);
         }
-        let failure = self.shared.failure().unwrap_or_default();
+        let failure = self.shared.failure_text();
         let now = self.shared.options.clock.wall_nanos();
         let split = self.split(number);
         let manifest = split.manifest(State::Recording, (0, now), failure);
@@ -260,7 +274,7 @@ impl SplitSeries {
         let is_over = state != State::Recording;
         let now = self.shared.options.clock.wall_nanos();
         let ended_nanos = if is_over { now } else { 0 };
-        let failure = self.shared.failure().unwrap_or_default();
+        let failure = self.shared.failure_text();
         let open = self.open.iter().map(|split| split.number);
         let numbers = self.retention.numbers().chain(open);
         let splits = numbers.filter(|number| *number > 0).map(split_name).collect();
@@ -283,18 +297,24 @@ impl SplitSeries {
     ///
     /// # Errors
     /// If the disk refuses.
-    pub fn finish(mut self) -> Result<(), RecordError> {
+    pub fn finish(mut self) -> Result<(), Arc<RecordError>> {
         self.retire();
         let shared = self.shared.clone();
         let closed = self.current().close(&shared);
         if let Err(error) = &closed {
-            shared.fail(error.to_string());
+            shared.fail(error.clone());
         }
         self.keeper.finish();
-        let written = self.write_root(ended_state(&closed));
+        let written = self.write_root(ended_state(closed.is_ok())).map_err(Arc::new);
         drop(self.lock.take());
         written.and(closed)
     }
+}
+
+/// Whether a topic's files cannot be made for a reason that says nothing of the disk and of other topics' files.
+fn is_of_one_topic(error: &io::Error) -> bool {
+    let numbers = [libc::EMFILE, libc::ENFILE, libc::ENAMETOOLONG, libc::EACCES, libc::EEXIST];
+    error.raw_os_error().is_some_and(|number| numbers.contains(&number))
 }
 
 fn make_split(shared: &Shared, number: u32, directory: &Path) -> Result<Split, RecordError> {

@@ -10,14 +10,20 @@ use livebag_format::container::{
     MetadataEntry, State, TopicManifest,
 };
 
+use super::RecordError;
 use super::brick::{Brick, LIBRARY};
 use super::topic::{SplitTopic, TopicFiles};
-use super::{FileNames, RecordError};
-use crate::limits::{CLOSE_RESERVE_BYTES, CLOSE_RESERVE_FILES, OWN_GATHERED_BRICKS_MAX};
+use crate::container::FileNames;
+use crate::limits::{
+    CLOSE_RESERVE_BYTES, CLOSE_RESERVE_FILES, OWN_GATHERED_BRICKS_MAX, SPARE_FILES_MIN,
+};
 use crate::storage::{Access, Disk, Lock, ReadFile};
 
 /// File that keeps some space, so that a full disk does not prevent an orderly end.
 pub(super) const RESERVE_FILE: &str = "container.reserve";
+
+/// A topic's brick and index.
+const TOPIC_FILES: usize = 2;
 
 /// A split being written, or waiting for its last writes.
 pub(super) struct Split {
@@ -115,18 +121,21 @@ impl Split {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn brick_of(&mut self, topic: usize, file_name: &str, access: Access) -> io::Result<usize> {
-        if let Some(files) = &self.topics[topic].files {
+    pub fn brick_of(&mut self, topic: usize, access: Access) -> io::Result<usize> {
+        let state = &mut self.topics[topic];
+        if let Some(files) = &state.files {
             return Ok(files.brick);
         }
-        let given = self.file_names.give(file_name);
+        let names = &mut self.file_names;
+        let given = state.file_stem.get_or_insert_with(|| names.give(&state.topic.name)).clone();
+        self.require_spare_files()?;
+        let is_own = self.one_file.is_none() && self.gathered_bricks < OWN_GATHERED_BRICKS_MAX;
         let gathered = access == Access::Buffered;
         let brick = if let Some(stem) = self.one_file.clone() {
             self.join_one_file(&stem, topic)?
-        } else if gathered && self.gathered_bricks >= OWN_GATHERED_BRICKS_MAX {
+        } else if gathered && !is_own {
             self.join_shared_brick(topic)?
         } else {
-            self.gathered_bricks += usize::from(gathered);
             self.make_brick(format!("{given}.mcap"), access, topic)?
         };
         let index_name = format!("{given}.idx");
@@ -139,10 +148,19 @@ impl Split {
                 return Err(error);
             }
         };
+        self.gathered_bricks += usize::from(gathered && is_own);
         self.topics[topic].files = Some(files);
         self.bricks[brick].topics.push(topic);
         self.new_bricks = true;
         Ok(brick)
+    }
+
+    /// That the process may open as many files as one more topic has, and some more: manifests are replaced and
+    /// data is synced while recording.
+    fn require_spare_files(&self) -> io::Result<()> {
+        let path = self.directory.join(RESERVE_FILE);
+        let opened = (0..TOPIC_FILES + SPARE_FILES_MIN).map(|_| self.disk.open(&path));
+        opened.collect::<io::Result<Vec<_>>>().map(drop)
     }
 
     /// Topics are told of when they have something to write: what the data section tells of and what
@@ -287,8 +305,8 @@ pub(super) fn write_manifest(
     durable: bool,
 ) -> Result<(), RecordError> {
     let path = directory.join(CONTAINER_FILE);
-    let text = manifest.to_yaml().map_err(|error| RecordError::Failed(error.to_string()))?;
-    let written = disk.replace(&path, text.as_bytes(), durable);
+    let text = manifest.to_yaml().map_err(io::Error::other);
+    let written = text.and_then(|text| disk.replace(&path, text.as_bytes(), durable));
     written.map_err(|source| RecordError::Io { doing: "writing", path, source })
 }
 

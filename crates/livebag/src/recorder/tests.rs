@@ -12,6 +12,7 @@ use crate::storage::{Fault, ReadDisk, SimulatedDisk};
 mod account;
 mod ending;
 mod floods;
+mod refused;
 mod slow_disk;
 
 const DIRECTORY: &str = "/bag";
@@ -318,16 +319,6 @@ fn many_small_topics_share_a_brick() {
     read.sort();
     expected.sort();
     assert_eq!(read, expected);
-}
-
-#[test]
-fn file_names_stay_in_the_directory_and_apart() {
-    let mut names = FileNames::default();
-    assert_eq!(names.give("/camera/front"), "camera.front");
-    assert_eq!(names.give("/camera.front"), "camera.front-2");
-    assert_eq!(names.give("/../etc"), "topic...etc");
-    assert_eq!(names.give(""), "topic");
-    assert!(names.give(&"x".repeat(1000)).len() <= 210);
 }
 
 #[test]

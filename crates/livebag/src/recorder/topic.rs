@@ -11,7 +11,7 @@ use livebag_format::Topic;
 use livebag_format::container::{Losses, TopicManifest};
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, index_header};
 
-use super::Counters;
+use super::{Counters, RecordError};
 use crate::queue::published;
 use crate::storage::{Access, Disk, DiskFile};
 
@@ -135,6 +135,12 @@ pub(super) struct SplitTopic {
     pub counters: Arc<Counters>,
     /// Once there is something to write.
     pub files: Option<TopicFiles>,
+    /// Name of the files, once they were to be made.
+    pub file_stem: Option<String>,
+    /// Its files could not be made just now.
+    pub is_refused: bool,
+    /// Why they could not be made the first time; empty if they could.
+    refused: String,
     /// Entries of messages that are in the brick, for which the index had no room. Few: a failed index
     /// ends the recording.
     unindexed: Vec<IndexEntry>,
@@ -153,6 +159,9 @@ impl SplitTopic {
             channel_id,
             counters,
             files: None,
+            file_stem: None,
+            is_refused: false,
+            refused: String::new(),
             unindexed: Vec::new(),
             messages: 0,
             bytes: 0,
@@ -248,6 +257,17 @@ impl SplitTopic {
         counter.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Its files could not be made: its messages are lost until they can.
+    pub fn refuse(&mut self, why: RecordError) {
+        self.is_refused = true;
+        if self.refused.is_empty() {
+            self.refused = why.to_string();
+        }
+        if self.counters.refused.set(Arc::new(why)).is_ok() {
+            log::warn!("topic {} is not recorded: {}", self.topic.name, self.refused);
+        }
+    }
+
     pub fn skip(&mut self, count: u64) {
         self.skipped += count;
         self.counters.skipped.fetch_add(count, Ordering::Relaxed);
@@ -277,6 +297,7 @@ impl SplitTopic {
             lost: self.lost,
             skipped: self.skipped,
             writer_returns: self.returns,
+            refused: self.refused.clone(),
             ..TopicManifest::new(&self.topic, self.channel_id, index, bricks)
         }
     }

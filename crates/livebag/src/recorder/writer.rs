@@ -85,12 +85,8 @@ impl Writer {
         if self.shared.failure().is_some() {
             return self.give_up(frame, Cause::Disk);
         }
-        let place = match self.series.place_of(frame.topic, Access::Direct) {
-            Ok(place) => place,
-            Err(error) => {
-                self.fail_brick(frame.topic, error);
-                return self.give_up(frame, Cause::Disk);
-            }
+        let Some(place) = self.series.place_of(frame.topic, Access::Direct) else {
+            return self.give_up(frame, Cause::Disk);
         };
         let Submitted { topic, entry, from } = frame;
         match from {
@@ -122,12 +118,8 @@ impl Writer {
             Queued::Own(_) => Access::Direct,
             Queued::Batch(_) => Access::Buffered,
         };
-        let place = match self.series.place_of(topic, access) {
-            Ok(place) => place,
-            Err(error) => {
-                self.fail_brick(topic, error);
-                return self.refuse(topic, &queued, Cause::Disk);
-            }
+        let Some(place) = self.series.place_of(topic, access) else {
+            return self.refuse(topic, &queued, Cause::Disk);
         };
         match queued {
             Queued::Own(extent) => {
@@ -150,7 +142,7 @@ impl Writer {
         let mut bytes = 0;
         let Some(&(first, _)) = batches.first() else { return };
         // All of them are in the shared brick, which none of them can be without.
-        let Ok(place) = self.series.place_of(first, Access::Buffered) else { return };
+        let Some(place) = self.series.place_of(first, Access::Buffered) else { return };
         for (topic, batch) in batches {
             // A second batch of one topic needs a chunk of its own: one message index per channel.
             let again = chunk.iter().any(|(earlier, _)| *earlier == topic);
@@ -177,7 +169,7 @@ impl Writer {
             match compressors.take() {
                 Ok(Some(done)) => self.write_done(done),
                 Ok(None) => return compressors.has_jobs(),
-                Err(error) => self.series.fail_with(&error),
+                Err(error) => self.series.fail_with(error),
             }
         }
     }
@@ -519,11 +511,5 @@ impl Writer {
             self.sources[piece.topic].queue.release(piece.held_bytes);
         }
         self.series.settle(place, piece.topic, piece.ticket, outcome);
-    }
-
-    fn fail_brick(&mut self, topic: usize, error: io::Error) {
-        let current = self.series.current();
-        let path = current.directory.join(current.topics[topic].topic.name.trim_start_matches('/'));
-        self.series.fail("making the files of a topic at", &path, error);
     }
 }

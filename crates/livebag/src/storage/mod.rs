@@ -21,6 +21,7 @@ use std::time::Duration;
 use livebag_shm::FrameRef;
 
 mod block;
+mod free_blocks;
 mod held;
 mod io_uring;
 mod kernel;
@@ -32,6 +33,7 @@ mod removal;
 mod simulated;
 
 pub use block::Block;
+pub(crate) use free_blocks::FreeBlocks;
 pub use kernel::{KernelDisk, Method, MethodChoice, open_regular};
 pub(crate) use mapping::Stretch;
 pub use mapping::{FilePart, Mapping};

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use livebag::{Container, Disk, Fault, Query, ReadDisk, RecorderOptions, SimulatedDisk};
+use livebag::{
+    Container, Disk, Fault, Query, ReadDisk, RecordError, RecorderOptions, SimulatedDisk,
+};
 
 use crate::common::{
     DIRECTORY, FRAME_BYTES, Making, Model, Sequences, TOPICS, Wanted, counts, visible,
@@ -121,13 +123,14 @@ fn a_failed_sync_while_recording_latches() {
             std::thread::yield_now();
         }
         let failure = making.recorder.status().failure.unwrap();
-        assert!(failure.contains("syncing"), "{failure}");
+        assert!(matches!(&*failure, RecordError::Io { doing: "syncing", .. }), "{failure}");
+        assert!(failure.io_error().is_some());
         let shown = visible(&making.recorder.status());
         offered += (0..10).map(|_| u64::from(making.write(0, 100))).sum::<u64>();
         let model = making.model.clone();
         let status = making.recorder.status();
         let error = making.recorder.finish().expect_err("it failed").to_string();
-        assert!(error.contains(&failure), "{error}");
+        assert!(error.contains(&failure.to_string()), "{error}");
         let (messages, _, lost) = status.totals();
         assert!(messages + lost.total() <= offered, "{messages} {lost:?} {offered}");
         check(&disk, &model, shown, format!("sync {number} while recording"));

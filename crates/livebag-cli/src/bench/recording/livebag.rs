@@ -107,7 +107,7 @@ fn wait_for_topics(recorder: &Recorder, count: usize) -> Result<(), CliError> {
         if status.topics.len() >= count {
             return Ok(());
         }
-        let failure = status.failure.or_else(|| {
+        let failure = status.failure.map(|failure| failure.to_string()).or_else(|| {
             let is_late = clock.monotonic_nanos() > FOUND_MAX.as_nanos() as u64;
             is_late.then(|| format!("{} of {count} topics appeared", status.topics.len()))
         });

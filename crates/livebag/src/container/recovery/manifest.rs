@@ -20,9 +20,9 @@ use livebag_format::mcap::{
 
 use super::says_the_same;
 use crate::container::ContainerError;
+use crate::container::FileNames;
 use crate::container::read_manifest;
 use crate::container::unpack::Unpacked;
-use crate::recorder::FileNames;
 use crate::storage::{Access, Disk, ReadFile};
 
 /// Longest schema, channel or header that is read.

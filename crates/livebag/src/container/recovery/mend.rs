@@ -7,7 +7,7 @@ use livebag_format::Topic;
 use livebag_format::mcap::{RECORD_HEADER_BYTES, given_up_header};
 
 use super::survey::{Change, Stretch, Survey};
-use crate::recorder::{ends_with_summary, write_summary};
+use crate::container::summary::{ends_with_summary, write_summary};
 use crate::storage::{Access, Disk, DiskFile};
 
 /// Where the bytes are kept that recovery wrote over.

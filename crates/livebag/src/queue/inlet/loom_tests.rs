@@ -59,8 +59,8 @@ fn taken(outlet: &mut Outlet<'_, Box<u64>, ()>, into: &mut Vec<u64>) {
             match record {
                 Record::Small(told, range) => {
                     let bytes = &segment.records()[CHUNK_HEADER_BYTES..][range];
-                    let (entry, is_own) = record::parse(bytes).unwrap();
-                    assert!(!is_own && told == entry);
+                    let (entry, kind) = record::parse(bytes).unwrap();
+                    assert!(kind == Kind::Here && told == entry);
                     assert_eq!(bytes[MESSAGE_HEADER_BYTES..], [entry.sequence as u8]);
                     into.push(entry.sequence);
                 }

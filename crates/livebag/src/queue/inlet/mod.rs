@@ -36,6 +36,7 @@
 #![expect(unsafe_code, reason = "several threads copy into one piece of memory at once")]
 
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -48,6 +49,7 @@ use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, UnsafeCell};
 pub mod record;
 mod room;
 
+use record::Kind;
 use room::Room;
 
 /// Segments of a topic that can be filled and not yet taken, one less than this: what comes between two
@@ -102,7 +104,7 @@ struct Slot {
     end: AtomicU64,
     /// Monotonic time of the first message; 0: not said yet.
     opened_nanos: AtomicU64,
-    /// Whether it has a message that is a chunk of its own.
+    /// Whether it has a message that is a chunk of its own, or a hole.
     has_own: AtomicBool,
     /// Size from which on it is ended.
     ends_at: AtomicU64,
@@ -204,6 +206,7 @@ impl<T, S> Inlet<T, S> {
     pub fn reserve(&self, bytes: usize) -> Result<Reserved<'_, T>, Refused> {
         let bytes = bytes as u64;
         assert!(bytes <= OFFSET_MASK / 4, "records of a gigabyte have memory of their own");
+        assert!(bytes >= MESSAGE_HEADER_BYTES as u64, "a record has a header");
         for _ in 0..RESERVE_TRIES {
             // Acquire: pairs with the Release by which `next` came to this ticket.
             let seen = self.next.load(Acquire);
@@ -350,8 +353,9 @@ impl Slot {
     }
 }
 
-/// A place that has been reserved. What comes after it in its topic waits until it is committed.
-#[must_use = "a reservation that is not committed holds all that follow"]
+/// A place that has been reserved. What comes after it in its topic waits until it is committed, or dropped (by a
+/// panic): then it is passed over.
+#[must_use = "a reservation that is not committed is a hole"]
 pub struct Reserved<'a, T> {
     slot: &'a Slot,
     start: u64,
@@ -406,9 +410,30 @@ impl<T> Reserved<'_, T> {
     }
 
     fn done(self, repeated: bool) {
+        let this = ManuallyDrop::new(self);
         let count = if repeated { 0 } else { COUNT_BIT };
         // Release: pairs with the Acquire in `take`, for the copy and for what was said of the segment.
-        self.slot.committed.fetch_add(self.bytes + count, Release);
+        this.slot.committed.fetch_add(this.bytes + count, Release);
+    }
+}
+
+impl<T> Drop for Reserved<'_, T> {
+    fn drop(&mut self) {
+        let data_bytes = self.bytes as usize - MESSAGE_HEADER_BYTES;
+        self.slot.room.with(|room| {
+            // SAFETY: as in `commit`.
+            let room = unsafe { &*room };
+            // SAFETY: as in `commit`.
+            unsafe {
+                let start = self.start as usize;
+                room.write(start, &record::hole(data_bytes as u32));
+                room.zero(start + MESSAGE_HEADER_BYTES, data_bytes);
+            }
+        });
+        // Its messages do not lie one behind the other: they are taken out one by one.
+        self.slot.has_own.store(true, Relaxed);
+        // Release: as in `done`.
+        self.slot.committed.fetch_add(self.bytes, Release);
     }
 }
 
@@ -543,7 +568,7 @@ pub struct Segment<T> {
     pub published: u64,
     /// Monotonic time of the first message.
     pub opened_nanos: u64,
-    /// Whether it has messages that are chunks of their own.
+    /// Whether it has messages that are chunks of their own, or holes.
     pub has_own: bool,
     own: PhantomData<T>,
 }
@@ -559,17 +584,24 @@ pub enum Record<T> {
 impl<T> Segment<T> {
     /// The next message; each is given once.
     pub fn next_record(&mut self) -> Option<Record<T>> {
-        let start = self.at;
-        let (entry, is_own) = record::parse(self.records.get(CHUNK_HEADER_BYTES + start..)?)?;
-        let data = start + MESSAGE_HEADER_BYTES;
-        if !is_own {
+        loop {
+            let start = self.at;
+            let (entry, kind) = record::parse(self.records.get(CHUNK_HEADER_BYTES + start..)?)?;
+            let data = start + MESSAGE_HEADER_BYTES;
             self.at = data + entry.data_bytes as usize;
-            return Some(Record::Small(entry, start..self.at));
+            match kind {
+                Kind::Here => return Some(Record::Small(entry, start..self.at)),
+                Kind::Hole => {}
+                Kind::Elsewhere => return Some(self.take_own(data, entry)),
+            }
         }
+    }
+
+    fn take_own(&mut self, data: usize, entry: IndexEntry) -> Record<T> {
         self.at = data + size_of::<T>();
         // SAFETY: only `commit_own` writes this flag, with a `T` behind the header; `at` has passed it, so it
         // is taken once.
-        Some(Record::Own(entry, unsafe { room::take(&self.records, CHUNK_HEADER_BYTES + data) }))
+        Record::Own(entry, unsafe { room::take(&self.records, CHUNK_HEADER_BYTES + data) })
     }
 
     fn pass_over(&mut self) {

@@ -3,7 +3,7 @@
 //!
 //! | bytes | |
 //! | --- | --- |
-//! | 0 | flags: 1 the message is elsewhere, 2 it is repeated |
+//! | 0 | flags: 1 the message is elsewhere, 2 it is repeated, 4 there is none: a hole |
 //! | 1..5 | length of the encoded message |
 //! | 5..13 | sequence |
 //! | 13..21 | log time, as its writer found it |
@@ -15,6 +15,18 @@ use livebag_format::mcap::MESSAGE_HEADER_BYTES;
 
 const FLAG_OWN: u8 = 1;
 const FLAG_REPEATED: u8 = 2;
+const FLAG_HOLE: u8 = 4;
+
+/// Where the message of a header is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Behind it.
+    Here,
+    /// In memory of its own.
+    Elsewhere,
+    /// Nowhere: its writer has panicked.
+    Hole,
+}
 
 /// The header of a message, which is behind it unless it `is_own`.
 pub fn header(entry: &IndexEntry, is_own: bool) -> [u8; MESSAGE_HEADER_BYTES] {
@@ -27,8 +39,15 @@ pub fn header(entry: &IndexEntry, is_own: bool) -> [u8; MESSAGE_HEADER_BYTES] {
     bytes
 }
 
-/// What a header says; and whether the message is elsewhere. `None` if this is no header.
-pub fn parse(bytes: &[u8]) -> Option<(IndexEntry, bool)> {
+/// The header of a reservation that nobody has filled, and the length of what is behind it.
+pub fn hole(data_bytes: u32) -> [u8; MESSAGE_HEADER_BYTES] {
+    let mut bytes = header(&IndexEntry { data_bytes, ..IndexEntry::default() }, false);
+    bytes[0] = FLAG_HOLE;
+    bytes
+}
+
+/// What a header says, and where the message is. `None` if this is no header.
+pub fn parse(bytes: &[u8]) -> Option<(IndexEntry, Kind)> {
     let bytes = bytes.first_chunk::<MESSAGE_HEADER_BYTES>()?;
     let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
     let entry = IndexEntry {
@@ -39,5 +58,10 @@ pub fn parse(bytes: &[u8]) -> Option<(IndexEntry, bool)> {
         repeated: bytes[0] & FLAG_REPEATED != 0,
         ..IndexEntry::default()
     };
-    Some((entry, bytes[0] & FLAG_OWN != 0))
+    let kind = match bytes[0] {
+        flags if flags & FLAG_HOLE != 0 => Kind::Hole,
+        flags if flags & FLAG_OWN != 0 => Kind::Elsewhere,
+        _ => Kind::Here,
+    };
+    Some((entry, kind))
 }

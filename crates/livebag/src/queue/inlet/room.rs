@@ -52,6 +52,17 @@ impl Room {
         }
     }
 
+    /// Writes `bytes` zeros to `at`.
+    ///
+    /// # Safety
+    /// As [`Room::write`].
+    pub unsafe fn zero(&self, at: usize, bytes: usize) {
+        self.see(at, bytes);
+        debug_assert!(self.lead + at + bytes <= self.capacity);
+        // SAFETY: as above.
+        unsafe { self.start.add(self.lead + at).write_bytes(0, bytes) }
+    }
+
     /// Moves `value` to `at`, whatever its alignment; [`take`] moves it out again.
     ///
     /// # Safety

@@ -170,3 +170,24 @@ fn nothing_leaks() {
     drop(inlet);
     assert_eq!(Arc::strong_count(&own), 1);
 }
+
+/// A thread that panics between reserving and committing holds nobody up: its place is passed over.
+#[test]
+fn a_writer_that_panics_leaves_a_hole() {
+    let inlet: Gate = Inlet::new(());
+    assert!(prepare(&mut inlet.outlet(), 1000));
+    write(&inlet, 0, 1).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let reserved = inlet.reserve(MESSAGE_HEADER_BYTES + 50).unwrap();
+        // The record is longer than what was reserved for it.
+        reserved.commit(&IndexEntry::default(), &[1; 51]);
+    }));
+    assert!(panicked.is_err());
+    drop(inlet.reserve(Gate::OWN_RECORD_BYTES).unwrap());
+    write(&inlet, 0, 2).unwrap();
+    let mut outlet = inlet.outlet();
+    outlet.close();
+    let mut next = [0];
+    assert_eq!(take_all(&mut outlet, &mut next), 2);
+    assert_eq!(next, [3]);
+}

@@ -103,6 +103,11 @@ impl BagWriteError {
         Self { what: what.to_string(), source }
     }
 
+    /// The system's refusal, if that was it.
+    pub(super) fn io_error(&self) -> Option<&io::Error> {
+        self.source.as_ref()
+    }
+
     /// What to do about it.
     pub(super) fn hint(&self) -> &'static str {
         self.source.as_ref().map_or("", super::hint)
@@ -218,7 +223,7 @@ impl Collector {
         let topic = stream.topic();
         match self.shared.make_stream_queue(&topic.name) {
             Ok(queue) => self.add_topic(topic, queue, Some(stream)),
-            Err(error) => self.shared.fail(error.to_string()),
+            Err(error) => self.shared.fail(error),
         }
     }
 
@@ -353,7 +358,7 @@ impl Machine for Collector {
         true
     }
 
-    fn close(mut self) -> Result<(), RecordError> {
+    fn close(mut self) -> Result<(), Arc<RecordError>> {
         self.take_frames();
         self.sources.iter().for_each(|source| source.state.queue.close());
         self.order(Order::Finish);
@@ -364,6 +369,6 @@ impl Machine for Collector {
         // One that cannot be removed is only a file more: nobody holds it.
         let _ = self.shared.disk.remove(&self.shared.directory.join(LOCK_FILE));
         drop(written.lock);
-        told
+        Ok(told?)
     }
 }

@@ -158,8 +158,8 @@ impl Writing {
         self.finish()
     }
 
-    fn fail(&mut self, error: &RecordError) {
-        self.shared.fail(error.to_string());
+    fn fail(&mut self, error: RecordError) {
+        self.shared.fail(error);
         // What was not committed is not there.
         self.file = None;
         self.is_whole = false;
@@ -179,7 +179,7 @@ impl Writing {
         work: impl FnOnce(&mut dyn BagFileWriter) -> Result<T, BagWriteError>,
     ) -> Option<T> {
         let done = work(&mut **self.file.as_mut()?);
-        done.map_err(|error| self.fail(&error.into())).ok()
+        done.map_err(|error| self.fail(error.into())).ok()
     }
 
     /// Waits a little for orders and follows them; `false` at the end.
@@ -316,7 +316,7 @@ impl Writing {
         let path = path_of(&self.shared.directory, self.number, self.writer.extension());
         match self.writer.create(&path, &self.custom) {
             Ok(file) => self.file = Some(file),
-            Err(error) => return self.fail(&error.into()),
+            Err(error) => return self.fail(error.into()),
         }
         for at in 0..self.topics.len() {
             let topic = self.topics[at].topic.clone();
@@ -350,7 +350,7 @@ impl Writing {
                 Some(())
             }
             Err(error) => {
-                self.fail(&error.into());
+                self.fail(error.into());
                 None
             }
         }
@@ -373,7 +373,7 @@ impl Writing {
                 Ok(free_bytes) => free_bytes,
                 // Somebody has removed or renamed the folder: the open file goes on, and nobody will find it.
                 Err(source) => {
-                    return self.fail(&RecordError::Io { doing: "looking at", path, source });
+                    return self.fail(RecordError::Io { doing: "looking at", path, source });
                 }
             };
             if free_bytes >= rules.free_bytes_min {
@@ -385,7 +385,7 @@ impl Writing {
                 // There is room enough to close what there is.
                 self.commit();
                 self.close_file();
-                return self.shared.fail(low.to_string());
+                return self.shared.fail(low);
             }
             self.remove_oldest();
         }
@@ -418,7 +418,7 @@ impl Writing {
             let path = self.shared.directory.join(file);
             if let Err(source) = self.shared.disk.remove(&path) {
                 let doing = "removing the old file";
-                self.fail(&RecordError::Io { doing, path, source });
+                self.fail(RecordError::Io { doing, path, source });
             }
         }
     }

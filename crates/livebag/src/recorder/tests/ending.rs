@@ -18,7 +18,7 @@ fn record_on_hanging(disk: &SimulatedDisk, options: RecorderOptions) -> Recorder
     recorder
 }
 
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if condition() {
             return;

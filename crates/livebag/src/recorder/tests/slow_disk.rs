@@ -1,5 +1,6 @@
 //! Streams beside a disk that completes nothing for a while: an engine that is turned by hand.
 
+use livebag_format::container::Losses;
 use livebag_shm::{FrameMeta, StreamOptions, Writer};
 
 use super::*;
@@ -51,7 +52,7 @@ impl Hand {
     fn finish(self) -> (Losses, Vec<u64>, SimulatedDisk) {
         self.disk.stall(false);
         self.engine.close().unwrap();
-        assert_eq!(self.shared.failure(), None);
+        assert!(self.shared.failure().is_none());
         let lost = self.shared.topics.lock().unwrap()[0].1.losses();
         let container = Container::open_on(&self.disk, Path::new(DIRECTORY)).unwrap();
         let read = read_all(&container);

@@ -20,6 +20,8 @@ pub enum Fault {
     /// Sync number `.0` (from 0) alone fails with `EIO`, and what it should have made durable may be
     /// lost, although the next sync succeeds.
     SyncFailsOnce(u64),
+    /// Every making of a file from number `.0` on (from 0) fails with `EMFILE`.
+    TooManyFilesFrom(u64),
     /// The queue itself is refused once, at its reaping number `.0` (from 0, over all queues), with `ENOMEM`.
     QueueRefusedAt(u64),
 }
@@ -42,6 +44,7 @@ pub(super) struct Faults {
     pub(super) writes: u64,
     pub(super) operations: u64,
     syncs: u64,
+    creations: u64,
     pub(super) reaps: u64,
 }
 
@@ -74,6 +77,11 @@ impl Faults {
                 Fault::IoErrorAt(at) if write == Some(at) => libc::EIO,
                 Fault::NoSpaceAtOperation(at) if number == at => libc::ENOSPC,
                 Fault::NoSpaceFromOperation(first) if number >= first && !is_sync => libc::ENOSPC,
+                Fault::TooManyFilesFrom(first)
+                    if operation == Operation::Create && self.creations > first =>
+                {
+                    libc::EMFILE
+                }
                 Fault::SyncFails if is_sync => libc::EIO,
                 Fault::SyncFailsOnce(at) if is_sync && self.syncs == at + 1 => libc::EIO,
                 _ => continue,
@@ -94,7 +102,11 @@ impl Faults {
                 self.syncs += 1;
                 None
             }
-            Operation::Create | Operation::SetLength => None,
+            Operation::Create => {
+                self.creations += 1;
+                None
+            }
+            Operation::SetLength => None,
         }
     }
 }

@@ -1,0 +1,32 @@
+//! A topic whose files cannot be made.
+
+use super::ending::wait_until;
+use super::*;
+
+#[test]
+fn a_topic_whose_files_cannot_be_made_is_refused_alone() {
+    let disk = SimulatedDisk::new(3);
+    let recorder = record_with(&disk, RecorderOptions::default());
+    let writers = ["/a", "/b"].map(|name| recorder.topic(topic(name)).unwrap());
+    writers[0].write_message(&message(0, b"first")).unwrap();
+    wait_until("the first topic's files are made", || recorder.status().totals().0 == 1);
+    // So many are there: the reserve, a brick and an index.
+    disk.inject(Fault::TooManyFilesFrom(3));
+    for sequence in 1..100 {
+        let at = (sequence % 2) as usize;
+        let data = vec![at as u8; if sequence % 10 < 2 { 70_000 } else { 100 }];
+        let message = Message { sequence: sequence / 2 + 1, ..message(sequence, &data) };
+        writers[at].write_message(&message).unwrap();
+    }
+    let status = recorder.finish().unwrap();
+    let [first, second] = &status.topics[..] else { panic!("two topics") };
+    assert_eq!((first.messages, first.lost.total()), (50, 0));
+    assert_eq!((second.messages, second.lost.disk), (0, 50));
+    let system = second.refused.as_ref().and_then(|error| error.io_error()?.raw_os_error());
+    assert_eq!((first.refused.is_some(), system), (false, Some(libc::EMFILE)));
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(container.state(), ContainerState::Closed);
+    assert_eq!((read_all(&container).len(), container.lost().disk), (50, 50));
+    let text = disk.read(&Path::new(DIRECTORY).join("container.yaml")).unwrap();
+    assert!(String::from_utf8_lossy(&text).contains("Too many open files"));
+}

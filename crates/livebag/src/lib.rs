@@ -30,6 +30,7 @@
 mod clock;
 mod container;
 mod limits;
+mod memory;
 mod play;
 mod query;
 mod queue;
@@ -46,6 +47,7 @@ pub use livebag_format::Account;
 pub use livebag_format::container::{MetadataEntry, Removed};
 pub use livebag_format::mcap::Compression;
 pub use livebag_format::{Message, Topic};
+pub use memory::cache_bytes_available;
 pub use play::{
     ClockTicks, MessageOrder, Output, PlayControl, PlayError, PlayOptions, PlaySeek, PlaySource,
     PlayStatus, PlayedTopic, Player, SourceError, SourceMessage, SourceTotals, Stamp, StreamOutput,
@@ -62,7 +64,6 @@ pub use recorder::{
     BagFileWriter, BagWriteError, BagWriter, ChunkCompression, LowSpace, Overflow, Priority,
     ReaderNotice, RecordError, Recorder, RecorderOptions, Retention, SnapshotRing, SplitRules,
     Status, TopicRule, TopicRules, TopicSettings, TopicStatus, TopicWriter, WriteError,
-    cache_bytes_available,
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, around_frame, pattern, stream_topic};

@@ -177,6 +177,8 @@ pub const VIRTUAL_CHUNK_BYTES: u64 = 1 << 20;
 pub const VIRTUAL_CHUNK_SPAN: Duration = Duration::from_secs(1);
 /// Chunks of a virtual file: its summary has some 100 bytes for each, which a viewer reads at once.
 pub const VIRTUAL_CHUNKS_MAX: usize = 1 << 20;
+/// What a virtual file keeps in memory of attachments and metadata records: all but attachments' data.
+pub const VIRTUAL_CARRIED_BYTES_MAX: usize = 32 << 20;
 /// How far ahead of a sequential reader the kernel is asked to read.
 pub const READ_AHEAD_BYTES: u64 = 16 << 20;
 

@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use livebag_format::container::{ClockJumps, Losses, Manifest, MetadataEntry, Removed};
 
 pub use crate::container::{ContainerError, ContainerState};
 use crate::container::{Opened, as_it_is, read_owner, settled, settled_thoroughly};
-use crate::storage::{Disk, KernelDisk, ReadDisk};
+use crate::storage::{Disk, KernelDisk, ReadDisk, ReadFile};
 
 mod account;
 mod answer;
@@ -84,6 +85,8 @@ pub struct Container {
     state: ContainerState,
     manifest: Manifest,
     topics: Vec<ContainerTopic>,
+    /// The file that `attachments_path` names, if it is there.
+    attachments: Option<Arc<dyn ReadFile>>,
     recorder_pid: Option<u32>,
     in_place: bool,
     is_mended: bool,
@@ -164,7 +167,19 @@ impl Container {
         }
         let recorder_pid = read_owner(disk, path).map(|owner| owner.pid);
         let path = path.to_owned();
-        Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false, is_mended })
+        let mut this = Self {
+            path,
+            state,
+            manifest,
+            topics,
+            attachments: None,
+            recorder_pid,
+            in_place: false,
+            is_mended,
+        };
+        // One that is gone costs nobody the messages.
+        this.attachments = this.attachments_path().and_then(|path| disk.open(&path).ok());
+        Ok(this)
     }
 
     /// The same, whose cursors give messages where they lie in the page cache ([`Cursor::next`]) instead of

@@ -1,9 +1,9 @@
 //! From queues and streams to bricks: the recorder and its handle.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use livebag_format::Topic;
@@ -24,7 +24,6 @@ mod error;
 mod flight;
 mod frame_tracker;
 mod keeper;
-mod memory;
 mod options;
 mod pacing;
 mod queues;
@@ -41,7 +40,6 @@ pub use crate::queue::{Overflow, Priority, WriteError};
 pub use bag::{BagFileWriter, BagWriteError, BagWriter};
 pub use error::RecordError;
 use error::{hint, not_closed};
-pub use memory::cache_bytes_available;
 pub use options::{
     ChunkCompression, LowSpace, RecorderOptions, Retention, SnapshotRing, SplitRules, TopicRule,
     TopicRules, TopicSettings,

@@ -22,8 +22,12 @@ use crate::ask::{Parameters, escape, unescape};
 use crate::catalog::Catalog;
 use crate::field::{self, FieldReader};
 use crate::http::internals::{App, Wanted, router, serve, wanted};
-use crate::limits::{BINS_MAX, FIELDS_MAX, NAME_BYTES_MAX, ServerLimits, TOPICS_MAX, WITHIN_MAX};
+use crate::limits::{
+    BINS_MAX, FIELDS_MAX, LIVE_REQUEST_ID_BYTES_MAX, LIVE_SPEED_MAX, LIVE_SUBSCRIPTIONS_MAX,
+    NAME_BYTES_MAX, ServerLimits, TOPICS_MAX, WITHIN_MAX,
+};
 use crate::link::Link;
+use crate::live::{self, Asked};
 use crate::{moment, picture, points};
 
 /// Names, values, escapes, times and durations.
@@ -59,6 +63,24 @@ pub fn ask(bytes: &[u8]) {
     }
     if let Err(error) = ask.end() {
         assert!(error.0.len() < 1000, "what was sent is not sent back at length");
+    }
+}
+
+/// What a client of a live socket says, as text and as bytes.
+pub fn socket(bytes: &[u8]) {
+    let told = [live::parse_text(&String::from_utf8_lossy(bytes)), live::parse_binary(bytes)];
+    for asked in told {
+        match asked {
+            Ok(Asked::Subscribe(wanted)) => assert!(wanted.len() <= LIVE_SUBSCRIPTIONS_MAX),
+            Ok(Asked::Unsubscribe(ids)) => assert!(ids.len() <= LIVE_SUBSCRIPTIONS_MAX),
+            Ok(Asked::Playback(request)) => {
+                assert!(request.speed > 0.0 && request.speed <= LIVE_SPEED_MAX);
+                assert!(request.request_id.len() <= LIVE_REQUEST_ID_BYTES_MAX);
+            }
+            Err(error) => {
+                assert!(error.to_string().len() < 1000, "what was sent is not sent back at length")
+            }
+        }
     }
 }
 

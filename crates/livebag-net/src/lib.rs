@@ -32,6 +32,8 @@ mod http;
 pub mod limits;
 #[cfg(feature = "server")]
 mod link;
+#[cfg(feature = "server")]
+mod live;
 pub mod moment;
 #[cfg(feature = "server")]
 mod page;
@@ -53,4 +55,6 @@ pub mod zenoh;
 pub use catalog::{Catalog, CatalogError, KeepFresh, RecorderStatus, RecorderTopic};
 #[cfg(feature = "server")]
 pub use http::{AnswerTiming, OPENAPI, Secrets, ServeError, Server, ServerOptions, TlsFiles};
+#[cfg(feature = "server")]
+pub use live::Viewer;
 pub use small_file::{PEM_BYTES_MAX, TOKEN_FILE_BYTES_MAX, small_file};

@@ -234,3 +234,10 @@ const _: () = assert!(POLL_MAX_AWAITED.as_nanos() < WATCH_MAX.as_nanos());
 const _: () = assert!(BLOCK_BYTES.is_power_of_two());
 const _: () = assert!(SPARE_BLOCKS_MIN <= SPARE_BLOCKS_MAX);
 const _: () = assert!(CHUNK_BYTES_MAX < u32::MAX as usize);
+
+/// Longest name of an event.
+pub const EVENT_NAME_BYTES_MAX: usize = 200;
+/// Longest text of an event: a few words, not a report.
+pub const EVENT_TEXT_BYTES_MAX: usize = 4000;
+/// Longest file of events, which is read as a whole: 150,000 events of a hundred bytes.
+pub const EVENTS_BYTES_MAX: u64 = 16 << 20;

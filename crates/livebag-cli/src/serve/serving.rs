@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use livebag::{Clock, ReaderNotice, Recorder};
 use livebag_net::zenoh::{ZenohServer, robot_name};
-use livebag_net::{Catalog, KeepFresh, RecorderStatus, RecorderTopic, Secrets, Server, TlsFiles};
+use livebag_net::{
+    Catalog, KeepFresh, RecorderStatus, RecorderTopic, Secrets, Server, TlsFiles, Viewer,
+};
 
 pub use livebag_net::ServerOptions as Options;
 
@@ -67,7 +69,12 @@ impl Access {
 
 /// Serves until it is interrupted.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let options = args.access.options(args.listen.clone())?;
+    let mut options = args.access.options(args.listen.clone())?;
+    options.viewer = args
+        .viewer
+        .as_deref()
+        .map(|folder| Viewer::open(folder).map_err(CliError::usage))
+        .transpose()?;
     let interrupt = Interrupt::watch()?;
     let fresh = Arc::new(Messenger::start(options.clock.clone())?);
     let catalog = Catalog::new(&args.directories, options.clock.clone(), Some(fresh))?;

@@ -41,7 +41,7 @@ pub use follow::send_follow;
 pub use json::{JsonOut, send_info};
 use message::Decoders;
 pub use message::{MessageHead, MessageQuery, send_message, send_points};
-use patience::wait_within;
+pub use patience::wait_within;
 pub use series::{SeriesQuery, send_fields, send_series, span_of};
 pub use status::send_status;
 pub use timeline::send_timeline;

@@ -143,8 +143,16 @@ fn marks(container: &Container, timeline: &Timeline) -> Vec<Mark> {
     let mut marks: Vec<Mark> = splits
         .map(|(name, nanos)| Mark::at("split", name.clone(), String::new(), *nanos))
         .collect();
-    // Attachments that cannot be read do not hide the rest.
+    // What cannot be read does not hide the rest.
     marks.extend(attachments(container).unwrap_or_default());
+    let events = container.events_on(&KernelDisk::for_serving()).unwrap_or_default();
+    marks.extend(events.into_iter().map(|event| Mark {
+        kind: "event",
+        name: event.name,
+        text: event.text,
+        from_nanos: event.from_nanos,
+        to_nanos: event.to_nanos,
+    }));
     marks.sort_by_key(|mark| mark.from_nanos);
     marks
 }

@@ -28,6 +28,21 @@ fn asks() {
 }
 
 #[test]
+fn sockets() {
+    run(
+        "socket",
+        socket,
+        30_000,
+        &[
+            br#"{"op":"subscribe","subscriptions":[{"id":0,"channelId":3},{"id":7,"channelId":1}]}"#,
+            br#"{"op":"unsubscribe","subscriptionIds":[7]}"#,
+            br#"{"op":"getParameters","parameterNames":[]}"#,
+            b"\x03\0\0\0\x80\x3f\x01\0\0\0\0\x01\0\0\0\x04\0\0\0abcd",
+        ],
+    );
+}
+
+#[test]
 fn ranges() {
     run(
         "range",

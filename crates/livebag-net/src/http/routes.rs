@@ -16,6 +16,7 @@ use super::app::{Answer, App, lay_out};
 use super::body;
 use super::error::{HttpError, refusal};
 use super::guard::guard;
+use super::live;
 use super::range::{self, Wanted};
 use crate::answer::{
     AnswerError, Auto, Decimation, JsonOut, MessageHead, MessageQuery, Outlet, SeriesQuery,
@@ -58,7 +59,12 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/bags/{bag}/series", get(series))
         .route("/v1/bags/{bag}/fields", get(fields))
         .route("/v1/bags/{bag}/events", get(events))
+        .route("/v1/bags/{bag}/manifest", get(live::manifest))
         .route("/bags/{file}", get(file))
+        .route("/live", get(live::of_streams))
+        .route("/live/{bag}", get(live::of_recording))
+        .route("/viewer/", get(live::viewer))
+        .route("/viewer/{*path}", get(live::viewer))
         .fallback(nowhere)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
@@ -141,12 +147,12 @@ async fn status(
     Ok(Json(app.status()).into_response())
 }
 
-fn no_parameters(query: Option<String>) -> Result<(), AnswerError> {
+pub fn no_parameters(query: Option<String>) -> Result<(), AnswerError> {
     Ok(Parameters::parse(query.as_deref().unwrap_or_default())?.end()?)
 }
 
 /// Runs what touches the disk on a thread that may wait for it.
-async fn blocking<T: Send + 'static>(
+pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
 ) -> Result<T, HttpError> {
     tokio::task::spawn_blocking(work).await.unwrap_or(Err(HttpError::Broken))
@@ -202,9 +208,9 @@ async fn info(
 }
 
 /// A name in an address; it may not be UTF-8.
-type Name = Result<Path<String>, PathRejection>;
+pub type Name = Result<Path<String>, PathRejection>;
 
-fn text_of(name: Name) -> Result<String, AnswerError> {
+pub fn text_of(name: Name) -> Result<String, AnswerError> {
     let wrong = |_| AskError("the address is not percent-encoded UTF-8".into());
     Ok(name.map(|Path(name)| name).map_err(wrong)?)
 }

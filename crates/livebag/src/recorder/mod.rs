@@ -7,7 +7,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use livebag_format::Topic;
+use livebag_format::event::Event;
 
+use crate::container::{EventError, events};
 use crate::limits::{JOBS_MAX, READ_INTEREST};
 use crate::queue::{NewMessage, TopicQueue};
 use crate::source::Selector;
@@ -79,6 +81,8 @@ pub struct Recorder {
     commands: SyncSender<Command>,
     thread: Option<JoinHandle<Result<(), Arc<RecordError>>>>,
     method: Option<MethodChoice>,
+    /// Whether a container is written, which has a place for events.
+    is_container: bool,
 }
 
 impl Recorder {
@@ -130,6 +134,7 @@ impl Recorder {
         let shared = Arc::new(Shared::new(Arc::new(disk), directory, options));
         let mut this = Self::start(bag::Collector::create(shared.clone(), writer)?, shared)?;
         this.method = Some(method);
+        this.is_container = false;
         Ok(this)
     }
 
@@ -165,7 +170,7 @@ impl Recorder {
                 path: shared.directory.clone(),
                 source,
             })?;
-        Ok(Self { shared, commands, thread: Some(thread), method: None })
+        Ok(Self { shared, commands, thread: Some(thread), method: None, is_container: true })
     }
 
     /// How bytes reach the disk, and why not by a better way; `None` on a simulated disk.
@@ -240,6 +245,38 @@ impl Recorder {
     /// If the recorder has stopped.
     pub fn snapshot(&self) -> Result<(), RecordError> {
         self.commands.send(Command::Snapshot).map_err(|_| RecordError::Stopped)
+    }
+
+    /// Adds a named event with a few words of `text` (or none): to the log times of `span`, both ends
+    /// included, or to the present moment. The event is on the medium when this returns. The calling thread
+    /// waits for that, the recording does not.
+    ///
+    /// # Errors
+    /// If the name is empty, the name or text too long, the disk refuses, the recorder has stopped, or a bag of
+    /// another make is written.
+    pub fn event(
+        &self,
+        name: &str,
+        text: &str,
+        span: impl Into<Option<(u64, u64)>>,
+    ) -> Result<Event, RecordError> {
+        let now = || {
+            let nanos = self.shared.options.clock.wall_nanos();
+            (nanos, nanos)
+        };
+        let (from_nanos, to_nanos) = span.into().unwrap_or_else(now);
+        let event = Event { name: name.to_owned(), text: text.to_owned(), from_nanos, to_nanos };
+        events::check(&event)?;
+        if !self.is_container {
+            return Err(EventError::NoContainer.into());
+        }
+        let _turn = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+        // A container that is closed has no lock any more.
+        if self.has_closed() {
+            return Err(RecordError::Stopped);
+        }
+        events::append(&*self.shared.disk, &self.shared.directory, &event)?;
+        Ok(event)
     }
 
     /// Counts and state at the moment.

@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     /// Until when somebody is taken to be reading, on the clock's monotonic time.
     pub read_until_nanos: AtomicU64,
     failure: OnceLock<Arc<RecordError>>,
+    /// Held while an event is appended.
+    pub events: Mutex<()>,
 }
 
 impl Shared {
@@ -48,6 +50,7 @@ impl Shared {
             abandoned: AtomicBool::new(false),
             read_until_nanos: AtomicU64::new(0),
             failure: OnceLock::new(),
+            events: Mutex::default(),
             options,
         }
     }

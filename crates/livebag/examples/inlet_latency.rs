@@ -37,8 +37,15 @@ fn become_real_time() -> bool {
     answer == 0
 }
 
-/// Lowers the priority of a thread of this process.
+/// Lowers the priority of a thread of this process, once it has given itself its name.
 fn make_nice(name: &str) -> Result<(), Failed> {
+    while !try_make_nice(name)? {
+        std::thread::sleep(PERIOD);
+    }
+    Ok(())
+}
+
+fn try_make_nice(name: &str) -> Result<bool, Failed> {
     #[expect(clippy::disallowed_methods, reason = "the kernel's files are no recording")]
     for task in std::fs::read_dir("/proc/self/task")? {
         let path = task?.path();
@@ -47,10 +54,11 @@ fn make_nice(name: &str) -> Result<(), Failed> {
         if name.starts_with(comm.trim()) {
             let id = path.file_name().and_then(|id| id.to_str()?.parse().ok());
             let id = id.and_then(Pid::from_raw).ok_or("no id")?;
-            return Ok(setpriority_process(Some(id), NICE)?);
+            setpriority_process(Some(id), NICE)?;
+            return Ok(true);
         }
     }
-    Err(format!("no thread {name}").into())
+    Ok(false)
 }
 
 /// Calls `write` at 1 kHz, and gives how long each call took, in nanoseconds; and whether in real time.

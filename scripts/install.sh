@@ -3,6 +3,7 @@
 #   install.sh BINARY PREFIX      [DESTDIR=FOLDER]   the binary, man pages, completions, C++ headers, systemd unit;
 #                                                    the engine's library for C and C++, if it lies beside the binary
 #   install.sh --uninstall PREFIX [DESTDIR=FOLDER]
+# RUNNER=qemu-… runs a binary of another machine.
 # What was installed is listed in PREFIX/share/livebag/installed; installing again first removes what that names.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -42,9 +43,10 @@ remove "$prefix" || true
 
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-"$binary" man "$made/man"
+run() { ${RUNNER:-} "$binary" "$@"; }
+run man "$made/man"
 mkdir -p "$made/completions"
-for shell in bash zsh fish; do "$binary" completions $shell > "$made/completions/$shell"; done
+for shell in bash zsh fish; do run completions $shell > "$made/completions/$shell"; done
 sed "s|@PREFIX@|$prefix|" "$ROOT/packaging/livebag.service" > "$made/livebag.service"
 
 installed=()
@@ -65,7 +67,7 @@ beside=$(dirname "$binary")
 for library in liblivebag_c.so liblivebag_c.a; do
     [ ! -e "$beside/$library" ] || put 644 "$beside/$library" "lib/$library"
 done
-version=$("$binary" --version | cut -d' ' -f2)
+version=$(run --version | cut -d' ' -f2)
 cat > "$made/version.cmake" <<END
 set(PACKAGE_VERSION $version)
 if(PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION)

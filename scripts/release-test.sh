@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tries what users install, outside the repository, in clean folders: release-test.sh [DIST]
 # Without DIST: `make install` and the .deb, made of the debug build (the step `install` of test.sh).
-# With DIST (release.sh): its archive, .deb and wheel, too.
+# With DIST (release.sh): its archive, .deb and wheel, too; the image of packaging/Containerfile where podman is; and
+# what is for aarch64, run by qemu.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 choose_target_dir
@@ -71,8 +72,9 @@ if [ -z "${BINARY:-}" ] && [ -z "$dist" ]; then
     read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli --features demo}"
     cargo build --quiet --locked "${packages[@]}" --bins
 fi
+machine=$(uname -m)
 if [ -n "$dist" ]; then
-    tar -C "$work" -xzf "$dist"/livebag-*-linux-musl.tar.gz
+    tar -C "$work" -xzf "$dist"/livebag-*-"$machine"-linux-musl.tar.gz
     binary=$(echo "$work"/livebag-*-linux-musl/bin/livebag)
     ! ldd "$binary" 2>&1 | grep -q '=>' || fail "the command in the archive is not static"
     ok "the archive's command is static"
@@ -87,6 +89,37 @@ if [ -n "$dist" ]; then
             chroot $root /livebag/bin/livebag info /tmp/d" >"$work/bare.out" 2>&1; then ok "the demo in a root with nothing but the archive"
         else cat "$work/bare.out" "$work/bare.log"; fail "the archive's command in an empty root"; fi
     fi
+fi
+
+# An image, which is the archive and nothing else.
+if [ -n "$dist" ] && command -v podman >/dev/null; then
+    name=livebag-$version-$machine-linux-musl
+    podman=(podman --root "$work/images" --runroot "$work/images-run" --storage-driver vfs)
+    if "${podman[@]}" build --isolation chroot -q -f packaging/Containerfile --build-arg NAME="$name" -t livebag-test "$dist" >"$work/image.log" 2>&1; then
+        mkdir "$work/data"
+        in_image=("${podman[@]}" run --rm --network none --cgroups disabled -v "$work/data:/data" livebag-test)
+        if "${in_image[@]}" --version >"$work/image.log" 2>&1; then
+            { "${in_image[@]}" demo --dir run --seconds 2 >"$work/image.log" 2>&1 || [ $? = 3 ]; } || { cat "$work/image.log"; fail "the demo in the image"; }
+            "$binary" info "$work/data/run" >/dev/null
+            ok "the image of packaging/Containerfile runs the demo"
+        else note "podman runs nothing here ($(tail -n1 "$work/image.log")): the image was built, not run"; fi
+    else cat "$work/image.log"; fail "podman build"; fi
+    "${podman[@]}" unshare rm -rf "$work/images" 2>/dev/null || rm -rf "$work/images"
+else note "no podman or no release: packaging/Containerfile stays untried"; fi
+
+# What is for the other machine.
+if [ -n "$dist" ] && [ "$machine" != aarch64 ] && compgen -G "$dist/*-aarch64-linux-musl.tar.gz" >/dev/null; then
+    if command -v qemu-aarch64-static >/dev/null; then
+        mkdir "$work/aarch64"
+        tar -C "$work/aarch64" -xzf "$dist"/livebag-*-aarch64-linux-musl.tar.gz
+        foreign=(qemu-aarch64-static "$work"/aarch64/livebag-*/bin/livebag)
+        [ "$("${foreign[@]}" --version)" = "livebag $version" ]
+        ( cd "$work/sixty" && "${foreign[@]}" info demo ) >"$work/aarch64/info"
+        cmp "$work/aarch64/info" "$work/sixty/info.log"
+        "${foreign[@]}" convert "$work/sixty/part.mcap" "$work/aarch64/part" >/dev/null
+        "$binary" verify "$work/aarch64/part" >/dev/null
+        ok "the command for aarch64, run by qemu, reads and writes what this machine's does"
+    else note "no qemu-aarch64-static: what is for aarch64 stays untried"; fi
 fi
 
 # make install, upgrade, uninstall
@@ -121,7 +154,7 @@ ok "installed over itself, removed without a trace"
 
 # The .deb, in a root of its own.
 if command -v dpkg-deb >/dev/null; then
-    deb=$(compgen -G "${dist:-/nonexistent}/*.deb" || true)
+    deb=$(compgen -G "${dist:-/nonexistent}/*_$(dpkg --print-architecture).deb" || true)
     if [ -z "$deb" ]; then
         BINARY=$binary PARTS=deb bash scripts/release.sh "$work/dist" >/dev/null
         deb=$(echo "$work"/dist/*.deb)
@@ -139,9 +172,9 @@ else
     note "no dpkg here: the .deb stays untried"
 fi
 
-if [ -n "$dist" ] && compgen -G "$dist/*.whl" >/dev/null; then
+if [ -n "$dist" ] && compgen -G "$dist/*_$machine.whl" >/dev/null; then
     python3 -m venv "$work/venv"
-    "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$dist"/*.whl
+    "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$dist"/*"_$machine.whl"
     ( cd "$work" && "$work/venv/bin/python" -c 'import livebag, sys; bag = livebag.open(sys.argv[1]); print(len(list(bag.topics)), "topics")' sixty/demo )
     "$work/venv/bin/pip" uninstall --quiet --yes livebag
     ! "$work/venv/bin/python" -c 'import livebag' 2>/dev/null

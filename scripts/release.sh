@@ -4,8 +4,10 @@
 #   livebag_VERSION_ARCH.deb                 the same for Debian and Ubuntu
 #   livebag-VERSION-cp39-abi3-….whl          the Python package
 #   crates/                                  the crates as `cargo publish` would send them
-#   SHA256SUMS, BUILT                        checksums; commit, sizes and times
+#   SHA256SUMS, BUILT-ARCH                   checksums; commit, sizes and times
 # PROFILE=demo builds sooner. PARTS="command deb wheel crates" chooses. BINARY=FILE takes a built command.
+# ARCH=aarch64 makes those of that machine elsewhere: with Debian's cross compiler, and qemu-user-static, which
+# runs the command for its man pages and completions.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 choose_target_dir
@@ -13,27 +15,74 @@ cd "$ROOT"
 profile=${PROFILE:-dist} parts=${PARTS:-command deb wheel crates}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
 out=$(mkdir -p "${1:-dist/$version}" && cd "${1:-dist/$version}" && pwd)
-machine=$(uname -m)
+machine=${ARCH:-$(uname -m)}
+export RUNNER=
+if [ "$machine" != "$(uname -m)" ]; then
+    [ "$machine" = aarch64 ] || fail "ARCH knows aarch64 besides this machine's $(uname -m), not '$machine'"
+    parts=${PARTS:-command deb wheel}   # crates are the same for all machines
+fi
 [ -z "$(git status --porcelain 2>/dev/null)" ] || note "the working tree has changes that the commit does not: not for publishing"
 bash scripts/setup.sh rust
-note_built() { printf '%-52s %9s  %5d s\n' "$1" "$(du -h --apparent-size "$2" | cut -f1)" "$3" | tee -a "$out/BUILT"; }
-printf 'livebag %s, commit %s, profile %s\n' "$version" "$(git rev-parse HEAD 2>/dev/null || echo unknown)" "$profile" > "$out/BUILT"
+# What was made, its size, and the time that passed.
+note_built() { printf '%-52s %9s  %5d s\n' "$1" "$(du -h --apparent-size "$2" | cut -f1)" "$3" | tee -a "$out/BUILT-$machine"; }
+printf 'livebag %s for %s, commit %s, profile %s\n' "$version" "$machine" "$(git rev-parse HEAD 2>/dev/null || echo unknown)" "$profile" > "$out/BUILT-$machine"
+
+has_target() {
+    rustup target list --installed 2>/dev/null | grep -qx "$1" && return 0
+    say "installing Rust's libraries for $1"
+    rustup target add "$1"
+}
+
+# Another machine's C compiler, and what runs its programs here.
+cross_tools() {
+    [ "$machine" != "$(uname -m)" ] || return 0
+    bash scripts/setup.sh cross
+    command -v qemu-aarch64-static >/dev/null || install_debs "an emulator of aarch64" qemu-user-static
+    RUNNER=qemu-aarch64-static
+}
+
+# C code for musl needs musl's headers, not glibc's; Rust brings its library.
+musl_headers() {
+    local folder=$BUILD/musl-arm64 arm64=(-o APT::Architecture=arm64 -o APT::Architectures=arm64)
+    if [ ! -e "$folder/usr/include/aarch64-linux-musl/stdio.h" ]; then
+        say "unpacking musl's headers for aarch64 (Debian's musl-dev) into build/musl-arm64" >&2
+        mkdir -p "$folder"
+        ( export APT_NAME=arm64
+          private_apt apt-get "${arm64[@]}" update >"$BUILD/apt.log" 2>&1
+          cd "$folder" && private_apt apt-get "${arm64[@]}" download musl-dev >>"$BUILD/apt.log" 2>&1 &&
+              dpkg-deb -x musl-dev_*_arm64.deb . ) || fail "Debian's musl-dev for arm64 cannot be had ($BUILD/apt.log)"
+    fi
+    echo "$folder/usr/include/aarch64-linux-musl"
+}
 
 static_command() {
     local target=$machine-unknown-linux-musl
-    if ! rustup target list --installed 2>/dev/null | grep -qx "$target"; then
-        say "installing Rust's libraries for $target"
-        rustup target add "$target" || fail "the Rust target $target cannot be had; BINARY=FILE packs another command"
+    has_target "$target" || fail "the Rust target $target cannot be had; BINARY=FILE packs another command"
+    if [ "$machine" = "$(uname -m)" ]; then
+        command -v musl-gcc >/dev/null || install_debs "a C compiler for static programs" musl-tools
+        export "CC_${target//-/_}=musl-gcc"
+    else
+        export CC_aarch64_unknown_linux_musl=aarch64-linux-gnu-gcc AR_aarch64_unknown_linux_musl=aarch64-linux-gnu-ar
+        CFLAGS_aarch64_unknown_linux_musl="-nostdinc -isystem $(musl_headers) -isystem $(aarch64-linux-gnu-gcc -print-file-name=include) -U_FORTIFY_SOURCE"
+        export CFLAGS_aarch64_unknown_linux_musl CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld
     fi
-    command -v musl-gcc >/dev/null || install_debs "a C compiler for static programs" musl-tools
-    local variable=CC_${target//-/_}
-    export "$variable"=musl-gcc
-    cargo build --locked --profile "$profile" --target "$target" -p livebag-cli --features demo
+    cargo build --locked --profile "$profile" --target "$target" -p livebag-cli --features demo,parquet
     BINARY=$TARGET/$target/$profile/livebag
 }
 
+# Shared, since Python loads it: for this machine's glibc or newer.
+wheel() {
+    local options=(--quiet --locked --profile "$profile" --out "$out")
+    if [ "$machine" != "$(uname -m)" ]; then
+        has_target "$machine-unknown-linux-gnu" || fail "the Rust target $machine-unknown-linux-gnu cannot be had"
+        options+=(--target "$machine-unknown-linux-gnu")
+        export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+    fi
+    ( cd python && CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build "${options[@]}" )
+}
+
 pack() { # a folder of PREFIX's shape, made by install.sh
-    local name=livebag-$version-$machine-linux-musl
+    name=livebag-$version-$machine-linux-musl
     rm -rf "$work/$name"
     DESTDIR=$work/$name bash scripts/install.sh "$BINARY" /usr/local >/dev/null
     mv "$work/$name" "$work/root"; mv "$work/root/usr/local" "$work/$name"; rm -rf "$work/root"
@@ -42,7 +91,7 @@ pack() { # a folder of PREFIX's shape, made by install.sh
 }
 
 deb() {
-    local root=$work/deb arch file
+    local root=$work/deb arch
     case $machine in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) arch=$machine ;; esac
     rm -rf "$root"
     DESTDIR=$root bash scripts/install.sh "$BINARY" /usr >/dev/null
@@ -68,6 +117,7 @@ END
     dpkg-deb --root-owner-group -Zxz --build "$root" "$file" >/dev/null
 }
 
+cross_tools
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 case " $parts " in *" command "* | *" deb "*)
@@ -75,18 +125,17 @@ case " $parts " in *" command "* | *" deb "*)
     [ -n "${BINARY:-}" ] || static_command
     note_built "the command" "$BINARY" $((SECONDS - began)) ;;
 esac
-case " $parts " in *" command "*) began=$SECONDS; pack; note_built "$(cd "$out" && ls -- *.tar.gz)" "$out"/*.tar.gz $((SECONDS - began)) ;; esac
+case " $parts " in *" command "*) began=$SECONDS; pack; note_built "$name.tar.gz" "$out/$name.tar.gz" $((SECONDS - began)) ;; esac
 case " $parts " in *" deb "*)
     if command -v dpkg-deb >/dev/null; then
-        began=$SECONDS; deb; note_built "$(cd "$out" && ls -- *.deb)" "$out"/*.deb $((SECONDS - began))
+        began=$SECONDS; deb; note_built "$(basename "$file")" "$file" $((SECONDS - began))
     else note "no dpkg-deb here: no .deb"; fi ;;
 esac
 case " $parts " in *" wheel "*)
     bash scripts/setup.sh package
     began=$SECONDS
-    ( cd python && CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build --quiet --locked --profile "$profile" \
-        --out "$out" )
-    note_built "$(cd "$out" && ls -- *.whl)" "$out"/*.whl $((SECONDS - began)) ;;
+    wheel
+    note_built "$(cd "$out" && ls -- *"_$machine.whl")" "$out"/*"_$machine.whl" $((SECONDS - began)) ;;
 esac
 case " $parts " in *" crates "*)
     began=$SECONDS

@@ -15,8 +15,10 @@ int main(int argc, char **argv) {
     livebag_writer *writer = NULL;
     livebag_report *report = NULL;
     livebag_recording *recording = NULL;
-    livebag_cursor *cursor = NULL;
+    livebag_cursor *cursor = NULL, *follower = NULL;
     livebag_message message;
+    livebag_topic found;
+    const uint64_t everything = UINT64_MAX;
     livebag_topic_report of_topic;
     livebag_topic_description topic = {.name = "/note", .message_encoding = "json"};
     const char *const names[] = {"/note"};
@@ -36,7 +38,15 @@ int main(int argc, char **argv) {
 
     CHECK(livebag_open(argv[1], &recording) == LIVEBAG_STATUS_OK);
     CHECK(livebag_history(recording, names, 1, 0, UINT64_MAX, &cursor) == LIVEBAG_STATUS_OK);
-    livebag_close(recording); /* the cursor outlives it */
+    CHECK(livebag_follow(recording, names, 1, &everything, &follower) == LIVEBAG_STATUS_OK);
+    livebag_close(recording); /* the cursors outlive it */
+    CHECK(livebag_next_within(follower, 0, &message) == LIVEBAG_STATUS_OK && message.sequence == 1);
+    CHECK(livebag_cursor_topic_at(follower, message.topic, &found) == LIVEBAG_STATUS_OK);
+    CHECK(strcmp(found.name, "/note") == 0 && found.message_count == 3);
+    CHECK(livebag_next(follower, &message) == LIVEBAG_STATUS_OK && message.sequence == 2);
+    CHECK(livebag_next(follower, &message) == LIVEBAG_STATUS_OK && message.sequence == 3);
+    CHECK(livebag_next(follower, &message) == LIVEBAG_STATUS_END); /* it is finished: nothing will come */
+    livebag_cursor_free(follower);
     while (livebag_next(cursor, &message) == LIVEBAG_STATUS_OK) {
         ++count;
         CHECK(message.sequence == (uint64_t)count && message.data_bytes == 2);

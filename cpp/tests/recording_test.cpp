@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -121,6 +122,62 @@ TEST_F(RecordingTest, ANodeAsksForTheLastSecondWhileItIsBeingRecorded) {
     EXPECT_GE(report.topics.at(0).messages, newest);
 }
 
+TEST_F(RecordingTest, ANodeFollowsUntilTheRecordingEnds) {
+    livebag::Recorder recorder(path(), blocking());
+    const livebag::TopicWriter imu = recorder.topic({"/imu", "sensor_msgs/msg/Imu"});
+    constexpr uint64_t before = 5, all = 300;
+    for (uint64_t k = 1; k <= before; ++k) imu.write(&k, sizeof k, k);
+    livebag::Recording recording(path());
+    while (recording.topics().empty() || recording.topics()[0].message_count < before) {
+        std::this_thread::sleep_for(1ms);
+        recording = livebag::Recording(path());
+    }
+    livebag::Messages whole = recording.follow({}, 1h);
+    livebag::Messages news = recording.follow({"/imu", "/later"});
+    EXPECT_FALSE(news.next(0s));
+    EXPECT_FALSE(news.ended());
+    std::thread sensor([&] {
+        const livebag::TopicWriter later = recorder.topic({"/later", "", "raw"});
+        for (uint64_t k = before + 1; k <= all; ++k) {
+            imu.write(&k, sizeof k, k);
+            later.write("x", 1, k);
+        }
+    });
+    // Some of it while it is being recorded.
+    const std::optional<livebag::Message> first = news.next(1h);
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->sequence, before + 1);
+    sensor.join();
+    recorder.finish();
+    uint64_t imus = first->topic == 0 ? 1 : 0, laters = 1 - imus, last = 0;
+    while (const std::optional<livebag::Message> message = news.next(1h)) {
+        const livebag::RecordedTopic topic = news.topic(message->topic);
+        ++(topic.name == "/imu" ? imus : laters);
+        if (topic.name == "/imu") EXPECT_GT(message->sequence, last);
+        if (topic.name == "/imu") last = message->sequence;
+    }
+    EXPECT_TRUE(news.ended());
+    EXPECT_FALSE(news.next(1h));
+    EXPECT_EQ(imus, all - before);
+    EXPECT_EQ(laters, all - before);
+    EXPECT_EQ(std::distance(whole.begin(), whole.end()), static_cast<std::ptrdiff_t>(2 * all - before));
+    EXPECT_EQ(whole.damaged(), 0u);
+    EXPECT_EQ(whole.topic(1).name, "/later");
+    EXPECT_EQ(status_of([&] { whole.topic(2); }), LIVEBAG_STATUS_INVALID);
+    EXPECT_EQ(status_of([&] { recording.follow({"/none"}); }), LIVEBAG_STATUS_NO_TOPIC);
+}
+
+TEST_F(RecordingTest, ABagOfAnotherMakeIsToldHowItBecomesOne) {
+    std::ofstream(path("drive.mcap")) << "\x89MCAP0\r\n";
+    try {
+        livebag::Recording recording(path("drive.mcap"));
+        FAIL();
+    } catch (const livebag::RecordingError& error) {
+        EXPECT_EQ(error.status(), LIVEBAG_STATUS_NOT_FOUND);
+        EXPECT_NE(std::string(error.what()).find("livebag convert"), std::string::npos) << error.what();
+    }
+}
+
 TEST_F(RecordingTest, StreamsOfThisMachineAreRecorded) {
     const std::string name = "cpp-recorded-" + std::to_string(::getpid());
     const auto layout = livebag::ImageLayout::of(4, 2, "rgb8");
@@ -182,6 +239,9 @@ TEST_F(RecordingTest, NothingThatIsNullIsFollowed) {
     EXPECT_EQ(livebag_record(path().c_str(), nullptr, nullptr), LIVEBAG_STATUS_INVALID);
     EXPECT_FALSE(std::filesystem::exists(path()));
     EXPECT_EQ(livebag_next(nullptr, nullptr), LIVEBAG_STATUS_INVALID);
+    EXPECT_EQ(livebag_next_within(nullptr, 0, nullptr), LIVEBAG_STATUS_INVALID);
+    EXPECT_EQ(livebag_follow(nullptr, nullptr, 0, nullptr, nullptr), LIVEBAG_STATUS_INVALID);
+    EXPECT_EQ(livebag_cursor_topic_at(nullptr, 0, nullptr), LIVEBAG_STATUS_INVALID);
     EXPECT_EQ(livebag_write(nullptr, nullptr, 0, nullptr, 0), LIVEBAG_STATUS_INVALID);
     EXPECT_EQ(livebag_topic_count(nullptr), 0u);
     EXPECT_FALSE(livebag_is_live(nullptr));

@@ -22,7 +22,7 @@
 #define LIVEBAG_ABI_VERSION 1
 
 /**
- * How a call ended. `livebag_last_error` has the text of everything but OK and END.
+ * How a call ended. `livebag_last_error` has the text of everything but OK, END and TIMEOUT.
  */
 typedef enum {
   /**
@@ -69,6 +69,10 @@ typedef enum {
    * A fault of livebag itself; the handle must not be used any more, only freed.
    */
   LIVEBAG_STATUS_INTERNAL = 10,
+  /**
+   * Nothing came in the time that was given. Not an error.
+   */
+  LIVEBAG_STATUS_TIMEOUT = 11,
 } livebag_status;
 
 /**
@@ -273,7 +277,7 @@ typedef struct {
 } livebag_topic_report;
 
 /**
- * A topic of a recording. What it points at lives as long as the recording is open.
+ * A topic of a recording. What it points at lives as long as the recording or cursor that gave it.
  */
 typedef struct {
   /**
@@ -315,7 +319,8 @@ typedef struct {
  */
 typedef struct {
   /**
-   * Number of its topic: see livebag_topic_at.
+   * Number of its topic: see livebag_cursor_topic_at, and livebag_topic_at for topics that were there
+   * when the recording was opened.
    */
   size_t topic;
   /**
@@ -355,7 +360,7 @@ uint32_t livebag_abi_version(void);
 const char *livebag_version(void);
 
 /**
- * Why the last call of this thread that did not end with OK or END failed; empty if none has. Lives until
+ * Why the last call of this thread that did not end with OK, END or TIMEOUT failed; empty if none has. Lives until
  * the next call of this thread that fails.
  */
 const char *livebag_last_error(void);
@@ -517,7 +522,8 @@ void livebag_report_free(livebag_report *report);
 
 /**
  * Opens a recording: a livebag container, also one that is being written. One whose recorder died is
- * recovered first. (Bags of other makes: `livebag convert`.)
+ * recovered first. Bags of other makes (MCAP files, rosbag2, ROS 1) are NOT_FOUND: `livebag convert IN OUT`
+ * makes containers of them.
  *
  * # Safety
  * `path` ends with a zero; `out` may be written.
@@ -587,12 +593,46 @@ livebag_status livebag_latest(const livebag_recording *recording,
                               livebag_cursor **out);
 
 /**
- * The next message, or END. A message that is damaged is left out and counted.
+ * Asks for the messages of `topics` (all if `topic_count` is 0) that are committed from now on; with
+ * `last_nanos` also for those of that time before the newest. The cursor ends when the recording does. A
+ * topic may be named before a running recording has it. A message can be had 0.1 s after it was recorded.
+ *
+ * # Safety
+ * As of livebag_history; `last_nanos` is NULL or may be read.
+ */
+livebag_status livebag_follow(const livebag_recording *recording,
+                              const char *const *topics,
+                              size_t topic_count,
+                              const uint64_t *last_nanos,
+                              livebag_cursor **out);
+
+/**
+ * The next message, or END. A message that is damaged is left out and counted. On a cursor of
+ * livebag_follow it waits for one until the recording ends.
  *
  * # Safety
  * `cursor` is valid and used by this thread alone; `out` may be written.
  */
 livebag_status livebag_next(livebag_cursor *cursor, livebag_message *out);
+
+/**
+ * The same, waiting at most so long: TIMEOUT if nothing came. 0 looks at once and does not wait.
+ *
+ * # Safety
+ * As of livebag_next.
+ */
+livebag_status livebag_next_within(livebag_cursor *cursor,
+                                   uint64_t timeout_nanos,
+                                   livebag_message *out);
+
+/**
+ * The topic of a message that the cursor gave, by its number; `message_count` and `lost` as of the
+ * cursor's last look at the recording.
+ *
+ * # Safety
+ * `cursor` is valid and used by this thread alone; `out` may be written.
+ */
+livebag_status livebag_cursor_topic_at(livebag_cursor *cursor, size_t number, livebag_topic *out);
 
 /**
  * Messages that were left out so far because they are damaged.

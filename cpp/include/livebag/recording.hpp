@@ -2,6 +2,7 @@
 //
 //     livebag::Recording run("run1");                          // also while it is being recorded
 //     for (const livebag::Message& imu : run.latest(std::chrono::seconds(1), {"/imu"})) use(imu);
+//     for (const livebag::Message& imu : run.follow({"/imu"})) use(imu);   // until the recording ends
 //
 // Everything here frees what it holds, moves and does not copy, and throws livebag::RecordingError, a
 // livebag::Error. A Message is valid until its Messages is moved on.
@@ -72,7 +73,7 @@ inline std::vector<const char*> pointers(const std::vector<std::string>& texts) 
 
 /// A message of a recording. Times are nanoseconds since the Unix epoch.
 struct Message {
-    std::size_t topic = 0;  ///< number in Recording::topics()
+    std::size_t topic = 0;  ///< number for Messages::topic(), and in Recording::topics() if it was there then
     std::uint64_t log_time_nanos = 0;
     std::uint64_t publish_time_nanos = 0;
     std::uint64_t sequence = 0;  ///< the source's count; 0 if it keeps none
@@ -81,6 +82,32 @@ struct Message {
 
     std::string_view text() const { return {reinterpret_cast<const char*>(data), data_bytes}; }
 };
+
+/// A topic of a recording.
+struct RecordedTopic {
+    std::string name;
+    std::string type_name;
+    std::string message_encoding;
+    std::string schema_encoding;
+    std::string schema;
+    std::uint64_t message_count = 0;
+    livebag_losses lost{};
+};
+
+namespace detail {
+
+inline RecordedTopic taken(const livebag_topic& found) {
+    std::string schema(reinterpret_cast<const char*>(found.schema), found.schema_bytes);
+    return {found.name,        found.type_name,     found.message_encoding, found.schema_encoding,
+            std::move(schema), found.message_count, found.lost};
+}
+
+inline Message taken(const livebag_message& found) {
+    return {found.topic,    found.log_time_nanos, found.publish_time_nanos,
+            found.sequence, found.data,           found.data_bytes};
+}
+
+}  // namespace detail
 
 /// The answer to a query, oldest message first: a range that is walked once, by one thread at a time.
 class Messages {
@@ -117,8 +144,7 @@ class Messages {
                 return;
             }
             detail::check(status);
-            message_ = {found.topic,    found.log_time_nanos, found.publish_time_nanos,
-                        found.sequence, found.data,           found.data_bytes};
+            message_ = detail::taken(found);
         }
 
         livebag_cursor* cursor_;
@@ -130,22 +156,34 @@ class Messages {
     iterator begin() { return iterator(cursor_.get()); }
     iterator end() { return iterator(nullptr); }
 
+    /// The next message. If a followed recording has none, it is waited for at most so long; nothing is given
+    /// then, nor after the last message (ended()).
+    std::optional<Message> next(std::chrono::nanoseconds timeout) {
+        const auto nanos = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
+        livebag_message found{};
+        const livebag_status status = livebag_next_within(cursor_.get(), nanos, &found);
+        ended_ = status == LIVEBAG_STATUS_END;
+        if (ended_ || status == LIVEBAG_STATUS_TIMEOUT) return std::nullopt;
+        detail::check(status);
+        return detail::taken(found);
+    }
+
+    /// Whether next() has found that there are no more messages.
+    bool ended() const { return ended_; }
+
+    /// The topic of a message, by Message::topic: also of one that came after Recording was opened.
+    RecordedTopic topic(std::size_t number) const {
+        livebag_topic found{};
+        detail::check(livebag_cursor_topic_at(cursor_.get(), number, &found));
+        return detail::taken(found);
+    }
+
     /// Messages that were left out so far because they are damaged.
     std::uint64_t damaged() const { return livebag_damaged(cursor_.get()); }
 
    private:
     detail::Handle<livebag_cursor, livebag_cursor_free> cursor_;
-};
-
-/// A topic of a recording.
-struct RecordedTopic {
-    std::string name;
-    std::string type_name;
-    std::string message_encoding;
-    std::string schema_encoding;
-    std::string schema;
-    std::uint64_t message_count = 0;
-    livebag_losses lost{};
+    bool ended_ = false;
 };
 
 /// A recording, whether a recorder is writing it or not.
@@ -166,9 +204,7 @@ class Recording {
         for (std::size_t number = 0; number < livebag_topic_count(recording_.get()); ++number) {
             livebag_topic found{};
             detail::check(livebag_topic_at(recording_.get(), number, &found));
-            std::string schema(reinterpret_cast<const char*>(found.schema), found.schema_bytes);
-            all.push_back({found.name, found.type_name, found.message_encoding, found.schema_encoding,
-                           std::move(schema), found.message_count, found.lost});
+            all.push_back(detail::taken(found));
         }
         return all;
     }
@@ -189,6 +225,17 @@ class Recording {
         const auto nanos = static_cast<std::uint64_t>(last.count() < 0 ? 0 : last.count());
         livebag_cursor* cursor = nullptr;
         detail::check(livebag_latest(recording_.get(), names.data(), names.size(), nanos, &cursor));
+        return Messages(cursor);
+    }
+
+    /// Messages of these topics (all if there are none) that are committed from now on, or from `last` before
+    /// the newest on, until the recording ends.
+    Messages follow(const std::vector<std::string>& topics = {},
+                    std::optional<std::chrono::nanoseconds> last = std::nullopt) const {
+        const std::vector<const char*> names = detail::pointers(topics);
+        const auto nanos = static_cast<std::uint64_t>(last && last->count() > 0 ? last->count() : 0);
+        livebag_cursor* cursor = nullptr;
+        detail::check(livebag_follow(recording_.get(), names.data(), names.size(), last ? &nanos : nullptr, &cursor));
         return Messages(cursor);
     }
 

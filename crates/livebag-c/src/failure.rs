@@ -1,6 +1,6 @@
 //! What a call that failed says.
 
-/// How a call ended. `livebag_last_error` has the text of everything but OK and END.
+/// How a call ended. `livebag_last_error` has the text of everything but OK, END and TIMEOUT.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -26,6 +26,8 @@ pub enum Status {
     Failed = 9,
     /// A fault of livebag itself; the handle must not be used any more, only freed.
     Internal = 10,
+    /// Nothing came in the time that was given. Not an error.
+    Timeout = 11,
 }
 
 /// Why a call did not do what was asked.

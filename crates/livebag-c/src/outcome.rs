@@ -47,7 +47,7 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Why the last call of this thread that did not end with OK or END failed; empty if none has. Lives until
+/// Why the last call of this thread that did not end with OK, END or TIMEOUT failed; empty if none has. Lives until
 /// the next call of this thread that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn livebag_last_error() -> *const c_char {

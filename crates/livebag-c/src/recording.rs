@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::{Container, ContainerState, Query, Span};
+use livebag::{Clock, Container, ContainerState, ContainerTopic, Follow, Query, Span};
 
-use crate::failure::{Status, invalid};
+use crate::failure::{Failure, Status, invalid};
 use crate::outcome::{call, give};
 use crate::text::{c_string, free, handle, handle_mut, names, put, required};
 
@@ -17,12 +17,41 @@ pub struct Recording {
     topics: Vec<Named>,
 }
 
-/// A topic's texts.
+/// A topic's texts, which stay where they are.
 struct Named {
     name: CString,
     type_name: CString,
     message_encoding: CString,
     schema_encoding: CString,
+    schema: Vec<u8>,
+}
+
+impl From<&ContainerTopic> for Named {
+    fn from(topic: &ContainerTopic) -> Self {
+        let topic = topic.topic();
+        Self {
+            name: c_string(&topic.name),
+            type_name: c_string(&topic.type_name),
+            message_encoding: c_string(&topic.message_encoding),
+            schema_encoding: c_string(&topic.schema_encoding),
+            schema: topic.schema.clone(),
+        }
+    }
+}
+
+impl Named {
+    fn with(&self, topic: &ContainerTopic) -> Result<Topic, Failure> {
+        Ok(Topic {
+            name: self.name.as_ptr(),
+            type_name: self.type_name.as_ptr(),
+            message_encoding: self.message_encoding.as_ptr(),
+            schema_encoding: self.schema_encoding.as_ptr(),
+            schema: self.schema.as_ptr(),
+            schema_bytes: self.schema.len(),
+            message_count: topic.message_count()?,
+            lost: topic.lost().into(),
+        })
+    }
 }
 
 /// Messages lost, by cause.
@@ -50,7 +79,7 @@ impl From<&livebag_format::container::Losses> for Losses {
     }
 }
 
-/// A topic of a recording. What it points at lives as long as the recording is open.
+/// A topic of a recording. What it points at lives as long as the recording or cursor that gave it.
 #[repr(C)]
 pub struct Topic {
     /// Topic name, for example "/imu".
@@ -74,7 +103,8 @@ pub struct Topic {
 /// A message. `data` lives until the cursor is moved or freed.
 #[repr(C)]
 pub struct Message {
-    /// Number of its topic: see livebag_topic_at.
+    /// Number of its topic: see livebag_cursor_topic_at, and livebag_topic_at for topics that were there
+    /// when the recording was opened.
     pub topic: usize,
     /// When the recorder took it; nanoseconds since the Unix epoch.
     pub log_time_nanos: u64,
@@ -100,11 +130,60 @@ type ContainerCursor<'bag> = livebag::Cursor<'bag>;
 
 /// The answer to a query, oldest message first. Freed by livebag_cursor_free; may outlive its recording.
 pub struct Cursor {
-    walk: Walk,
+    messages: Messages,
+    topics: Vec<Named>,
+}
+
+enum Messages {
+    Walk(Walk),
+    Follow(Box<Following>),
+}
+
+struct Following {
+    follow: Follow,
+    /// The bytes of the message that was given last.
+    current: Vec<u8>,
+    clock: Clock,
+}
+
+impl Following {
+    /// Waits for the next message until `until_nanos` of the clock; for ever if there is none.
+    fn next(&mut self, until_nanos: Option<u64>) -> Result<(Status, Option<Message>), Failure> {
+        let mut has_looked = false;
+        loop {
+            if let Some(message) = self.follow.next() {
+                self.current = message.data;
+                let message = Message {
+                    topic: message.topic,
+                    log_time_nanos: message.log_time_nanos,
+                    publish_time_nanos: message.publish_time_nanos,
+                    sequence: message.sequence,
+                    data: self.current.as_ptr(),
+                    data_bytes: self.current.len(),
+                };
+                return Ok((Status::Ok, Some(message)));
+            }
+            if self.follow.has_ended() {
+                return Ok((Status::End, None));
+            }
+            if has_looked {
+                let now_nanos = self.clock.monotonic_nanos();
+                let left =
+                    until_nanos.map(|until| Duration::from_nanos(until.saturating_sub(now_nanos)));
+                if left == Some(Duration::ZERO) {
+                    return Ok((Status::Timeout, None));
+                }
+                self.clock.sleep(left.unwrap_or(Follow::INTERVAL).min(Follow::INTERVAL));
+            }
+            has_looked = true;
+            self.follow.look()?;
+        }
+    }
 }
 
 /// Opens a recording: a livebag container, also one that is being written. One whose recorder died is
-/// recovered first. (Bags of other makes: `livebag convert`.)
+/// recovered first. Bags of other makes (MCAP files, rosbag2, ROS 1) are NOT_FOUND: `livebag convert IN OUT`
+/// makes containers of them.
 ///
 /// # Safety
 /// `path` ends with a zero; `out` may be written.
@@ -114,16 +193,7 @@ pub unsafe extern "C" fn livebag_open(path: *const c_char, out: *mut *mut Record
         // SAFETY: as the caller says.
         let path = unsafe { required(path, "the path") }?;
         let bag = Arc::new(Container::open(Path::new(path))?);
-        let topics = bag.topics().iter().map(|topic| {
-            let topic = topic.topic();
-            Named {
-                name: c_string(&topic.name),
-                type_name: c_string(&topic.type_name),
-                message_encoding: c_string(&topic.message_encoding),
-                schema_encoding: c_string(&topic.schema_encoding),
-            }
-        });
-        let topics = topics.collect();
+        let topics = bag.topics().iter().map(Named::from).collect();
         // SAFETY: as the caller says.
         unsafe { put(out, Box::into_raw(Box::new(Recording { bag, topics }))) }?;
         Ok(Status::Ok)
@@ -181,17 +251,7 @@ pub unsafe extern "C" fn livebag_topic_at(
         else {
             return Err(invalid(format!("there are {count} topics, no number {number}")));
         };
-        let schema = &topic.topic().schema;
-        let topic = Topic {
-            name: named.name.as_ptr(),
-            type_name: named.type_name.as_ptr(),
-            message_encoding: named.message_encoding.as_ptr(),
-            schema_encoding: named.schema_encoding.as_ptr(),
-            schema: schema.as_ptr(),
-            schema_bytes: schema.len(),
-            message_count: topic.message_count()?,
-            lost: topic.lost().into(),
-        };
+        let topic = named.with(topic)?;
         // SAFETY: as the caller says.
         unsafe { put(out, topic) }?;
         Ok(Status::Ok)
@@ -248,35 +308,126 @@ unsafe fn ask(
         let (recording, topics) = unsafe { (handle(recording)?, names(topics, topic_count)?) };
         let query = Query { topics, span };
         let walk = Walk::try_new(Arc::clone(&recording.bag), |bag| bag.query(&query))?;
+        let cursor = Cursor { messages: Messages::Walk(walk), topics: Vec::new() };
         // SAFETY: as the caller says.
-        unsafe { put(out, Box::into_raw(Box::new(Cursor { walk }))) }?;
+        unsafe { put(out, Box::into_raw(Box::new(cursor))) }?;
         Ok(Status::Ok)
     })
 }
 
-/// The next message, or END. A message that is damaged is left out and counted.
+/// Asks for the messages of `topics` (all if `topic_count` is 0) that are committed from now on; with
+/// `last_nanos` also for those of that time before the newest. The cursor ends when the recording does. A
+/// topic may be named before a running recording has it. A message can be had 0.1 s after it was recorded.
+///
+/// # Safety
+/// As of livebag_history; `last_nanos` is NULL or may be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_follow(
+    recording: *const Recording,
+    topics: *const *const c_char,
+    topic_count: usize,
+    last_nanos: *const u64,
+    out: *mut *mut Cursor,
+) -> Status {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (recording, topics) = unsafe { (handle(recording)?, names(topics, topic_count)?) };
+        // SAFETY: as the caller says.
+        let last = unsafe { last_nanos.as_ref() }.map(|&nanos| Duration::from_nanos(nanos));
+        let follow = Follow::begin(Container::open(recording.bag.path())?, topics, last)?;
+        let following = Following { follow, current: Vec::new(), clock: Clock::system() };
+        let cursor = Cursor { messages: Messages::Follow(Box::new(following)), topics: Vec::new() };
+        // SAFETY: as the caller says.
+        unsafe { put(out, Box::into_raw(Box::new(cursor))) }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// The next message, or END. A message that is damaged is left out and counted. On a cursor of
+/// livebag_follow it waits for one until the recording ends.
 ///
 /// # Safety
 /// `cursor` is valid and used by this thread alone; `out` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_next(cursor: *mut Cursor, out: *mut Message) -> Status {
+    // SAFETY: as the caller says.
+    unsafe { next(cursor, None, out) }
+}
+
+/// The same, waiting at most so long: TIMEOUT if nothing came. 0 looks at once and does not wait.
+///
+/// # Safety
+/// As of livebag_next.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_next_within(
+    cursor: *mut Cursor,
+    timeout_nanos: u64,
+    out: *mut Message,
+) -> Status {
+    // SAFETY: as the caller says.
+    unsafe { next(cursor, Some(timeout_nanos), out) }
+}
+
+/// # Safety
+/// As of [`livebag_next`].
+unsafe fn next(cursor: *mut Cursor, timeout_nanos: Option<u64>, out: *mut Message) -> Status {
     call(|| {
         // SAFETY: as the caller says.
         let cursor = unsafe { handle_mut(cursor) }?;
-        let found = cursor.walk.with_dependent_mut(|_, cursor| match cursor.next() {
-            Ok(found) => Ok(found.map(|(topic, message)| Message {
-                topic,
-                log_time_nanos: message.log_time_nanos,
-                publish_time_nanos: message.publish_time_nanos,
-                sequence: message.sequence,
-                data: message.data.as_ptr(),
-                data_bytes: message.data.len(),
-            })),
-            Err(error) => Err(error),
-        })?;
-        let Some(message) = found else { return Ok(Status::End) };
+        let (status, message) = match &mut cursor.messages {
+            Messages::Follow(following) => {
+                let now_nanos = following.clock.monotonic_nanos();
+                following.next(timeout_nanos.map(|nanos| now_nanos.saturating_add(nanos)))?
+            }
+            Messages::Walk(walk) => walk.with_dependent_mut(|_, cursor| match cursor.next() {
+                Ok(None) => Ok((Status::End, None)),
+                Ok(Some((topic, message))) => {
+                    let message = Message {
+                        topic,
+                        log_time_nanos: message.log_time_nanos,
+                        publish_time_nanos: message.publish_time_nanos,
+                        sequence: message.sequence,
+                        data: message.data.as_ptr(),
+                        data_bytes: message.data.len(),
+                    };
+                    Ok((Status::Ok, Some(message)))
+                }
+                Err(error) => Err(Failure::from(error)),
+            })?,
+        };
+        if let Some(message) = message {
+            // SAFETY: as the caller says.
+            unsafe { put(out, message) }?;
+        }
+        Ok(status)
+    })
+}
+
+/// The topic of a message that the cursor gave, by its number; `message_count` and `lost` as of the
+/// cursor's last look at the recording.
+///
+/// # Safety
+/// `cursor` is valid and used by this thread alone; `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_cursor_topic_at(
+    cursor: *mut Cursor,
+    number: usize,
+    out: *mut Topic,
+) -> Status {
+    call(|| {
         // SAFETY: as the caller says.
-        unsafe { put(out, message) }?;
+        let Cursor { messages, topics: named } = unsafe { handle_mut(cursor) }?;
+        let topics = match messages {
+            Messages::Follow(following) => following.follow.container().topics(),
+            Messages::Walk(walk) => walk.borrow_owner().topics(),
+        };
+        named.extend(topics.iter().skip(named.len()).map(Named::from));
+        let (Some(named), Some(topic)) = (named.get(number), topics.get(number)) else {
+            return Err(invalid(format!("there are {} topics, no number {number}", topics.len())));
+        };
+        let topic = named.with(topic)?;
+        // SAFETY: as the caller says.
+        unsafe { put(out, topic) }?;
         Ok(Status::Ok)
     })
 }
@@ -288,7 +439,12 @@ pub unsafe extern "C" fn livebag_next(cursor: *mut Cursor, out: *mut Message) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_damaged(cursor: *const Cursor) -> u64 {
     // SAFETY: as the caller says.
-    give(0, || unsafe { handle(cursor) }.map_or(0, |it| it.walk.borrow_dependent().damaged()))
+    give(0, || {
+        unsafe { handle(cursor) }.map_or(0, |it| match &it.messages {
+            Messages::Walk(walk) => walk.borrow_dependent().damaged(),
+            Messages::Follow(following) => following.follow.damaged(),
+        })
+    })
 }
 
 /// Frees a cursor; NULL is nothing.

@@ -429,7 +429,7 @@ fn copy(source: &mut dyn MessageSource, job: &Job) -> Result<livebag_bags::Copie
 }
 
 /// Messages copied, on a terminal.
-fn bar(messages: Option<u64>) -> ProgressBar {
+pub fn bar(messages: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

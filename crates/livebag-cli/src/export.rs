@@ -10,6 +10,7 @@ use livebag::{Clock, Topic};
 use livebag_bags::{MessageSource, SourceMessage};
 use serde::Serialize;
 
+use crate::convert::bar;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
 use crate::select::{self, Selection};
@@ -17,6 +18,8 @@ use crate::{files, place, text};
 
 mod csv;
 mod images;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod video;
 
 use csv::Table;
@@ -25,13 +28,14 @@ use csv::Table;
 ///
 /// Images go into a folder for each topic, named by their log time in nanoseconds; messages that carry a
 /// JPEG or PNG (sensor_msgs/msg/CompressedImage) are written as they are. A table has a row for each
-/// message and a column for each field; an array is one cell of JSON. A video shows each image as long as
-/// it was the newest; ffmpeg makes it.
+/// message and a column for each field; in CSV an array is one cell of JSON, in Parquet a list. A video
+/// shows each image as long as it was the newest; ffmpeg makes it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag export run1 out --images png -t /camera_front\n  \
     livebag export run1 out --csv -t /imu --from +10s --to +20s\n  \
     livebag export drive.mcap out --images jpeg --csv\n  \
+    livebag export run1 out --parquet\n  \
     livebag export run1 out --video mp4 -t /camera_front\n\n\
 Exit code 3: done, but some messages could not be read or exported.")]
 pub struct Args {
@@ -50,6 +54,9 @@ pub struct Args {
     /// Write a table for each topic that has no images or point clouds.
     #[arg(long)]
     csv: bool,
+    /// Write a Parquet file for each topic; with --images or --video, for each without images.
+    #[arg(long)]
+    parquet: bool,
     /// Make a video of each topic with images, by `ffmpeg`.
     #[arg(long, value_enum, value_name = "FORMAT")]
     video: Option<VideoFormat>,
@@ -104,8 +111,13 @@ struct TopicSummary {
 
 /// Exports.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    if args.images.is_none() && !args.csv && args.video.is_none() {
-        return Err(CliError::usage("nothing to export: give --images png, --csv or --video mp4"));
+    if args.images.is_none() && !args.csv && !args.parquet && args.video.is_none() {
+        return Err(CliError::usage(
+            "nothing to export: give --images png, --csv, --parquet or --video mp4",
+        ));
+    }
+    if args.parquet && !cfg!(feature = "parquet") {
+        return Err(crate::absent::error("parquet"));
     }
     let drawn = args.images.or(args.video.map(|_| Format::Jpeg));
     if drawn.is_some() && !cfg!(feature = "http") {
@@ -126,9 +138,13 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let source = livebag_bags::open_any(&args.bag)?;
     let mut source = select::chosen(source, &args.selection, &inputs)?;
     files::make_folder(directory)?;
-    let mut topics = Topics::new(source.topics(), directory, args.csv, drawn);
+    let mut topics = Topics::new(source.topics(), directory, args, drawn);
+    // A part of a recording does not say how much it is.
+    let bar = bar(source.message_count().filter(|_| args.selection.is_all()));
     while let Some(message) = source.next_message()? {
+        bar.inc(1);
         if interrupt.has_come() {
+            topics.finish_tables()?;
             return Err(CliError::failed(format!(
                 "interrupted: {} has what was exported until then",
                 directory.display()
@@ -136,21 +152,23 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         }
         topics.take(source.topics(), &message)?;
     }
+    bar.finish_and_clear();
     topics.finish(args)?;
     conclude(&topics.summary(args, directory, &*source, clock.monotonic_nanos()), args)
 }
 
 /// What is made of one topic.
 enum Product {
-    Table(Box<Table>),
+    Csv(Box<Table>),
+    #[cfg(feature = "parquet")]
+    Parquet(parquet::File),
     Images(images::Folder),
-    Nothing,
 }
 
 struct Export {
-    product: Product,
+    products: Vec<Product>,
     messages: u64,
-    /// Messages of which nothing could be made, and why the first could not.
+    /// Messages of which not everything could be made, and why of the first.
     lost: u64,
     why: Option<String>,
     files: Vec<String>,
@@ -161,32 +179,46 @@ struct Topics {
 }
 
 impl Topics {
-    fn new(topics: &[Topic], directory: &Path, csv: bool, drawn: Option<Format>) -> Self {
+    fn new(topics: &[Topic], directory: &Path, args: &Args, drawn: Option<Format>) -> Self {
         let mut names = BTreeSet::new();
         let export = |topic: &Topic| {
             let path = directory.join(file_name(&topic.name, &mut names));
-            let product = match drawn {
+            let mut products = Vec::new();
+            match drawn {
                 Some(format) if images::are_in(topic) => {
-                    Product::Images(images::Folder::new(path, format))
+                    products.push(Product::Images(images::Folder::new(path, format)));
                 }
-                _ if csv && csv::fits(topic) => Product::Table(Box::new(Table::new(&path))),
-                _ => Product::Nothing,
-            };
-            Export { product, messages: 0, lost: 0, why: None, files: Vec::new() }
+                _ => {
+                    if args.csv && csv::fits(topic) {
+                        products.push(Product::Csv(Box::new(Table::new(&path))));
+                    }
+                    #[cfg(feature = "parquet")]
+                    if args.parquet {
+                        products.push(Product::Parquet(parquet::File::new(&path, topics.len())));
+                    }
+                }
+            }
+            Export { products, messages: 0, lost: 0, why: None, files: Vec::new() }
         };
         Self { exports: topics.iter().map(export).collect() }
     }
 
     fn take(&mut self, topics: &[Topic], message: &SourceMessage) -> Result<(), CliError> {
         let (export, topic) = (&mut self.exports[message.topic], &topics[message.topic]);
-        let taken = match &mut export.product {
-            Product::Nothing => return Ok(()),
-            Product::Table(table) => table.add(topic, message)?,
-            Product::Images(folder) => folder.add(topic, message)?,
-        };
-        match taken {
-            Ok(()) => export.messages += 1,
-            Err(why) => {
+        let mut refusal = None;
+        for product in &mut export.products {
+            let taken = match product {
+                Product::Csv(table) => table.add(topic, message)?,
+                #[cfg(feature = "parquet")]
+                Product::Parquet(file) => file.add(topic, message)?,
+                Product::Images(folder) => folder.add(topic, message)?,
+            };
+            refusal = refusal.or(taken.err());
+        }
+        match refusal {
+            None if export.products.is_empty() => {}
+            None => export.messages += 1,
+            Some(why) => {
                 export.lost += 1;
                 export.why.get_or_insert(why);
             }
@@ -194,20 +226,33 @@ impl Topics {
         Ok(())
     }
 
-    fn finish(&mut self, args: &Args) -> Result<(), CliError> {
+    /// Makes whole files of the rows so far.
+    fn finish_tables(&mut self) -> Result<(), CliError> {
         for export in &mut self.exports {
-            match &mut export.product {
-                Product::Table(table) => export.files.extend(table.finish()?),
-                Product::Images(folder) if export.messages > 0 => {
-                    if args.video.is_some() {
-                        export.files.push(video::make(folder)?);
-                    }
-                    match args.images {
-                        Some(_) => export.files.push(folder.path().display().to_string()),
-                        None => folder.remove()?,
-                    }
+            for product in &mut export.products {
+                match product {
+                    Product::Csv(table) => export.files.extend(table.finish()?),
+                    #[cfg(feature = "parquet")]
+                    Product::Parquet(file) => export.files.extend(file.finish()?),
+                    Product::Images(_) => {}
                 }
-                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, args: &Args) -> Result<(), CliError> {
+        self.finish_tables()?;
+        for export in self.exports.iter_mut().filter(|export| export.messages > 0) {
+            for product in &mut export.products {
+                let Product::Images(folder) = product else { continue };
+                if args.video.is_some() {
+                    export.files.push(video::make(folder)?);
+                }
+                match args.images {
+                    Some(_) => export.files.push(folder.path().display().to_string()),
+                    None => folder.remove()?,
+                }
             }
         }
         Ok(())
@@ -224,7 +269,7 @@ impl Topics {
         let mut left_out: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut topics = Vec::new();
         for (export, topic) in self.exports.iter().zip(source.topics()) {
-            if matches!(export.product, Product::Nothing) {
+            if export.products.is_empty() {
                 left_out.entry(why_nothing(topic, args)).or_default().push(&topic.name);
             }
             if let Some(why) = &export.why {
@@ -260,8 +305,9 @@ impl Topics {
 fn why_nothing(topic: &Topic, args: &Args) -> &'static str {
     match (images::are_in(topic), csv::fits(topic), args.csv) {
         (true, ..) => "images (--images png)",
-        (_, false, _) => "too large for a table",
-        _ => "not images (--csv)",
+        (_, false, true) => "too large for CSV (--parquet)",
+        (_, false, false) => "not images (--parquet)",
+        _ => "not images (--csv, --parquet)",
     }
 }
 

@@ -3,22 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
-use arrow_array::{
-    ArrayRef, BooleanArray, FixedSizeListArray, ListArray, PrimitiveArray, RecordBatch,
-    RecordBatchReader, StringArray, StructArray, TimestampNanosecondArray, new_empty_array,
-};
-use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
-use livebag_format::decode::{Column, ColumnDecoder, NumberKind};
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use livebag_format::decode::BatchBuilder;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::arriving::{Arrived, Arriving, warn_of_damage};
-use crate::errors::{self, python};
+use crate::errors::python;
 use crate::waiting::PATIENCE;
 use crate::walk::{Foreign, Step, Walk};
 
@@ -110,10 +102,9 @@ impl ColumnReader {
         feed: Feed,
         ask: impl Fn(Python<'_>) -> PyResult<Feed> + Send + Sync + 'static,
     ) -> PyResult<Self> {
-        let schema = schema(&decoder(topic)?.shape()).map_err(errors::other)?;
         Ok(Self {
             topic: topic.clone(),
-            schema: Arc::new(schema),
+            schema: builder(topic)?.schema(),
             first: Mutex::new(Some(feed)),
             ask: Box::new(ask),
             failure: Arc::default(),
@@ -122,8 +113,8 @@ impl ColumnReader {
     }
 }
 
-fn decoder(topic: &livebag::Topic) -> PyResult<ColumnDecoder> {
-    ColumnDecoder::new(topic).map_err(|error| {
+fn builder(topic: &livebag::Topic) -> PyResult<BatchBuilder> {
+    BatchBuilder::new(topic).map_err(|error| {
         python::Unsupported::new_err(format!("{} makes no table: {error}", topic.name))
     })
 }
@@ -141,7 +132,7 @@ impl ColumnReader {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let batches = Batches {
             topic: self.topic.name.clone(),
-            decoder: decoder(&self.topic)?,
+            builder: builder(&self.topic)?,
             feed: first.map_or_else(|| (self.ask)(py), Ok)?,
             schema: self.schema.clone(),
             is_over: false,
@@ -179,7 +170,7 @@ fn check_signals(interrupted: &Mutex<Option<PyErr>>) -> Result<(), String> {
 
 struct Batches {
     topic: String,
-    decoder: ColumnDecoder,
+    builder: BatchBuilder,
     feed: Feed,
     schema: SchemaRef,
     is_over: bool,
@@ -198,35 +189,22 @@ impl Batches {
     }
 
     fn batch(&mut self) -> Result<Option<RecordBatch>, String> {
-        let (mut log_times, mut publish_times, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while bytes < BYTES_MAX && log_times.len() < ROWS_MAX {
-            let decoder = &mut self.decoder;
+        while self.builder.bytes() < BYTES_MAX && self.builder.rows() < ROWS_MAX {
+            let builder = &mut self.builder;
             let taken = self.feed.next(&self.interrupted, |log_time, publish_time, data| {
-                decoder.push(data).map_err(|error| {
+                builder.push(log_time, publish_time, data).map_err(|error| {
                     format!("the message at log time {log_time} ns does not decode: {error}")
-                })?;
-                log_times.push(log_time as i64);
-                publish_times.push(publish_time as i64);
-                Ok(data.len())
+                })
             })?;
-            let Some(taken) = taken else {
+            if taken.is_none() {
                 self.end()?;
                 break;
-            };
-            bytes += taken;
+            }
         }
-        if log_times.is_empty() {
+        if self.builder.rows() == 0 {
             return Ok(None);
         }
-        let time = |times: Vec<i64>| -> ArrayRef {
-            Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC"))
-        };
-        let mut arrays = vec![time(log_times), time(publish_times)];
-        for (_, column) in self.decoder.take() {
-            arrays.push(array(column).map_err(|error| error.to_string())?);
-        }
-        let batch = RecordBatch::try_new(self.schema.clone(), arrays);
-        batch.map(Some).map_err(|error| error.to_string())
+        self.builder.take().map(Some).map_err(|error| error.to_string())
     }
 }
 
@@ -249,107 +227,4 @@ impl RecordBatchReader for Batches {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
-}
-
-fn schema(shape: &[(String, Column)]) -> Result<Schema, ArrowError> {
-    let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
-    let mut fields =
-        vec![Field::new("log_time", time.clone(), false), Field::new("publish_time", time, false)];
-    for (name, column) in shape {
-        fields.push(Field::new(name, data_type(column)?, false));
-    }
-    Ok(Schema::new(fields))
-}
-
-fn fixed(length: usize) -> Result<i32, ArrowError> {
-    i32::try_from(length).map_err(|_| {
-        ArrowError::InvalidArgumentError(format!("an array of {length} items is too long"))
-    })
-}
-
-fn item(items: &Column) -> Result<Arc<Field>, ArrowError> {
-    Ok(Arc::new(Field::new("item", data_type(items)?, false)))
-}
-
-fn members(fields: &[(String, Column)]) -> Result<Fields, ArrowError> {
-    fields.iter().map(|(name, field)| Ok(Field::new(name, data_type(field)?, false))).collect()
-}
-
-fn data_type(column: &Column) -> Result<DataType, ArrowError> {
-    Ok(match column {
-        Column::Numbers { kind, .. } => match kind {
-            NumberKind::Bool => DataType::Boolean,
-            NumberKind::U8 => DataType::UInt8,
-            NumberKind::I8 => DataType::Int8,
-            NumberKind::U16 => DataType::UInt16,
-            NumberKind::I16 => DataType::Int16,
-            NumberKind::U32 => DataType::UInt32,
-            NumberKind::I32 => DataType::Int32,
-            NumberKind::U64 => DataType::UInt64,
-            NumberKind::I64 => DataType::Int64,
-            NumberKind::F32 => DataType::Float32,
-            NumberKind::F64 => DataType::Float64,
-        },
-        Column::Text { .. } => DataType::Utf8,
-        Column::List { items, .. } => DataType::List(item(items)?),
-        Column::Array { length, items, .. } => {
-            DataType::FixedSizeList(item(items)?, fixed(*length)?)
-        }
-        Column::Structure { fields, .. } => DataType::Struct(members(fields)?),
-    })
-}
-
-fn array(column: Column) -> Result<ArrayRef, ArrowError> {
-    Ok(match column {
-        Column::Numbers { kind, bytes } => numbers(kind, bytes),
-        Column::Text { ends, bytes } => {
-            Arc::new(StringArray::try_new(offsets(ends), Buffer::from_vec(bytes), None)?)
-        }
-        Column::List { ends, items } => {
-            let field = item(&items)?;
-            Arc::new(ListArray::try_new(field, offsets(ends), array(*items)?, None)?)
-        }
-        Column::Array { length, rows, items } => {
-            let (field, size) = (item(&items)?, fixed(length)?);
-            let items =
-                if length == 0 { new_empty_array(field.data_type()) } else { array(*items)? };
-            Arc::new(FixedSizeListArray::try_new_with_length(field, size, items, None, rows)?)
-        }
-        Column::Structure { rows, fields } => {
-            let members = members(&fields)?;
-            let arrays = fields.into_iter().map(|(_, field)| array(field));
-            let arrays = arrays.collect::<Result<_, _>>()?;
-            Arc::new(StructArray::try_new_with_length(members, arrays, None, rows)?)
-        }
-    })
-}
-
-fn offsets(mut ends: Vec<i32>) -> OffsetBuffer<i32> {
-    ends.insert(0, 0);
-    OffsetBuffer::new(ScalarBuffer::from(ends))
-}
-
-fn numbers(kind: NumberKind, bytes: Vec<u8>) -> ArrayRef {
-    match kind {
-        NumberKind::Bool => {
-            Arc::new(bytes.into_iter().map(|byte| Some(byte != 0)).collect::<BooleanArray>())
-        }
-        NumberKind::U8 => primitive::<UInt8Type>(bytes),
-        NumberKind::I8 => primitive::<Int8Type>(bytes),
-        NumberKind::U16 => primitive::<UInt16Type>(bytes),
-        NumberKind::I16 => primitive::<Int16Type>(bytes),
-        NumberKind::U32 => primitive::<UInt32Type>(bytes),
-        NumberKind::I32 => primitive::<Int32Type>(bytes),
-        NumberKind::U64 => primitive::<UInt64Type>(bytes),
-        NumberKind::I64 => primitive::<Int64Type>(bytes),
-        NumberKind::F32 => primitive::<Float32Type>(bytes),
-        NumberKind::F64 => primitive::<Float64Type>(bytes),
-    }
-}
-
-/// The numbers themselves, not a copy, wherever the allocator has aligned them (it does).
-fn primitive<T: ArrowPrimitiveType>(bytes: Vec<u8>) -> ArrayRef {
-    let is_aligned = bytes.as_ptr().addr().is_multiple_of(align_of::<T::Native>());
-    let buffer = if is_aligned { Buffer::from_vec(bytes) } else { Buffer::from_slice_ref(&bytes) };
-    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(buffer), None))
 }

@@ -53,8 +53,8 @@ pub use play::{
 };
 pub use query::{
     Buffer, Container, ContainerError, ContainerFile, ContainerState, ContainerTopic, Cursor,
-    DAMAGED_RECORD, IndexEntry, Laid, McapAnswer, Messages, NewestFirst, Query, Span, Verdict,
-    VirtualFile, VirtualFileError, damaged_topics,
+    DAMAGED_RECORD, Follow, Followed, IndexEntry, Laid, McapAnswer, Messages, NewestFirst, Query,
+    Span, Verdict, VirtualFile, VirtualFileError, damaged_topics,
 };
 pub use queue::NewMessage;
 pub use recorder::{

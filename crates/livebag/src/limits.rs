@@ -23,6 +23,9 @@ pub const CHUNK_AGE_MAX_READ: Duration = Duration::from_millis(5);
 /// … and has asked for something in so much time.
 pub const READ_INTEREST: Duration = Duration::from_secs(5);
 
+/// Messages that a look of a reader which follows a recording gathers.
+pub const FOLLOW_BATCH_BYTES_MAX: usize = 32 << 20;
+
 /// Topics with gathered chunks that have a brick of their own; those after them share one, so that
 /// hundreds of small topics do not become hundreds of files being appended to.
 pub const OWN_GATHERED_BRICKS_MAX: usize = 64;

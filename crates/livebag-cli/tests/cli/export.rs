@@ -71,6 +71,38 @@ fn images_and_tables_are_made_of_the_topics_and_times_that_are_chosen() {
         .expect(0, &["left out", &number]);
 }
 
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_files_are_made_of_the_topics_that_are_no_pictures() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let (camera, number) = record(&path);
+    let file = |topic: &str| format!("{}.parquet", topic.trim_start_matches('/').replace('/', "."));
+    let rows = |path: &Path| {
+        let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
+        reader.metadata().file_metadata().num_rows()
+    };
+    let all = folder.path().join("all");
+    let summary = run(&["export", text(&path), text(&all), "--parquet", "--csv", "--json"]);
+    let summary = summary.expect(0, &[]).json();
+    assert_eq!(summary["message_count"], 5);
+    assert_eq!(names(&all).len(), 3, "{summary:#}");
+    assert_eq!((rows(&all.join(file(&camera))), rows(&all.join(file(&number)))), (2, 3));
+
+    let beside = folder.path().join("beside");
+    run(&["export", text(&path), text(&beside), "--parquet", "--images", "png"]).expect(0, &[]);
+    let folder_of_images = camera.trim_start_matches('/').replace('/', ".");
+    let mut both = [file(&number), folder_of_images];
+    both.sort();
+    assert_eq!(names(&beside), both);
+    let part = folder.path().join("part");
+    let from = ["--from", "2100-01-01T00:00:00Z"];
+    run(&["export", text(&path), text(&part), "--parquet", from[0], from[1]]).expect(0, &[]);
+    assert_eq!(names(&part).len(), 0);
+}
+
 #[test]
 fn videos_are_made_by_ffmpeg_or_refused_without_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -20,6 +20,8 @@
 //! assert_eq!(value.to_string(), r#"{"data":"hi"}"#);
 //! ```
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod blank;
 mod columns;
 pub(crate) mod schema;
@@ -31,6 +33,8 @@ use serde_json::{Map, Number, Value, json};
 use crate::wire::{Cursor, DecodeError};
 use crate::{Topic, definitions};
 
+#[cfg(feature = "arrow")]
+pub use arrow::BatchBuilder;
 pub use blank::blank;
 pub use columns::{Column, ColumnDecoder, NumberKind};
 pub use schema::SchemaError;

@@ -54,6 +54,12 @@ pub enum SchemaError {
         /// Name of the field.
         field: String,
     },
+    /// An array that Arrow cannot have.
+    #[error("{reason}")]
+    Arrow {
+        /// What Arrow says.
+        reason: String,
+    },
     /// A type that is used but not defined.
     #[error("the definition uses the type {name:?} and does not define it")]
     UnknownType {

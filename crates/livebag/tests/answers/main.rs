@@ -1,5 +1,7 @@
 //! Answers and virtual files, read by the `mcap` crate while the recording grows.
 
+mod follow;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -25,6 +25,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 const CHUNK_AGE: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(5);
 const NICE: i32 = 19;
+/// Batches that wait at most in this measurement.
+const SPARES: usize = 16;
 
 type Failed = Box<dyn Error + Send + Sync>;
 
@@ -99,7 +101,6 @@ fn by_inlet(directory: &Path, count: u64) -> Result<(Vec<u64>, bool, u64), Faile
     Ok((taken, is_real_time, lost.total()))
 }
 
-#[derive(Default)]
 struct Batch {
     records: Vec<u8>,
     /// Log time, place and length of each message.
@@ -107,8 +108,18 @@ struct Batch {
     opened: Option<Instant>,
 }
 
+impl Batch {
+    /// Memory that is asked for, and faulted in, before a writer needs it, as the recorder's segments are.
+    fn prepared() -> Self {
+        let mut records = vec![1; CHUNK_BYTES];
+        records.clear();
+        let mut entries = vec![(1, 1, 1); CHUNK_BYTES / MESSAGE_BYTES];
+        entries.clear();
+        Self { records, entries, opened: None }
+    }
+}
+
 /// What a lock guards: the batch that is open, those that are full, and memory for the next ones.
-#[derive(Default)]
 struct Locked {
     open: Batch,
     full: VecDeque<Batch>,
@@ -116,8 +127,13 @@ struct Locked {
 }
 
 impl Locked {
+    fn new() -> Self {
+        let spare = (0..SPARES).map(|_| Batch::prepared()).collect();
+        Self { open: Batch::prepared(), full: VecDeque::with_capacity(SPARES), spare }
+    }
+
     fn next(&mut self) -> Batch {
-        let next = self.spare.pop().unwrap_or_default();
+        let next = self.spare.pop().unwrap_or_else(Batch::prepared);
         std::mem::replace(&mut self.open, next)
     }
 }
@@ -161,7 +177,7 @@ fn drain_locked(queue: &Mutex<Locked>, file: &File, at: &mut u64) -> Result<(), 
 fn by_lock(directory: &Path, count: u64) -> Result<(Vec<u64>, bool, u64), Failed> {
     #[expect(clippy::disallowed_methods, reason = "this is no recording")]
     let file = File::create(directory.join("lock"))?;
-    let (queue, clock) = (Arc::new(Mutex::new(Locked::default())), Clock::system());
+    let (queue, clock) = (Arc::new(Mutex::new(Locked::new())), Clock::system());
     let ends = Arc::new(AtomicBool::new(false));
     let (ours, until) = (queue.clone(), ends.clone());
     let consumer = Builder::new().name("consumer".into()).spawn(move || {

@@ -167,7 +167,7 @@ def main():
                 recorder = subprocess.Popen(
                     [LIVEBAG, "record", "-e", f"^{prefix}/", "-o", disk / "run", "--sync-interval", "200ms", "--storage", options.storage,
                      "--max-bag-size", "100MB", *(["--checksum"] if options.checksum else [])],
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=(work / "recorder.log").open("w"))
                 try:
                     for number in range(options.snapshots):
                         time.sleep(chance.uniform(0.2, 1.5))
@@ -175,7 +175,7 @@ def main():
                         copy = store / f"cut_{number:03}.img"
                         run("cp", "--reflink=always", image, copy)
                         snapshots.append((copy, promised))
-                        assert recorder.poll() is None, "the recorder has ended"
+                        assert recorder.poll() is None, f"the recorder has ended: {(work / 'recorder.log').read_text()}"
                 finally:
                     recorder.send_signal(signal.SIGINT)
                     code = recorder.wait(timeout=120)

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from mcap.reader import NonSeekingReader, make_reader
 from mcap.writer import IndexType, Writer
+from online import get, running, url_in
 from tools import livebag
 
 SIZES = [0, 1, 3, 4095, 65_537, (2 << 20) + 11]
@@ -64,6 +65,22 @@ def test_they_come_back_byte_for_byte(indexes, tmp_path):
         assert [(int(a["log_time"]), int(a["create_time"]), a["name"], a["media_type"], a["bytes"]) for a in told] \
             == [(*a[:4], len(a[4])) for a in parts]
         livebag("verify", tmp_path / path)
+
+
+def test_a_server_gives_them_in_the_file_that_it_makes(tmp_path):
+    parts = attachments()
+    write(tmp_path / "first.mcap", parts)
+    livebag("convert", tmp_path / "first.mcap", tmp_path / "run1")
+    with running("serve", tmp_path, "--listen", "127.0.0.1:0") as (_, lines):
+        url = url_in(lines)
+        for question in ("", "?topic=/a&from=1970-01-01T00:00:00Z&to=1970-01-01T00:00:01Z"):
+            fetched = tmp_path / "fetched.mcap"
+            fetched.write_bytes(get(f"{url}/bags/run1.mcap{question}"))
+            assert read(fetched) == (parts, RECORDS)
+            with fetched.open("rb") as opened:
+                statistics = make_reader(opened).get_summary().statistics
+            assert (statistics.attachment_count, statistics.metadata_count) == (len(parts), len(RECORDS))
+            livebag("verify", fetched)
 
 
 def test_a_bag_of_several_files_keeps_those_of_each(tmp_path):

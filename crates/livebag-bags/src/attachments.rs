@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use livebag_format::container::ATTACHMENTS_FILE;
-use livebag_format::mcap::{MAGIC, RECORD_HEADER_BYTES, RecordHeader, opcode};
+use livebag_format::mcap::{AttachmentHead, MAGIC, RECORD_HEADER_BYTES};
 use mcap::records::AttachmentHeader;
 
 use super::file::ForeignFile;
@@ -16,10 +16,6 @@ use livebag::Container;
 
 /// What is read of an attachment at once.
 const PIECE_BYTES: usize = 1 << 20;
-/// Longest name, and longest media type, of an attachment that is read. A path has 4,096 bytes.
-const TEXT_BYTES_MAX: usize = 64 << 10;
-/// An attachment record's two times.
-const TIMES_BYTES: usize = 8 + 8;
 
 /// A file that a recording carries along (MCAP attachment).
 #[derive(Clone, Debug, Default)]
@@ -118,8 +114,7 @@ impl Attachment {
     /// The attachment record at `offset`, of which nothing but the head is read. One that makes no
     /// sense has no contents, and [`damage`](Self::damage) says why.
     pub(super) fn in_file(file: &Arc<ForeignFile>, offset: u64) -> Result<Self, ConvertError> {
-        let head_bytes = RECORD_HEADER_BYTES + TIMES_BYTES + 2 * (4 + TEXT_BYTES_MAX) + 8;
-        let head = file.read_up_to(offset, head_bytes)?;
+        let head = file.read_up_to(offset, AttachmentHead::BYTES_MAX)?;
         Ok(parse(&head, offset, file).unwrap_or_else(|reason| Attachment {
             name: format!("(at offset {offset})"),
             data: AttachmentData(Place::None(reason.to_owned())),
@@ -196,45 +191,22 @@ impl Attachment {
 }
 
 fn parse(head: &[u8], at: u64, file: &Arc<ForeignFile>) -> Result<Attachment, &'static str> {
-    let cut = "its record is cut";
-    let record = RecordHeader::parse(head).ok_or(cut)?;
-    if record.opcode != opcode::ATTACHMENT {
-        return Err("there is no attachment where the summary names one");
-    }
-    let mut rest = &head[RECORD_HEADER_BYTES..];
-    fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-        let (taken, left) = rest.split_first_chunk()?;
-        *rest = left;
-        Some(taken)
-    }
-    fn text(rest: &mut &[u8]) -> Result<String, &'static str> {
-        let bytes = u32::from_le_bytes(*take(rest).ok_or("its record is cut")?) as usize;
-        if bytes > TEXT_BYTES_MAX {
-            return Err("its name or media type is longer than 64 KiB");
-        }
-        let (taken, left) = rest.split_at_checked(bytes).ok_or("its record is cut")?;
-        *rest = left;
-        let text = str::from_utf8(taken).map_err(|_| "its name or media type is not UTF-8")?;
-        Ok(text.to_owned())
-    }
-    let log_time_nanos = u64::from_le_bytes(*take(&mut rest).ok_or(cut)?);
-    let create_time_nanos = u64::from_le_bytes(*take(&mut rest).ok_or(cut)?);
-    let (name, media_type) = (text(&mut rest)?, text(&mut rest)?);
-    let bytes = u64::from_le_bytes(*take(&mut rest).ok_or(cut)?);
-    let before = (head.len() - rest.len()) as u64;
-    let end = at.checked_add(before).and_then(|offset| offset.checked_add(bytes)?.checked_add(4));
-    let told = record.total_bytes().and_then(|total| at.checked_add(total));
-    // Bytes behind the fields are to be ignored.
-    if end.is_none() || end > told {
-        return Err("the lengths in its record contradict each other");
-    }
-    if told.is_none_or(|told| told > file.length_bytes()) {
-        return Err(cut);
+    let AttachmentHead {
+        log_time_nanos,
+        create_time_nanos,
+        name,
+        media_type,
+        data_bytes,
+        data_offset,
+        record_bytes,
+    } = AttachmentHead::parse(head)?;
+    if at.checked_add(record_bytes).is_none_or(|end| end > file.length_bytes()) {
+        return Err("its record is cut");
     }
     let file = Arc::clone(file);
     let body_offset = at + RECORD_HEADER_BYTES as u64;
-    let data =
-        AttachmentData(Place::File(InFile { file, body_offset, offset: at + before, bytes }));
+    let offset = at + data_offset;
+    let data = AttachmentData(Place::File(InFile { file, body_offset, offset, bytes: data_bytes }));
     Ok(Attachment { log_time_nanos, create_time_nanos, name, media_type, data })
 }
 

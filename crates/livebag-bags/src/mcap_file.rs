@@ -16,7 +16,7 @@ use mcap::sans_io::{SummaryReadEvent, SummaryReader, SummaryReaderOptions};
 
 use super::file::{ForeignFile, Window};
 use super::mcap_records::{RawRecord, message, parse_record, unpack, walk};
-use super::mcap_resync::next_record;
+use super::mcap_resync::{is_cut_chunk, next_record};
 use super::merge::{BlockPlace, Blocks, TimeMerge};
 use super::{
     Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SchemaBytes,
@@ -573,7 +573,7 @@ impl<'a> Scan<'a> {
                     self.record(&mut window, header, at)?;
                     at = end;
                 }
-                None => match next_record(&mut window, at + 1, length, &self.contents.channels)? {
+                None => match self.next_record(&mut window, at, length)? {
                     Some(next) => {
                         let bytes = next - at;
                         self.contents.warnings.say(format!(
@@ -585,11 +585,11 @@ impl<'a> Scan<'a> {
                         self.cut(length - at);
                         match header.map(|header| header.opcode) {
                             // How many of its messages are gone is not known: one at least.
-                            Some(opcode::CHUNK) => {
+                            Some(opcode::CHUNK) if is_cut_chunk(&mut window, at, length)? => {
                                 self.chunk(at, length - at, BlockKind::CutChunk)?;
                                 self.last.is_damaged = true;
                             }
-                            Some(opcode::MESSAGE) => self.contents.lost_count += 1,
+                            Some(opcode::MESSAGE | opcode::CHUNK) => self.contents.lost_count += 1,
                             _ => {}
                         }
                         break;
@@ -600,6 +600,28 @@ impl<'a> Scan<'a> {
         self.settle(LastRecord::default());
         self.contents.message_count = Some(self.message_count);
         Ok(self.places)
+    }
+
+    /// Where to go on behind `at`, where there is no whole record. A message in a damaged chunk had a checksum
+    /// that can no longer be checked, so it is passed over where messages lie in chunks.
+    fn next_record(
+        &self,
+        window: &mut Window<'_>,
+        at: u64,
+        length: u64,
+    ) -> Result<Option<u64>, ConvertError> {
+        let channels = &self.contents.channels;
+        let is_plain = |block: &Block| matches!(block.kind, BlockKind::Run);
+        // Blocks are of one kind, but in rare files.
+        let last = self.contents.blocks.last();
+        if last.is_some_and(is_plain) {
+            return next_record(window, at + 1, length, Some(channels));
+        }
+        let next = next_record(window, at + 1, length, None)?;
+        if next.is_some() || last.is_some() || is_cut_chunk(window, at, length)? {
+            return Ok(next);
+        }
+        next_record(window, at + 1, length, Some(channels))
     }
 
     /// Counts what is missing of the last record, of which all index records have been seen.

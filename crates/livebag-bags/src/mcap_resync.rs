@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use livebag_format::mcap::{
-    MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
+    CHUNK_HEADER_BYTES_MAX, ChunkHeader, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES,
+    RecordHeader, opcode,
 };
 
 use super::ConvertError;
@@ -17,12 +18,12 @@ const WINDOW_BYTES: usize = 64 << 10;
 const FOLLOWERS: usize = 2;
 
 /// Offset of the next record from `from` on that can be told from chance: a chunk whose two lengths
-/// agree, or a message of a known channel with whole records behind it.
+/// agree, or, if channels are given, a message of one of them with whole records behind it.
 pub(super) fn next_record(
     window: &mut Window<'_>,
     from: u64,
     length: u64,
-    channels: &HashMap<u16, usize>,
+    channels: Option<&HashMap<u16, usize>>,
 ) -> Result<Option<u64>, ConvertError> {
     let mut start = from;
     while start < length {
@@ -35,12 +36,28 @@ pub(super) fn next_record(
             .collect();
         start += bytes.len().max(1) as u64;
         for at in candidates {
-            if is_chunk(window, at, length)? || is_message(window, at, length, channels)? {
+            let is_record = is_chunk(window, at, length)?
+                || match channels {
+                    Some(channels) => is_message(window, at, length, channels)?,
+                    None => false,
+                };
+            if is_record {
                 return Ok(Some(at));
             }
         }
     }
     Ok(None)
+}
+
+/// Whether a chunk begins here that is longer than the file, and whose header is right.
+pub(super) fn is_cut_chunk(
+    window: &mut Window<'_>,
+    at: u64,
+    length: u64,
+) -> Result<bool, ConvertError> {
+    let head = window.up_to(at, CHUNK_HEADER_BYTES_MAX)?;
+    let Some(header) = ChunkHeader::parse(head) else { return Ok(false) };
+    Ok(header.stored_bytes.saturating_add(header.header_bytes() as u64) > length - at)
 }
 
 fn is_chunk(window: &mut Window<'_>, at: u64, length: u64) -> Result<bool, ConvertError> {

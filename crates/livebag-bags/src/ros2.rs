@@ -22,8 +22,9 @@ pub fn to_ros2(inner: Box<dyn MessageSource>) -> Box<dyn MessageSource> {
                 Ok(to_cdr) if is_changed(to_cdr.topic()) => {
                     let Topic { name, type_name, .. } = to_cdr.topic();
                     warnings.say(format!(
-                        "ROS 2 has changed {type_name} since ROS 1: messages of {name} keep their fields, \
-                         by the definition that the bag has; nodes of ROS 2 cannot read them"
+                        "{type_name} of ROS 2 has fields that cannot be made of those that the bag has: \
+                         messages of {name} keep theirs, by the bag's definition; nodes of ROS 2 cannot \
+                         read them"
                     ));
                     (to_cdr.topic().clone(), Way::ToCdr(Box::new(to_cdr)))
                 }
@@ -45,7 +46,7 @@ pub fn to_ros2(inner: Box<dyn MessageSource>) -> Box<dyn MessageSource> {
     Box::new(Ros2 { inner, topics, ways, lost: 0, warnings })
 }
 
-/// Whether ROS 2 has a type of that name with other fields.
+/// Whether ROS 2 has a type of that name with other fields, which messages could not be made.
 fn is_changed(topic: &Topic) -> bool {
     let known = definitions::type_hash(&topic.type_name);
     known.is_some() && topic.metadata.get("topic_type_hash").map(String::as_str) != known
@@ -166,7 +167,8 @@ mod tests {
             is_changed(ToCdr::new(&topic).unwrap().topic())
         };
         assert!(!of("geometry_msgs/Vector3", "float64 x\nfloat64 y\nfloat64 z"));
-        assert!(of("sensor_msgs/BatteryState", "float32 voltage"));
+        assert!(!of("sensor_msgs/BatteryState", "float32 voltage"), "the rest is filled in");
+        assert!(of("sensor_msgs/BatteryState", "string voltage"), "a text is no number");
         assert!(!of("own_msgs/Unknown", "float32 voltage"));
     }
 }

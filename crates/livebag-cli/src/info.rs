@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use livebag::{Account, Container};
+use livebag::{Account, Container, Event};
 use livebag_bags::Attachment;
 use livebag_format::container::{CONTAINER_FILE, ClockJumps};
 use livebag_format::visible;
@@ -14,7 +14,7 @@ use crate::place::Trust;
 use crate::place::{self, Place};
 use crate::report::{self, Lost, TopicReport};
 use crate::serve::ZenohArgs;
-use crate::{files, select, text};
+use crate::{event, files, select, text};
 
 mod foreign;
 mod remote;
@@ -95,6 +95,8 @@ struct Info {
     /// Files that the recording carries along (MCAP's attachments).
     /// Null where a server does not tell.
     attachments: Option<Vec<AttachmentReport>>,
+    /// Named moments and time ranges, in order of time.
+    events: Vec<Event>,
     /// What could not be read.
     warnings: Vec<String>,
     topics: Vec<TopicReport>,
@@ -250,6 +252,7 @@ fn container(path: &Path) -> Result<Info, CliError> {
         attachments: Some(
             livebag_bags::attachments(&bag)?.iter().map(AttachmentReport::from).collect(),
         ),
+        events: bag.events()?,
         warnings,
         topics,
     })
@@ -308,8 +311,11 @@ fn render(info: &Info) -> String {
         ("lost", info.lost.map_or("not counted in this format".into(), |lost| lost.sentence())),
     ]);
     lines.extend(info.account.as_ref().and_then(report::beside).map(|beside| ("beside", beside)));
-    let events = report::events(&info.topics, info.clock_jumps.unwrap_or_default());
-    lines.extend(events.into_iter().map(|event| ("event", event)));
+    let incidents = report::events(&info.topics, info.clock_jumps.unwrap_or_default());
+    lines.extend(incidents.into_iter().map(|incident| ("incident", incident)));
+    for (number, event) in info.events.iter().enumerate() {
+        lines.push((if number == 0 { "events" } else { "" }, event::line(event)));
+    }
     for (number, attachment) in info.attachments.iter().flatten().enumerate() {
         let name = if number == 0 { "attachments" } else { "" };
         lines.push((name, attachment_line(attachment)));

@@ -56,6 +56,7 @@ struct Row {
     start_nanos: Option<u64>,
     duration_nanos: Option<u64>,
     message_count: Option<u64>,
+    event_count: Option<u64>,
     size_bytes: Option<u64>,
 }
 
@@ -70,6 +71,7 @@ impl Row {
             start_nanos: glance.start_nanos,
             duration_nanos: glance.duration_nanos,
             message_count: glance.message_count,
+            event_count: glance.event_count,
             size_bytes: Some(size_bytes(path, 0)),
         }
     }
@@ -94,6 +96,7 @@ impl Row {
             start_nanos: row.map(|row| row.start_nanos.unwrap_or(row.started_nanos)),
             duration_nanos: range.map(|(start, end)| end.saturating_sub(start)),
             message_count: row.map(|row| row.message_count),
+            event_count: row.and_then(|row| row.event_count),
             size_bytes: None,
         }
     }
@@ -221,9 +224,10 @@ fn table(rows: &[Row]) -> String {
             known(start),
             known(row.duration_nanos.map(text::duration)),
             known(row.message_count.map(text::count)),
+            known(row.event_count.map(text::count)),
             known(row.size_bytes.map(|bytes| text::bytes(bytes as f64))),
         ]
     };
-    let head = ["path", "kind", "state", "start", ">duration", ">messages", ">size"];
+    let head = ["path", "kind", "state", "start", ">duration", ">messages", ">events", ">size"];
     text::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

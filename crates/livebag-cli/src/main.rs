@@ -20,6 +20,7 @@ mod ctl;
 #[cfg(feature = "demo")]
 mod demo;
 mod doctor;
+mod event;
 mod export;
 mod info;
 mod json;
@@ -70,6 +71,7 @@ enum Verb {
     Streams(streams::Args),
     Record(record::Args),
     Ctl(ctl::Args),
+    Event(event::Args),
     #[command(visible_alias = "list")]
     Ls(ls::Args),
     Info(info::Args),
@@ -110,6 +112,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Streams(args) => streams::run(&args),
         Verb::Record(args) => record::run(&args),
         Verb::Ctl(args) => ctl::run(&args),
+        Verb::Event(args) => event::run(&args),
         Verb::Ls(args) => ls::run(&args),
         Verb::Info(args) => info::run(&args),
         Verb::Query(args) => query::run(&args),

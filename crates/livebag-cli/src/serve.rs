@@ -25,7 +25,8 @@ mod serving;
     livebag serve /data/runs --zenoh --robot r2\n  \
     livebag query http://127.0.0.1:8767/run1 latest --last 1s\n  \
     curl 'http://127.0.0.1:8767/v1/bags/run1/message?topic=/camera&format=jpeg' > now.jpg\n  \
-    open in Foxglove or PlotJuggler: http://127.0.0.1:8767/bags/run1.mcap\n\n\
+    open in Foxglove or PlotJuggler: http://127.0.0.1:8767/bags/run1.mcap\n  \
+    and live, as a Foxglove WebSocket: ws://127.0.0.1:8767/live/run1\n\n\
 The API: /openapi.json. Access and TLS: docs/security.md.")]
 pub struct Args {
     /// Containers, or folders that have some; those that appear later are served too.
@@ -36,6 +37,9 @@ pub struct Args {
     listen: Vec<SocketAddr>,
     #[command(flatten)]
     access: Access,
+    /// Serve the viewer in this folder (a static build of Lichtblick, say) at /viewer/, without the token.
+    #[arg(long, value_name = "DIR")]
+    viewer: Option<PathBuf>,
     #[command(flatten)]
     zenoh: ZenohServe,
     /// Print the addresses as one JSON object on standard output.

@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 
 use crate::Topic;
 
+mod attachment;
 mod compress;
 mod definition;
 mod messages;
 mod parse;
 mod summary;
 
+pub use attachment::AttachmentHead;
 pub use compress::{Compression, Compressor, DecompressError, decompress, decompress_start};
 pub use definition::Definition;
 pub use messages::{ChunkMessage, ChunkMessages, Damaged, chunk_messages};

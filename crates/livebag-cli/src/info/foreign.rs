@@ -51,6 +51,7 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
         account: None,
         clock_jumps: None,
         attachments: Some(attachments),
+        events: livebag_bags::events(&*source),
         warnings: source.warnings().to_vec(),
         topics,
     })

@@ -16,6 +16,8 @@ const NOISE_SEED: u64 = 50;
 /// Every payload is a piece of so much noise.
 const NOISE_BYTES: usize = 4 << 20;
 const TOPICS: usize = 4;
+/// How the recorder stores; in turn.
+const STORAGES: [&[&str]; 3] = [&[], &["--compression", "zstd"], &["--storage", "mcap"]];
 const WIDTH: u32 = 641;
 const HEIGHT: u32 = 479;
 const POINT_BYTES: u32 = 16;
@@ -254,12 +256,16 @@ fn check_messages(
 }
 
 /// The `mcap` crate reads the brick whole, by its index and front to back; gives the number of
-/// messages.
-fn check_brick(path: &Path, topic: usize) -> u64 {
+/// messages of a topic, which may share the file with others.
+fn check_brick(path: &Path, names: &[&str], topic: usize) -> u64 {
     let file = std::fs::read(path).expect("a brick");
-    let check = |message: &mcap::Message<'_>| {
-        let found = payload_in(topic, &message.data);
-        assert!(found == payload(topic, u64::from(message.sequence)), "{}", path.display());
+    let mut of_topic = 0;
+    let mut check = |message: &mcap::Message<'_>| {
+        let name = &message.channel.topic[1..];
+        let at = names.iter().position(|known| *known == name).expect("a known topic");
+        let found = payload_in(at, &message.data);
+        assert!(found == payload(at, u64::from(message.sequence)), "{}", path.display());
+        of_topic += u64::from(at == topic);
     };
     let summary = mcap::Summary::read(&file).expect("an MCAP").expect("a summary");
     let mut indexed = 0;
@@ -277,7 +283,8 @@ fn check_brick(path: &Path, topic: usize) -> u64 {
     }
     assert_eq!(streamed, indexed, "{}: no reader sees more than the index", path.display());
     assert_eq!(summary.stats.expect("statistics").message_count, indexed);
-    indexed
+    assert_eq!(of_topic % 2, 0, "{}: both ways show the same", path.display());
+    of_topic / 2
 }
 
 fn check(
@@ -298,7 +305,7 @@ fn check(
         let name = &topic.topic().name[1..];
         let at = names.iter().position(|known| *known == name).expect("a known topic");
         let bricks = topic.bricks().iter();
-        let in_bricks: u64 = bricks.map(|brick| check_brick(&path.join(brick), at)).sum();
+        let in_bricks: u64 = bricks.map(|brick| check_brick(&path.join(brick), names, at)).sum();
         assert_eq!(in_bricks, counts[at], "{name}");
     }
     let again = Container::open(path).expect("it opens again");
@@ -319,7 +326,9 @@ fn a_killed_recorder_costs_only_what_was_in_flight() {
     for seed in 0..runs {
         let mut random = Random(seed);
         let moment = Moment::choose(&mut random);
-        let options: &[&str] = if seed % 3 == 2 { &["--max-bag-size", "2MB"] } else { &[] };
+        let storage = STORAGES[seed as usize % STORAGES.len()];
+        let splits: &[&str] = if (seed / 3) % 3 == 2 { &["--max-bag-size", "2MB"] } else { &[] };
+        let options = &[storage, splits].concat();
         // Seen when the test fails.
         println!("run {seed}: killed at {moment:?} {}", options.join(" "));
         let bag: PathBuf = folder.path().join(format!("run{seed}"));

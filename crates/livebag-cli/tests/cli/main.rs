@@ -16,6 +16,7 @@ mod database;
 mod demo;
 mod disk_gone;
 mod ending;
+mod event;
 mod export;
 mod full_disk;
 mod help;

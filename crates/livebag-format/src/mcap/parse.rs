@@ -63,7 +63,14 @@ impl ChunkHeader {
     /// known. Of `bytes`, [`CHUNK_HEADER_BYTES_MAX`](super::CHUNK_HEADER_BYTES_MAX) are enough.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let record = RecordHeader::parse(bytes)?;
-        if record.opcode != opcode::CHUNK || bytes.len() < CHUNK_HEADER_BYTES {
+        let this = Self::without_record(bytes)?;
+        (this.record() == bytes[..RECORD_HEADER_BYTES] && record.total_bytes().is_some())
+            .then_some(this)
+    }
+
+    /// The same, whatever the record's opcode and length are: they follow from what is behind them.
+    pub fn without_record(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < CHUNK_HEADER_BYTES {
             return None;
         }
         let name_bytes = u32_at(bytes, 37) as usize;
@@ -77,10 +84,21 @@ impl ChunkHeader {
             compression,
             stored_bytes: u64_at(stored, 0),
         };
-        let fixed_bytes = (this.header_bytes() - RECORD_HEADER_BYTES) as u64;
-        let fits = record.body_bytes.checked_sub(this.stored_bytes) == Some(fixed_bytes);
         let plain = compression != Compression::None || this.stored_bytes == this.records_bytes;
-        (fits && plain).then_some(this)
+        (plain && this.total_bytes().is_some()).then_some(this)
+    }
+
+    /// Length of the whole record, `None` if it overflows.
+    pub fn total_bytes(&self) -> Option<u64> {
+        self.stored_bytes.checked_add(self.header_bytes() as u64)
+    }
+
+    /// The record's opcode and length.
+    pub fn record(&self) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [opcode::CHUNK; RECORD_HEADER_BYTES];
+        let body_bytes = (self.header_bytes() - RECORD_HEADER_BYTES) as u64;
+        bytes[1..].copy_from_slice(&body_bytes.wrapping_add(self.stored_bytes).to_le_bytes());
+        bytes
     }
 
     /// Length of what precedes the stored records.

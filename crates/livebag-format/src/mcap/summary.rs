@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Compression, MAGIC, opcode, put_channel, put_record, put_schema, put_string, schema_id,
+    AttachmentHead, Compression, MAGIC, opcode, put_channel, put_record, put_schema, put_string,
+    schema_id,
 };
 use crate::Topic;
 use crate::index::IndexEntry;
@@ -77,6 +78,7 @@ pub struct SummaryBuilder {
     schema_count: u16,
     channel_counts: BTreeMap<u16, u64>,
     chunk_count: u32,
+    attachment_count: u32,
     chunk_group_start: u64,
     start_nanos: u64,
     end_nanos: u64,
@@ -98,6 +100,7 @@ impl SummaryBuilder {
             schema_count: 0,
             channel_counts: BTreeMap::new(),
             chunk_count: 0,
+            attachment_count: 0,
             chunk_group_start: 0,
             start_nanos: u64::MAX,
             end_nanos: 0,
@@ -162,11 +165,33 @@ impl SummaryBuilder {
         }
     }
 
+    /// Adds the index of attachments, each with where it lies; behind all chunks.
+    pub fn attachments<'a>(
+        &mut self,
+        attachments: impl Iterator<Item = (u64, &'a AttachmentHead)>,
+    ) {
+        self.close_group(opcode::CHUNK_INDEX, self.chunk_group_start);
+        let start = self.position();
+        for (offset, head) in attachments {
+            put_record(&mut self.out, opcode::ATTACHMENT_INDEX, |body| {
+                body.extend_from_slice(&offset.to_le_bytes());
+                body.extend_from_slice(&head.record_bytes.to_le_bytes());
+                body.extend_from_slice(&head.log_time_nanos.to_le_bytes());
+                body.extend_from_slice(&head.create_time_nanos.to_le_bytes());
+                body.extend_from_slice(&head.data_bytes.to_le_bytes());
+                put_string(body, head.name.as_bytes());
+                put_string(body, head.media_type.as_bytes());
+            });
+            self.attachment_count += 1;
+        }
+        self.close_group(opcode::ATTACHMENT_INDEX, start);
+        self.chunk_group_start = self.position();
+    }
+
     /// Adds the metadata index and the statistics. `metadata` is where each metadata record lies:
     /// name, offset, length.
     fn statistics(&mut self, metadata: &[(String, u64, u64)]) {
-        let chunk_group_start = self.chunk_group_start;
-        self.close_group(opcode::CHUNK_INDEX, chunk_group_start);
+        self.close_group(opcode::CHUNK_INDEX, self.chunk_group_start);
         let start = self.position();
         for (name, offset, bytes) in metadata {
             put_record(&mut self.out, opcode::METADATA_INDEX, |body| {
@@ -183,7 +208,7 @@ impl SummaryBuilder {
             body.extend_from_slice(&message_count.to_le_bytes());
             body.extend_from_slice(&self.schema_count.to_le_bytes());
             body.extend_from_slice(&(self.channel_counts.len() as u32).to_le_bytes());
-            body.extend_from_slice(&0u32.to_le_bytes());
+            body.extend_from_slice(&self.attachment_count.to_le_bytes());
             body.extend_from_slice(&(metadata.len() as u32).to_le_bytes());
             body.extend_from_slice(&self.chunk_count.to_le_bytes());
             body.extend_from_slice(&start_nanos.to_le_bytes());

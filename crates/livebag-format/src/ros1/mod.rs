@@ -3,6 +3,7 @@
 
 pub mod bag;
 mod definition;
+mod migrate;
 #[cfg(test)]
 mod tests;
 mod to_cdr;

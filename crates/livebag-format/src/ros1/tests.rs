@@ -213,3 +213,27 @@ proptest! {
         }
     }
 }
+
+/// ROS 2 has added `temperature` in the middle, and what is behind it moves.
+#[test]
+fn fields_that_ros2_has_added_are_zero() {
+    let own =
+        "float32 voltage\nuint32 gone\nfloat32 current\nstring location\nstring serial_number";
+    let message = b"\0\0\x80\x3f\x09\0\0\0\0\0\0\x40\x02\0\0\0hi\0\0\0\0";
+    let name = "sensor_msgs/BatteryState";
+    let to_cdr = ToCdr::new(&topic(name, own)).unwrap();
+    let known = definitions::type_hash("sensor_msgs/msg/BatteryState").unwrap();
+    assert_eq!(to_cdr.topic().metadata["topic_type_hash"], known);
+    let mut cdr = Vec::new();
+    to_cdr.convert(message, &mut cdr).unwrap();
+    let decoder = crate::decode::Decoder::new(to_cdr.topic()).unwrap();
+    let json = decoder.decode(&cdr, &Default::default()).unwrap().to_string();
+    assert!(json.contains("\"voltage\":1.0") && json.contains("\"temperature\":0.0"), "{json}");
+    assert!(json.contains("\"current\":2.0") && json.contains("\"location\":\"hi\""), "{json}");
+    assert!(to_cdr.convert(&message[..9], &mut cdr).is_err());
+    // In another order, or as another type, nothing is made of it.
+    for own in ["float32 current\nfloat32 voltage", "float64 voltage", "float32[2] voltage"] {
+        let to_cdr = ToCdr::new(&topic(name, own)).unwrap();
+        assert_ne!(to_cdr.topic().metadata["topic_type_hash"], known, "{own}");
+    }
+}

@@ -10,6 +10,7 @@ use crate::wire::{Cursor, DecodeError};
 use crate::{Topic, definitions};
 
 use super::definition;
+use super::migrate::Migration;
 
 /// Makes CDR of the messages of one topic.
 ///
@@ -37,6 +38,8 @@ pub struct ToCdr {
     schema: Schema,
     /// By structure, whether it is a header with a `seq` that ROS 2 does not have.
     headers: Vec<bool>,
+    /// To ROS 2's own definition, if that has other fields.
+    migration: Option<Migration>,
 }
 
 /// What ROS 2 offers for a topic that is latched in ROS 1: as `rosbags-convert` writes it.
@@ -74,7 +77,16 @@ impl ToCdr {
         let headers = parts.iter().zip(&schema.structures);
         let headers = headers.map(|(part, fields)| definition::is_header(part, fields)).collect();
         let type_name = definition::type_name(&topic.type_name);
-        let definition = definition::to_ros2(&topic.type_name, &text)?;
+        let mut definition = definition::to_ros2(&topic.type_name, &text)?;
+        let mut migration = None;
+        let is_changed =
+            |hash| definitions::rihs01(&type_name, &definition).as_deref() != Some(hash);
+        if definitions::type_hash(&type_name).is_some_and(is_changed)
+            && let Some(own) = definitions::schema(&type_name)
+        {
+            migration = Migration::new(&type_name, &definition, &own)?;
+            definition = if migration.is_some() { own } else { definition };
+        }
         let mut ros2 = Topic {
             name: topic.name.clone(),
             message_encoding: "cdr".to_owned(),
@@ -89,11 +101,12 @@ impl ToCdr {
         }
         ros2.type_name = type_name;
         ros2.schema = definition.into_bytes();
-        Ok(ToCdr { topic: ros2, schema, headers })
+        Ok(ToCdr { topic: ros2, schema, headers, migration })
     }
 
-    /// The topic as ROS 2 has it: type, definition, type hash, and QoS if it was latched. What only
-    /// ROS 1 knows (`callerid`, `md5sum`) is left out.
+    /// The topic as ROS 2 has it: type, definition, type hash, and QoS if it was latched. Of a type that ROS 2 has
+    /// changed the definition is ROS 2's, if messages can be made that. What only ROS 1 knows (`callerid`, `md5sum`)
+    /// is left out.
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
@@ -103,6 +116,15 @@ impl ToCdr {
     /// # Errors
     /// If the message is not what the definition says, or is nested too deep.
     pub fn convert(&self, message: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
+        let Some(migration) = &self.migration else { return self.copy(message, out) };
+        let mut cdr = Vec::with_capacity(message.len() + 64);
+        self.copy(message, &mut cdr)?;
+        let start = out.len();
+        migration.convert(&cdr, out).inspect_err(|_| out.truncate(start))
+    }
+
+    /// The same by the definition that the topic had.
+    fn copy(&self, message: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
         let start = out.len();
         // Encapsulation: little-endian CDR, no options.
         out.extend_from_slice(&[0, 1, 0, 0]);

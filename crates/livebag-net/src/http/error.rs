@@ -52,8 +52,14 @@ impl HttpError {
                     StatusCode::GONE
                 }
                 AnswerError::FilesInUse | AnswerError::Memory => StatusCode::SERVICE_UNAVAILABLE,
-                AnswerError::File(VirtualFileError::TooLong | VirtualFileError::Latest)
+                AnswerError::File(
+                    VirtualFileError::TooLong
+                    | VirtualFileError::TooMuchCarried
+                    | VirtualFileError::Latest,
+                )
                 | AnswerError::Picture(_)
+                | AnswerError::Points(_)
+                | AnswerError::Field(_)
                 | AnswerError::Decode { .. } => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },

@@ -6,13 +6,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use livebag_format::container::{ClockJumps, Losses, Manifest, MetadataEntry, Removed};
+use livebag_format::event::Event;
 
+use crate::container::events;
 pub use crate::container::{ContainerError, ContainerState};
 use crate::container::{Opened, as_it_is, read_owner, settled, settled_thoroughly};
-use crate::storage::{Disk, KernelDisk, ReadDisk};
+use crate::storage::{Disk, KernelDisk, ReadDisk, ReadFile};
 
 mod account;
 mod answer;
@@ -23,6 +26,7 @@ mod follow;
 mod index;
 mod newest_first;
 mod open;
+mod timeline;
 mod topic;
 mod virtual_file;
 
@@ -32,6 +36,10 @@ pub use cursor::Cursor;
 pub use follow::{Follow, Followed};
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
+pub use timeline::{
+    LossCause, LossSpan, TimeBins, Timeline, TimelineCache, TimelineQuery, TopicProgress,
+    TopicTimeline,
+};
 pub use topic::ContainerTopic;
 pub use virtual_file::{VirtualFile, VirtualFileError};
 
@@ -79,6 +87,8 @@ pub struct Container {
     state: ContainerState,
     manifest: Manifest,
     topics: Vec<ContainerTopic>,
+    /// The file that `attachments_path` names, if it is there.
+    attachments: Option<Arc<dyn ReadFile>>,
     recorder_pid: Option<u32>,
     in_place: bool,
     is_mended: bool,
@@ -159,7 +169,19 @@ impl Container {
         }
         let recorder_pid = read_owner(disk, path).map(|owner| owner.pid);
         let path = path.to_owned();
-        Ok(Self { path, state, manifest, topics, recorder_pid, in_place: false, is_mended })
+        let mut this = Self {
+            path,
+            state,
+            manifest,
+            topics,
+            attachments: None,
+            recorder_pid,
+            in_place: false,
+            is_mended,
+        };
+        // One that is gone costs nobody the messages.
+        this.attachments = this.attachments_path().and_then(|path| disk.open(&path).ok());
+        Ok(this)
     }
 
     /// The same, whose cursors give messages where they lie in the page cache ([`Cursor::next`]) instead of
@@ -269,6 +291,23 @@ impl Container {
     pub fn attachments_path(&self) -> Option<PathBuf> {
         let name = Some(&self.manifest.attachments).filter(|name| !name.is_empty());
         name.map(|name| self.path.join(name))
+    }
+
+    /// Named moments and time ranges, in order of time, as they are now. Damaged lines of their file are left
+    /// out.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn events(&self) -> Result<Vec<Event>, ContainerError> {
+        self.events_on(&KernelDisk::for_reading())
+    }
+
+    /// The same on any disk.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn events_on(&self, disk: &dyn ReadDisk) -> Result<Vec<Event>, ContainerError> {
+        Ok(events::read(disk, &self.path)?.events)
     }
 
     /// Directories of the later splits; the first split is in the container's own directory.

@@ -267,3 +267,110 @@ proptest! {
         prop_assert!(contents(&answer(&container, &Query::default())) == fixture.known);
     }
 }
+
+/// Attachments and metadata records of an MCAP file, by its summary.
+fn carried(file: &[u8]) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
+    let summary = mcap::Summary::read(file).unwrap().unwrap();
+    let stats = summary.stats.as_ref().unwrap();
+    let counted = (stats.attachment_count as usize, stats.metadata_count as usize);
+    assert_eq!(counted, (summary.attachment_indexes.len(), summary.metadata_indexes.len()));
+    let attachments = summary.attachment_indexes.iter().map(|index| {
+        let attachment = mcap::read::attachment(file, index).unwrap();
+        assert_eq!(
+            (index.log_time, index.create_time, &index.name, &index.media_type),
+            (attachment.log_time, attachment.create_time, &attachment.name, &attachment.media_type)
+        );
+        assert_eq!(index.data_size, attachment.data.len() as u64);
+        (attachment.name, attachment.data.into_owned())
+    });
+    let metadata = summary
+        .metadata_indexes
+        .iter()
+        .map(|index| mcap::read::metadata(file, index).unwrap().name);
+    (attachments.collect(), metadata.collect())
+}
+
+/// What lies beside the messages is there when the file is laid out, or when it is opened again; also one whose
+/// name is as long as its data. One that is still being written is not there yet.
+#[test]
+fn a_virtual_file_carries_attachments_and_metadata_records() {
+    let entry = |name: &str| livebag::MetadataEntry {
+        name: name.into(),
+        values: [("k".into(), "v".into())].into(),
+    };
+    let metadata = vec![entry("a"), entry("b"), entry("a")];
+    let options = RecorderOptions { has_attachments: true, metadata, ..Default::default() };
+    let mut fixture = Fixture::new(options, &["/a"]);
+    fixture.write(0, 100);
+    let mut writer = mcap::WriteOptions::new()
+        .use_chunks(false)
+        .create(std::io::Cursor::new(Vec::new()))
+        .unwrap();
+    let samples = [("map", 3), ("", 0), (&*"long ".repeat(1000), 70_000), ("last", 1_500_000)];
+    let samples = samples.map(|(name, bytes)| {
+        (name.to_owned(), (0..bytes).map(|at| (at * 3 % 251) as u8).collect::<Vec<u8>>())
+    });
+    for (name, data) in &samples {
+        let attachment = mcap::Attachment {
+            log_time: 7,
+            create_time: 5,
+            media_type: "text/plain".into(),
+            name: name.clone(),
+            data: data.as_slice().into(),
+        };
+        writer.attach(&attachment).unwrap();
+    }
+    let written = writer.finish().unwrap().attachment_indexes;
+    let ends: Vec<usize> = written.iter().map(|at| (at.offset + at.length) as usize).collect();
+    let attachments = writer.into_inner().into_inner();
+    let place = fixture.path.join("attachments.mcap");
+    let records: Vec<String> = ["a", "b", "a"].map(str::to_owned).into();
+
+    let mut file = VirtualFile::new(&fixture.container(), &Query::default()).unwrap();
+    let mut before = whole(&file);
+    assert_eq!(carried(&before), (vec![], records.clone()));
+    for (count, end) in ends.iter().enumerate() {
+        for (written, has) in [(end - 1, count), (*end, count + 1)] {
+            std::fs::write(&place, &attachments[..written]).unwrap();
+            let is_new = file.grow(&fixture.container()).unwrap();
+            assert_eq!(is_new, has > count, "{count}: {written} bytes");
+            let bytes = whole(&file);
+            assert_eq!(carried(&bytes), (samples[..has].to_vec(), records.clone()));
+            assert!(contents(&bytes) == fixture.known);
+            assert_eq!(carried(&bytes[..before.len()]).0.len(), count, "a reader of before");
+            let changed = before.iter().zip(&bytes).filter(|(a, b)| a != b).count();
+            assert!(changed <= 8, "only a jump changes, {changed} bytes did");
+            before = bytes;
+        }
+        fixture.write(0, 100);
+        assert!(file.grow(&fixture.container()).unwrap());
+        before = whole(&file);
+    }
+    std::fs::write(&place, &attachments).unwrap();
+    fixture.recorder.finish().unwrap();
+    let closed = Container::open(&fixture.path).unwrap();
+    assert!(!file.grow(&closed).unwrap(), "all of it was there");
+    let part = Query { topics: vec!["/a".into()], span: Span::History(1, 2) };
+    for query in [Query::default(), part] {
+        let file = VirtualFile::new(&closed, &query).unwrap();
+        let bytes = whole(&file);
+        assert_eq!(carried(&bytes), (samples.to_vec(), records.clone()));
+        // Any range is that part of the whole.
+        for start in (0..bytes.len()).step_by(100_003) {
+            let mut out = Buffer::default();
+            file.read(start as u64, 50_000, &mut out).unwrap();
+            assert!(*out == bytes[start..bytes.len().min(start + 50_000)], "from {start}");
+        }
+    }
+    // One that is cut afterwards is an error where it was, and nothing else is.
+    let file = VirtualFile::new(&closed, &Query::default()).unwrap();
+    std::fs::write(&place, &attachments[..ends[2]]).unwrap();
+    let mut out = Buffer::default();
+    assert!(file.read(0, 100, &mut out).is_ok());
+    assert!(file.read(0, file.len() as usize, &mut out).is_err());
+    std::fs::remove_file(&place).unwrap();
+    let closed = Container::open(&fixture.path).unwrap();
+    let bytes = whole(&VirtualFile::new(&closed, &Query::default()).unwrap());
+    assert_eq!(carried(&bytes).0.len(), 0);
+    assert!(contents(&bytes) == fixture.known);
+}

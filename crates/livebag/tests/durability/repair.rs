@@ -14,7 +14,7 @@ use livebag::{
     Recorder, RecorderOptions, Topic,
 };
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES_MAX, ChunkHeader, MAGIC, MESSAGE_INDEX_ENTRY_BYTES,
+    CHUNK_HEADER_BYTES_MAX, ChunkHeader, MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
     MESSAGE_INDEX_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, chunk_messages, opcode,
 };
 
@@ -57,7 +57,21 @@ struct Chunk {
     bytes: Vec<u8>,
     offset: u64,
     has_checksum: bool,
+    /// Length of the chunk record alone.
+    record_bytes: usize,
     messages: BTreeSet<Key>,
+    /// Of a chunk that is not compressed: its messages, and where each ends in `bytes`.
+    ends: Vec<(usize, Key)>,
+}
+
+impl Chunk {
+    /// Messages that are whole in a chunk that the end of a file cuts, which is all that is left of it.
+    fn first_messages(&self, left: &[u8]) -> impl Iterator<Item = &Key> {
+        let whole = self.ends.iter().take_while(move |(end, _)| {
+            left.get(..*end).is_some_and(|left| left == &self.bytes[..*end])
+        });
+        whole.map(|(_, key)| key)
+    }
 }
 
 /// A recording without damage.
@@ -202,17 +216,25 @@ fn chunks_of(brick: &Path) -> (Vec<Chunk>, u64) {
                 let head = &bytes[at..(at + CHUNK_HEADER_BYTES_MAX).min(bytes.len())];
                 let header = ChunkHeader::parse(head).unwrap();
                 let records = header.records(&bytes[at..end]).unwrap();
-                let keys = chunk_messages(&records).map(|message| {
-                    let header = message.unwrap().header;
-                    (topics[&header.channel_id].clone(), header.sequence)
-                });
-                let messages: BTreeSet<Key> = keys.collect();
+                let mut ends = Vec::new();
+                for message in chunk_messages(&records) {
+                    let message = message.unwrap();
+                    let key = (topics[&message.header.channel_id].clone(), message.header.sequence);
+                    let inner = message.inner as usize + MESSAGE_HEADER_BYTES + message.data.len();
+                    ends.push((header.header_bytes() + inner, key));
+                }
+                let messages: BTreeSet<Key> = ends.iter().map(|(_, key)| key.clone()).collect();
+                if header.compression != Compression::None {
+                    ends.clear();
+                }
+                let record_bytes = end - at;
                 let channels: BTreeSet<&String> = messages.iter().map(|(name, _)| name).collect();
                 let indexes = channels.len() * MESSAGE_INDEX_HEADER_BYTES
                     + messages.len() * MESSAGE_INDEX_ENTRY_BYTES;
                 let bytes = bytes[at..end + indexes].to_vec();
                 let has_checksum = header.crc != 0;
-                chunks.push(Chunk { bytes, offset: at as u64, has_checksum, messages });
+                let offset = at as u64;
+                chunks.push(Chunk { bytes, offset, has_checksum, record_bytes, messages, ends });
             }
             0 | opcode::DATA_END => break,
             _ => {}
@@ -280,14 +302,14 @@ fn damage(random: &mut Random, folder: &Path, from: u64) -> String {
             file.write_all_at(&[byte[0] ^ (1 << random.below(8))], at).unwrap();
             format!("{name}: a bit flipped at {at}")
         }
-        80..=89 => {
+        80..=87 => {
             let at = place(random, BLOCK);
             use rustix::fs::{FallocateFlags, fallocate};
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(&file, flags, at, BLOCK).unwrap();
             format!("{name}: block at {at} lost")
         }
-        90..=95 => {
+        88..=95 => {
             let to = from + random.below(length - from);
             file.set_len(to).unwrap();
             format!("{name}: cut to {to} of {length}")
@@ -323,6 +345,22 @@ fn read(container: &Container) -> (BTreeMap<Key, Vec<u8>>, u64) {
     (found, damaged)
 }
 
+/// The messages that are saved of a brick alone, and are what was recorded.
+fn salvage(brick: &Path, original: &Original) -> Vec<Key> {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("saved.mcap");
+    if livebag_bags::salvage(brick, &saved, livebag_bags::SinkCompression::None).is_err() {
+        return Vec::new();
+    }
+    let bytes = fs::read(&saved).unwrap();
+    let messages = mcap::MessageStream::new(&bytes).unwrap().map(|message| message.unwrap());
+    let right = messages.filter_map(|message| {
+        let key = (message.channel.topic.clone(), message.sequence);
+        (original.messages.get(&key).is_some_and(|data| **data == *message.data)).then_some(key)
+    });
+    right.collect()
+}
+
 fn check(seed: u64) {
     let mut random = Random(seed);
     let kind = KINDS[random.below(KINDS.len() as u64) as usize];
@@ -343,22 +381,33 @@ fn check(seed: u64) {
         }
         said.push("manifest gone".into());
     }
-    if random.chance(20) {
+    let lock_is_gone = random.chance(20);
+    if lock_is_gone {
         let _ = fs::remove_file(path.join("container.lock"));
         said.push("lock gone".into());
     }
     let said = format!("seed {seed}: {}", said.join("; "));
 
+    // Otherwise a power cut may have been what happened to it.
+    let has_lost_no_sector = !manifest_is_gone && (kind.is_closed || !lock_is_gone);
     // What is there, and provable or not.
     let (mut provable, mut changed) = (BTreeSet::new(), BTreeSet::new());
+    let mut salvaged = Vec::new();
     for (brick, chunks) in &original.bricks {
         let bytes = fs::read(path.join(brick)).unwrap_or_default();
+        salvaged.extend(salvage(&path.join(brick), original));
         for chunk in chunks {
             let range = chunk.offset as usize..chunk.offset as usize + chunk.bytes.len();
             let is_same = bytes.get(range).is_some_and(|bytes| bytes == chunk.bytes);
             let set = if is_same { &mut provable } else { &mut changed };
-            let is_served_unproven = !is_same && !chunk.has_checksum;
+            let left = bytes.get(chunk.offset as usize..).unwrap_or_default();
+            let is_cut = left.len() < chunk.record_bytes;
+            let is_served_unproven = !is_same && (!chunk.has_checksum || is_cut);
             set.extend(chunk.messages.iter().map(|key| (key.clone(), is_served_unproven)));
+            if is_cut && has_lost_no_sector {
+                let first = chunk.first_messages(left);
+                provable.extend(first.map(|key| (key.clone(), false)));
+            }
         }
     }
 
@@ -371,6 +420,18 @@ fn check(seed: u64) {
     let (found, damaged_then) = read(&container);
     for (key, _) in &provable {
         assert!(found.get(key) == Some(&original.messages[key]), "{said}: {key:?} is lost");
+    }
+    // What each file gives alone, the container gives.
+    if has_lost_no_sector {
+        for key in &salvaged {
+            let mut chunks = original.bricks.values().flatten();
+            let chunk = chunks.find(|chunk| chunk.messages.contains(key)).unwrap();
+            let (offset, bytes) = (chunk.offset, chunk.bytes.len());
+            assert!(
+                found.contains_key(key),
+                "{said}: {key:?} is salvaged from its file alone, of {bytes} bytes at {offset}"
+            );
+        }
     }
     for (key, data) in &found {
         let known = original.messages.get(key);

@@ -18,14 +18,18 @@ const ENTRIES_AT_ONCE: u64 = 4096;
 pub(super) struct Claim {
     pub entry: IndexEntry,
     /// Place in the index.
-    pub number: u64,
+    pub number: u32,
     /// Place of the topic among those of its brick.
-    pub member: usize,
+    pub member: u16,
     /// Whether the message is on the medium according to `container.synced`.
     pub is_synced: bool,
     /// Whether the message has been found in the brick.
     pub is_proven: bool,
 }
+
+/// All claims of a brick are held in memory, and an index that has to be made anew is laid out there once more.
+pub(super) const ENTRY_MEMORY_BYTES: u64 = (size_of::<Claim>() + ENTRY_BYTES) as u64;
+const _: () = assert!(ENTRY_MEMORY_BYTES == 104, "docs/durability.md says so");
 
 /// The file, and what is known of it.
 pub(super) struct TopicIndex {
@@ -51,41 +55,55 @@ pub(super) struct Mended {
 }
 
 impl TopicIndex {
-    /// Reads the index of a topic (its place in the manifest, and among those of its brick), or what is
-    /// left of it. Entries below `synced` are on the medium.
-    pub fn read(
-        disk: &dyn Disk,
-        path: PathBuf,
-        (topic, member, synced): (usize, usize, u64),
-    ) -> io::Result<(Self, Vec<Claim>)> {
+    /// Opens the index of a topic (by its place in the manifest), or what is left of it.
+    pub fn open(disk: &dyn Disk, path: PathBuf, topic: usize) -> io::Result<Self> {
         let mut this = Self { topic, path, file: None, count: 0, length: 0, is_whole: false };
-        let mut claims = Vec::new();
-        let file = match disk.open(&this.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((this, claims)),
+        match disk.open(&this.path) {
+            Ok(file) => {
+                this.length = file.length()?;
+                this.file = Some(file);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
-        };
+        }
+        Ok(this)
+    }
+
+    /// Entries that it has room for.
+    pub fn room(&self) -> u64 {
+        entry_count(self.length)
+    }
+
+    /// Reads what it claims, of the topic with the place `member` among those of its brick. Entries below
+    /// `synced` are on the medium.
+    pub fn read(&mut self, member: u16, synced: u64, claims: &mut Vec<Claim>) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
         let mut head = [0; ENTRY_BYTES];
         file.read_at(&mut head, 0)?;
-        this.is_whole = is_index_header(&head);
-        this.length = file.length()?;
-        let room = entry_count(this.length);
-        let (mut at, mut before) = (0, 0);
+        self.is_whole = is_index_header(&head);
+        let (room, first) = (entry_count(self.length), claims.len());
+        let (mut at, mut before, mut has_damage) = (0, 0, false);
+        let mut bytes = vec![0; room.min(ENTRIES_AT_ONCE) as usize * ENTRY_BYTES];
         while at < room {
-            let mut bytes = vec![0; (room - at).min(ENTRIES_AT_ONCE) as usize * ENTRY_BYTES];
-            file.read_at(&mut bytes, entry_offset(at))?;
-            for (number, bytes) in (at..).zip(bytes.as_chunks().0) {
-                let Some(entry) = IndexEntry::decode(bytes) else { continue };
-                this.is_whole &= number == claims.len() as u64 && entry.log_time_nanos >= before;
+            let count = (room - at).min(ENTRIES_AT_ONCE) as usize;
+            let read = file.read_at(&mut bytes[..count * ENTRY_BYTES], entry_offset(at))?;
+            for (number, bytes) in (at..).zip(bytes[..read].as_chunks().0) {
+                let Some(entry) = IndexEntry::decode(bytes) else {
+                    has_damage |= bytes.iter().any(|byte| *byte != 0);
+                    continue;
+                };
+                let place = (claims.len() - first) as u64;
+                self.is_whole &= number == place && entry.log_time_nanos >= before;
                 before = entry.log_time_nanos;
-                let is_synced = number < synced;
+                let (is_synced, number) = (number < synced, number as u32);
                 claims.push(Claim { entry, number, member, is_synced, is_proven: false });
             }
             at += ENTRIES_AT_ONCE;
         }
-        this.count = claims.len() as u64;
-        this.file = Some(file);
-        Ok((this, claims))
+        self.count = (claims.len() - first) as u64;
+        // What is no zeros is not cut off, but kept beside the new index.
+        self.is_whole &= !has_damage;
+        Ok(())
     }
 
     /// Leaves the entries that have been proven, and adds `found`, those of messages without an
@@ -93,16 +111,13 @@ impl TopicIndex {
     pub fn mend(
         &self,
         disk: &dyn Disk,
-        claims: &[Claim],
+        claims: &mut [Claim],
         mut found: Vec<IndexEntry>,
     ) -> io::Result<Mended> {
-        let order = |entry: &IndexEntry| (entry.log_time_nanos, entry.sequence);
-        found.sort_by_key(|entry| (order(entry), entry.offset));
+        found.sort_unstable_by_key(|entry| (order(entry), entry.offset));
         let given_up = claims.iter().filter(|claim| !claim.is_proven).count() as u64;
         let last = claims.last().map_or((0, 0), |claim| order(&claim.entry));
         let follow = found.first().is_none_or(|entry| order(entry) >= last);
-        let kept = claims.iter().filter(|claim| claim.is_proven).map(|claim| claim.entry);
-        let mut entries: Vec<IndexEntry> = kept.chain(found.iter().copied()).collect();
         let is_right = self.is_whole && given_up == 0 && follow;
         let is_changed = !is_right || !found.is_empty() || self.length != entry_offset(self.count);
         if !is_changed {
@@ -110,16 +125,18 @@ impl TopicIndex {
         } else if is_right {
             self.append(disk, &found)?;
         } else {
-            entries.sort_by_key(order);
-            self.replace(disk, &entries)?;
+            claims.sort_unstable_by_key(|claim| (order(&claim.entry), claim.number));
+            self.replace(disk, claims, &found)?;
         }
-        Ok(Mended {
-            count: entries.len() as u64,
-            bytes: entries.iter().map(|entry| u64::from(entry.data_bytes)).sum(),
-            last_log_time_nanos: entries.last().map_or(0, |entry| entry.log_time_nanos),
-            given_up,
-            is_changed,
-        })
+        let kept = claims.iter().filter(|claim| claim.is_proven).map(|claim| &claim.entry);
+        let mut mended =
+            Mended { count: 0, bytes: 0, last_log_time_nanos: 0, given_up, is_changed };
+        for entry in kept.chain(&found) {
+            mended.count += 1;
+            mended.bytes += u64::from(entry.data_bytes);
+            mended.last_log_time_nanos = mended.last_log_time_nanos.max(entry.log_time_nanos);
+        }
+        Ok(mended)
     }
 
     fn append(&self, disk: &dyn Disk, found: &[IndexEntry]) -> io::Result<()> {
@@ -135,14 +152,30 @@ impl TopicIndex {
         file.sync()
     }
 
-    fn replace(&self, disk: &dyn Disk, entries: &[IndexEntry]) -> io::Result<()> {
+    /// Writes the entries that are proven and those that were found, both in order.
+    fn replace(&self, disk: &dyn Disk, claims: &[Claim], found: &[IndexEntry]) -> io::Result<()> {
         if let Some(file) = &self.file {
             keep_aside(disk, &self.path, &**file)?;
         }
-        let mut bytes = index_header().to_vec();
-        bytes.extend(entries.iter().flat_map(IndexEntry::encode));
+        let kept = || claims.iter().filter(|claim| claim.is_proven).map(|claim| &claim.entry);
+        let mut bytes = Vec::new();
+        let room = entry_offset((kept().count() + found.len()) as u64);
+        bytes.try_reserve_exact(usize::try_from(room).map_err(io::Error::other)?)?;
+        bytes.extend_from_slice(&index_header());
+        let mut found = found.iter().peekable();
+        for entry in kept() {
+            while let Some(before) = found.next_if(|found| order(found) < order(entry)) {
+                bytes.extend_from_slice(&before.encode());
+            }
+            bytes.extend_from_slice(&entry.encode());
+        }
+        found.for_each(|entry| bytes.extend_from_slice(&entry.encode()));
         disk.replace(&self.path, &bytes, true)
     }
+}
+
+fn order(entry: &IndexEntry) -> (u64, u64) {
+    (entry.log_time_nanos, entry.sequence)
 }
 
 /// Copies an index to `NAME.idx.damaged`, unless an earlier recovery has.

@@ -13,6 +13,9 @@ use crate::storage::{Access, Disk, DiskFile};
 /// Where the bytes are kept that recovery wrote over.
 pub(super) const OVERWRITTEN_FILE: &str = "container.damaged";
 
+/// It is held in memory while something is added.
+const KEPT_BYTES_MAX: u64 = 1 << 30;
+
 /// What has become of a brick.
 pub(super) struct MendedBrick {
     /// Bytes that could not be proven, and that a record of their own covers now.
@@ -28,7 +31,8 @@ pub(super) fn mend_brick(
     survey: Survey,
     topics: &[(u16, Topic)],
 ) -> io::Result<MendedBrick> {
-    let is_sound = survey.changes.is_empty() && survey.stretches.is_empty();
+    let is_sound =
+        survey.changes.is_empty() && survey.stretches.is_empty() && survey.shortened.is_none();
     if is_sound && let Ok(file) = disk.open(path) {
         let chunks = survey.chunks.iter().cloned().map(Ok);
         if ends_with_summary(&*file, survey.tail, topics, chunks)? {
@@ -61,7 +65,12 @@ pub(super) fn mend_brick(
         }
         changes.push(Change { offset: stretch.range.start, bytes });
     }
-    keep_overwritten(disk, path, &*file, &changes)?;
+    let shortened = survey.shortened.as_slice();
+    keep_overwritten(disk, path, &*file, shortened.iter().chain(&changes))?;
+    for change in shortened {
+        file.write_at(&change.bytes, change.offset)?;
+        file.sync()?;
+    }
     // A stretch into which more than a header is written is marked as given up before: a frame
     // with such records in its middle would pass for a whole one.
     for range in &filled {
@@ -79,11 +88,11 @@ pub(super) fn mend_brick(
 }
 
 /// Adds a line for each place that is about to be written over: file, offset, the bytes.
-fn keep_overwritten(
+fn keep_overwritten<'a>(
     disk: &dyn Disk,
     path: &Path,
     file: &dyn DiskFile,
-    changes: &[Change],
+    changes: impl Iterator<Item = &'a Change>,
 ) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut lines = String::new();
@@ -100,6 +109,13 @@ fn keep_overwritten(
         return Ok(());
     }
     let aside = path.with_file_name(OVERWRITTEN_FILE);
+    let there = disk.open(&aside).and_then(|file| file.length()).unwrap_or(0);
+    if there > KEPT_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "{} has more than {KEPT_BYTES_MAX} bytes: move it elsewhere",
+            aside.display()
+        )));
+    }
     let mut text = disk.read(&aside).unwrap_or_default();
     text.extend_from_slice(lines.as_bytes());
     disk.replace(&aside, &text, true)

@@ -24,6 +24,7 @@ use livebag_format::mcap::MessageHeader;
 use super::{Opened, is_being_written, read_manifest};
 use crate::container::{ContainerError, ContainerState};
 use crate::limits::UNSETTLED_BYTES;
+use crate::memory::memory_available;
 use crate::storage::{Access, Disk, Owner, ReadDisk};
 
 mod index;
@@ -31,7 +32,7 @@ pub(super) mod manifest;
 mod mend;
 mod survey;
 
-use index::{Claim, TopicIndex};
+use index::{Claim, ENTRY_MEMORY_BYTES, TopicIndex};
 use manifest::{correct_splits, name_newest_files, rebuild};
 use mend::mend_brick;
 use survey::{Member, Trust, Walk};
@@ -74,7 +75,9 @@ pub(super) fn settle(
     drop(lock);
     let is_mended = match recovered {
         Ok(is_mended) => is_mended,
-        Err(ContainerError::Io { source, .. }) if is_refused(&source) => {
+        Err(ContainerError::Io { source, .. })
+            if is_refused(&source) || (is_without_memory(&source) && !is_thorough) =>
+        {
             return Ok(Opened::unchanged(ContainerState::Unrecovered, manifest));
         }
         Err(error) => return Err(error),
@@ -163,6 +166,39 @@ fn is_refused(error: &io::Error) -> bool {
     )
 }
 
+/// Whether it needs more memory than there is.
+fn is_without_memory(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::OutOfMemory
+}
+
+/// Memory that a recovery may still take, in bytes.
+struct Memory(u64);
+
+impl Memory {
+    /// Three quarters of what is available.
+    fn new() -> Self {
+        match memory_available() {
+            0 => Self(u64::MAX),
+            bytes => Self(bytes / 4 * 3),
+        }
+    }
+
+    fn take(&mut self, bytes: u64) -> io::Result<()> {
+        match self.0.checked_sub(bytes) {
+            Some(left) => self.0 = left,
+            None => {
+                let what = format!(
+                    "repairing it takes {bytes} bytes of memory, and {} can be had here and now: its time \
+                     indexes are held in memory meanwhile",
+                    self.0
+                );
+                return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Repairs all files, and gives whether any had to be changed. If `is_thorough` nothing is believed
 /// that the bricks do not prove.
 fn recover(
@@ -193,14 +229,19 @@ fn recover(
     let mut last_log_time_nanos = 0;
     let mut is_changed = false;
     for (brick, topics) in &groups {
-        let mended = mend_group(disk, directory, manifest, (brick, topics), (&mark, settled));
+        let trust = Trust {
+            settled_bytes: if settled { u64::MAX } else { 0 },
+            has_lost_no_sector: survived || was_closed,
+            was_closed,
+        };
+        let mended = mend_group(disk, directory, manifest, (brick, topics), (&mark, trust));
         match mended {
             Ok(mended) => {
                 last_log_time_nanos = last_log_time_nanos.max(mended.last_log_time_nanos);
                 notes.extend(mended.note);
                 is_changed |= mended.is_changed;
             }
-            Err(source) if is_refused(&source) => {
+            Err(source) if is_refused(&source) || is_without_memory(&source) => {
                 return Err(ContainerError::Io { path: directory.join(brick), source });
             }
             // A medium that fails here does not take the other topics along.
@@ -248,37 +289,43 @@ fn mend_group(
     directory: &Path,
     manifest: &mut Manifest,
     (brick, topics): (&str, &[usize]),
-    (mark, settled): (&SyncMark, bool),
+    (mark, mut trust): (&SyncMark, Trust),
 ) -> io::Result<MendedGroup> {
     let path = directory.join(brick);
     let (mut indexes, mut members) = (Vec::new(), Vec::new());
-    let (mut claims, mut others): (Vec<Claim>, Vec<Vec<Claim>>) = (Vec::new(), Vec::new());
-    for (member, &place) in topics.iter().enumerate() {
+    for &place in topics {
         let described = &manifest.topics[place];
-        let synced = mark.entries.get(&described.index).copied().unwrap_or(0);
-        let index = directory.join(&described.index);
-        let of = (place, member, synced);
-        let (index, found) = TopicIndex::read(disk, index, of)?;
-        // A recorder makes one brick for a topic: what lies in another one is kept as it is.
-        let (here, mut there): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|claim| claim.entry.brick == 0);
-        there.iter_mut().for_each(|claim| claim.is_proven = described.bricks.len() > 1);
+        indexes.push(TopicIndex::open(disk, directory.join(&described.index), place)?);
         let topic = described.topic().map_err(io::Error::other)?;
         members.push(Member { channel_id: described.channel_id, topic, brick: 0 });
-        indexes.push(index);
-        claims.extend(here);
-        others.push(there);
     }
+    if members.len() > usize::from(u16::MAX) {
+        return Err(io::Error::other("it has more topics than an MCAP can have channels"));
+    }
+    let mut memory = Memory::new();
+    let room = indexes.iter().fold(0, |room: u64, index| room.saturating_add(index.room()));
+    memory.take(room.saturating_mul(ENTRY_MEMORY_BYTES))?;
+    let (mut claims, mut others): (Vec<Claim>, Vec<Claim>) = (Vec::new(), Vec::new());
+    claims.try_reserve_exact(usize::try_from(room).map_err(io::Error::other)?)?;
+    for (member, index) in (0..).zip(&mut indexes) {
+        let described = &manifest.topics[index.topic];
+        let synced = mark.entries.get(&described.index).copied().unwrap_or(0);
+        index.read(member, synced, &mut claims)?;
+    }
+    // A recorder makes one brick for a topic: what lies in another one is kept as it is.
+    let is_kept =
+        |claim: &Claim| manifest.topics[indexes[usize::from(claim.member)].topic].bricks.len() > 1;
+    others.extend(claims.extract_if(.., |claim| claim.entry.brick != 0));
+    others.iter_mut().for_each(|claim| claim.is_proven = is_kept(claim));
     let file = match disk.open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             disk.create(&path, Access::Buffered)?
         }
         opened => opened?,
     };
-    let unsettled = if settled { UNSETTLED_BYTES } else { u64::MAX };
-    let trust = Trust { settled_bytes: file.length()?.saturating_sub(unsettled) };
+    trust.settled_bytes = trust.settled_bytes.min(file.length()?.saturating_sub(UNSETTLED_BYTES));
     let names = (manifest.profile.as_str(), manifest.library.as_str());
-    let mut survey = Walk::new(file, names, &members, &mut claims, trust)?.run()?;
+    let mut survey = Walk::new(file, names, &members, &mut claims, trust, memory)?.run()?;
     let found = std::mem::take(&mut survey.found);
     // The summary repeats the topics in the order in which the brick announces them.
     let place = |member: &Member| survey.announced_at(member.channel_id).unwrap_or(u64::MAX);
@@ -287,11 +334,12 @@ fn mend_group(
     let mut mended = MendedGroup { last_log_time_nanos: 0, note: None, is_changed: false };
     // Indexes first, and onto the medium: no entry claims what is then written over in the brick.
     let mut gone = 0;
-    for (member, ((index, found), others)) in indexes.iter().zip(found).zip(others).enumerate() {
-        let mut claims: Vec<Claim> =
-            claims.iter().filter(|claim| claim.member == member).copied().chain(others).collect();
-        claims.sort_by_key(|claim| claim.number);
-        let index_mended = index.mend(disk, &claims, found)?;
+    claims.extend(others);
+    claims.sort_unstable_by_key(|claim| (claim.member, claim.number));
+    let mut of_members = claims.chunk_by_mut(|a, b| a.member == b.member).peekable();
+    for (member, (index, found)) in (0..).zip(indexes.iter().zip(found)) {
+        let claims = of_members.next_if(|claims| claims[0].member == member).unwrap_or_default();
+        let index_mended = index.mend(disk, claims, found)?;
         let described = &mut manifest.topics[index.topic];
         // The manifest of a closed container knows how many there were, whatever its index says.
         let gone_here = match manifest.state {

@@ -6,24 +6,31 @@
 //! - or, for a frame without one, by an index entry that says the same as its headers, or by standing
 //!   in a whole chunk with its message index; and by having no hole: bricks are only appended to, so a
 //!   block is either what was written or a hole,
-//! - or by an entry below the mark in `container.synced`, or one that the kernel has had for long.
+//! - or by an entry below the mark in `container.synced`, or one that the kernel has had for long,
+//! - or by standing whole in a chunk that the end of the file cuts, where nothing else can have happened
+//!   to the file than being cut: the chunk's checksum can no longer be checked.
 //!
 //! What is no record, or cannot be proven, is passed over up to the next thing that can be.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use livebag_format::Topic;
-use livebag_format::index::IndexEntry;
+use livebag_format::index::{ENTRY_BYTES, IndexEntry};
 use livebag_format::mcap::{
-    CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, Compression, Definition,
-    MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES, MESSAGE_INDEX_HEADER_BYTES,
-    MessageHeader, RECORD_HEADER_BYTES, RecordHeader, chunk_messages, opcode, put_channel,
-    put_file_start, put_message_index, put_schema, schema_id,
+    CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES_MAX, ChunkExtent, ChunkHeader, ChunkMessage,
+    Compression, Compressor, Definition, MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
+    MESSAGE_INDEX_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, chunk_messages,
+    decompress_start, opcode, put_channel, put_compressed_chunk_header, put_file_start,
+    put_message_index, put_schema, schema_id,
 };
 
+use super::Memory;
 use super::index::Claim;
 use crate::limits::PROVEN_CHUNK_BYTES_MAX;
 use crate::storage::ReadFile;
@@ -32,6 +39,11 @@ use crate::storage::ReadFile;
 const DEFINITION_BYTES_MAX: u64 = 64 << 20;
 /// Bytes searched at once.
 const SEARCH_BYTES: usize = 256 << 10;
+
+/// Memory for a message without an entry: in a list that grows, and once more when its index is written.
+const FOUND_MEMORY_BYTES: u64 = 4 * ENTRY_BYTES as u64;
+/// Memory for a chunk, in a list that grows.
+const CHUNK_MEMORY_BYTES: u64 = 3 * size_of::<ChunkExtent>() as u64;
 
 /// A topic whose messages are in the brick.
 pub(super) struct Member {
@@ -64,19 +76,26 @@ pub(super) struct Survey {
     pub stretches: Vec<Stretch>,
     /// Message indexes and headers that are not what they must be.
     pub changes: Vec<Change>,
+    /// The chunk that the end of the file cuts, with what is whole of it. Written before anything else:
+    /// behind its old length nothing must be added while it claims to be longer.
+    pub shortened: Option<Change>,
     /// Messages without an entry, by member.
     pub found: Vec<Vec<IndexEntry>>,
     /// Where the summary goes: behind the last thing that is kept.
     pub tail: u64,
-    /// Where channels are announced, or will be.
-    announced: Vec<(u64, u16)>,
+    /// Where channels are first announced, or will be.
+    announced: BTreeMap<u16, u64>,
 }
 
 impl Survey {
     /// Where the brick first announces a channel once it is mended; `None` if it does not.
     pub fn announced_at(&self, channel_id: u16) -> Option<u64> {
-        let places = self.announced.iter().filter(|(_, id)| *id == channel_id);
-        places.map(|(at, _)| *at).min()
+        self.announced.get(&channel_id).copied()
+    }
+
+    fn announce(&mut self, at: u64, channel_id: u16) {
+        let first = self.announced.entry(channel_id).or_insert(at);
+        *first = at.min(*first);
     }
 }
 
@@ -86,6 +105,10 @@ pub(super) struct Trust {
     /// Chunks below this offset that have all their entries are believed: the kernel that was given
     /// them still runs, and has had the time to tell of a failure.
     pub settled_bytes: u64,
+    /// Whether what the kernel was given is in the file as far as the file goes: it still runs, or the
+    /// recorder closed and synced it. Otherwise a power cut may have cost any sector.
+    pub has_lost_no_sector: bool,
+    pub was_closed: bool,
 }
 
 /// A chunk that has been proven.
@@ -96,6 +119,10 @@ struct Proven {
     is_believed: bool,
     /// Whether the times in its header are those of its messages.
     has_right_times: bool,
+    /// The chunk with its first messages alone, if the end of the file cuts it.
+    shortened: Option<Vec<u8>>,
+    /// The start of its record, if that is not what it must be.
+    record_header: Option<[u8; RECORD_HEADER_BYTES]>,
 }
 
 /// What is at a place.
@@ -118,10 +145,19 @@ pub(super) struct Walk<'a> {
     profile: &'a str,
     library: &'a str,
     members: &'a [Member],
+    /// Place in `members` by channel.
+    by_channel: HashMap<u16, usize>,
     /// In the order of their places.
     claims: &'a mut [Claim],
     trust: Trust,
+    memory: Memory,
     announced: BTreeSet<(u8, usize)>,
+    /// Definition records by member, made when they are first asked for.
+    definitions: Vec<OnceCell<Rc<[Vec<u8>]>>>,
+    /// How many stretches have had no room for a definition, by member and record.
+    tried: HashMap<(usize, usize), usize>,
+    /// Behind it there are zeros alone.
+    end: Cell<u64>,
     /// Where the record before begins, if it is filler.
     last_filler: Option<u64>,
     /// Bytes that may still be read for candidates that prove nothing: hostile files have many.
@@ -136,8 +172,9 @@ impl<'a> Walk<'a> {
         members: &'a [Member],
         claims: &'a mut [Claim],
         trust: Trust,
+        memory: Memory,
     ) -> io::Result<Self> {
-        claims.sort_by_key(|claim| (place_of(&claim.entry), claim.number));
+        claims.sort_unstable_by_key(|c| (place_of(&c.entry), c.member, c.number));
         let length = file.length()?;
         let survey = Survey { found: vec![Vec::new(); members.len()], ..Survey::default() };
         Ok(Self {
@@ -146,9 +183,19 @@ impl<'a> Walk<'a> {
             profile,
             library,
             members,
+            by_channel: members
+                .iter()
+                .enumerate()
+                .rev()
+                .map(|(at, m)| (m.channel_id, at))
+                .collect(),
             claims,
             trust,
+            memory,
             announced: BTreeSet::new(),
+            definitions: vec![OnceCell::new(); members.len()],
+            tried: HashMap::new(),
+            end: Cell::new(length),
             last_filler: None,
             search_bytes_left: length.saturating_mul(4),
             survey,
@@ -169,9 +216,14 @@ impl<'a> Walk<'a> {
                     continue;
                 }
                 Step::Chunk(proven, end) => {
+                    let is_shortened = proven.shortened.is_some();
                     self.take(at, *proven)?;
                     self.survey.tail = self.survey.tail.max(end);
                     at = end;
+                    if is_shortened && end < self.length {
+                        self.pass_over(end, self.length, true);
+                        at = self.length;
+                    }
                 }
                 Step::End => match self.search(at + 1)? {
                     None => {
@@ -293,12 +345,12 @@ impl<'a> Walk<'a> {
     }
 
     fn step(&mut self, at: u64) -> io::Result<Step> {
+        if let Some(proven) = self.prove(at)? {
+            let end = end_of(&proven.extent);
+            return Ok(Step::Chunk(Box::new(proven), end));
+        }
         let Some((record, end)) = self.record(at)? else { return Ok(Step::Unknown(None)) };
         if record.opcode == opcode::CHUNK {
-            if let Some(proven) = self.prove(at, end)? {
-                let end = end_of(&proven.extent);
-                return Ok(Step::Chunk(Box::new(proven), end));
-            }
             let head = self.read(at, at + CHUNK_HEADER_BYTES_MAX as u64)?;
             let jumps = ChunkHeader::parse(&head).is_some()
                 && self.lands(end)?
@@ -327,18 +379,14 @@ impl<'a> Walk<'a> {
             return Ok(false);
         }
         let record = self.read(at, end)?;
-        let ids = (record.first(), record.get(9..11));
-        for (place, member) in self.members.iter().enumerate() {
-            let of = member.channel_id.to_le_bytes();
-            if ids.1 != Some(&of) {
-                continue;
-            }
-            if !is_definition_of(member, &record) {
+        let id = record.get(9..11).and_then(|id| id.try_into().ok()).map(u16::from_le_bytes);
+        if let Some(place) = id.and_then(|id| self.member_of(id)) {
+            if !self.is_definition_of(place, &record) {
                 return Ok(false);
             }
             self.announced.insert((record[0], place));
             if record[0] == opcode::CHANNEL {
-                self.survey.announced.push((at, member.channel_id));
+                self.survey.announce(at, self.members[place].channel_id);
             }
             return Ok(true);
         }
@@ -348,14 +396,18 @@ impl<'a> Walk<'a> {
 
     /// Where the bytes from `at` on end that are not zero.
     fn end_of_bytes(&self, at: u64) -> io::Result<u64> {
-        let mut end = self.length;
+        // Zeros at the end are read once, however often it is asked.
+        let mut end = self.end.get();
         while end > at {
             let start = end.saturating_sub(SEARCH_BYTES as u64).max(at);
             let bytes = self.read(start, end)?;
             if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
-                return Ok(start + last as u64 + 1);
+                end = start + last as u64 + 1;
+                self.end.set(end);
+                return Ok(end);
             }
             end = start;
+            self.end.set(end);
         }
         Ok(at)
     }
@@ -372,17 +424,27 @@ impl<'a> Walk<'a> {
             if bytes.is_empty() {
                 return Ok(None);
             }
-            for (place, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == opcode::CHUNK) {
-                let at = start + place as u64;
-                let Some((_, end)) = self.record(at)? else { continue };
-                let head = self.read(at, at + CHUNK_HEADER_BYTES_MAX as u64)?;
-                if ChunkHeader::parse(&head).is_none() || self.search_bytes_left < end - at {
+            let end = start + bytes.len() as u64;
+            let is_chunk = |place: &(usize, &u8)| *place.1 == opcode::CHUNK;
+            let marked = bytes.iter().enumerate().filter(is_chunk).map(|(at, _)| start + at as u64);
+            let claimed = self.claims_in(start..end).map(|claim| place_of(&claim.entry).0);
+            let mut places: Vec<u64> = marked.chain(claimed).collect();
+            places.sort_unstable();
+            places.dedup();
+            for at in places {
+                let bytes = match self.chunk_at(at)? {
+                    Some((_, _, end, _)) => end - at,
+                    // One that the end of the file cuts is read to there.
+                    None if self.cut_chunk_at(at)?.is_some() => self.length - at,
+                    None => continue,
+                };
+                if self.search_bytes_left < bytes {
                     continue;
                 }
-                if self.prove(at, end)?.is_some() {
+                if self.prove(at)?.is_some() {
                     return Ok(Some(at));
                 }
-                self.search_bytes_left -= end - at;
+                self.search_bytes_left -= bytes;
             }
             start += bytes.len() as u64;
         }
@@ -393,14 +455,21 @@ impl<'a> Walk<'a> {
     fn take(&mut self, at: u64, proven: Proven) -> io::Result<()> {
         self.require_definitions(&proven.extent);
         let first = self.claims.partition_point(|claim| place_of(&claim.entry).0 < at);
+        // Both are in the order of places.
+        let mut entries = proven.entries.iter().peekable();
         for claim in self.claims[first..].iter_mut() {
-            if place_of(&claim.entry).0 != at {
+            let place = place_of(&claim.entry);
+            if place.0 != at {
                 break;
             }
-            let is_it = |(member, entry): &(usize, IndexEntry)| {
-                *member == claim.member && same_message(entry, &claim.entry)
-            };
-            claim.is_proven = proven.is_believed || proven.entries.iter().any(is_it);
+            while entries.next_if(|(_, entry)| place_of(entry) < place).is_some() {}
+            let is_it = entries.peek().is_some_and(|(member, entry)| {
+                *member == usize::from(claim.member) && same_message(entry, &claim.entry)
+            });
+            claim.is_proven = proven.is_believed || is_it;
+        }
+        if let Some(bytes) = proven.record_header {
+            self.survey.changes.push(Change { offset: at, bytes: bytes.to_vec() });
         }
         if !proven.has_right_times {
             let ChunkExtent { start_nanos, end_nanos, .. } = proven.extent;
@@ -409,14 +478,24 @@ impl<'a> Walk<'a> {
             self.survey.changes.push(Change { offset, bytes });
         }
         if !proven.is_believed {
+            let (claims, found) = (&*self.claims, &mut self.survey.found);
+            let mut claims = claims[first..].iter().peekable();
             for (member, entry) in &proven.entries {
-                let mut claims = self.claims_at(at).iter();
-                if !claims.any(|c| c.member == *member && same_message(entry, &c.entry)) {
-                    self.survey.found[*member].push(*entry);
+                let place = place_of(entry);
+                let mut is_claimed = false;
+                while let Some(claim) = claims.next_if(|claim| place_of(&claim.entry) <= place) {
+                    is_claimed |=
+                        usize::from(claim.member) == *member && same_message(&claim.entry, entry);
+                }
+                if !is_claimed {
+                    self.memory.take(FOUND_MEMORY_BYTES)?;
+                    found[*member].push(*entry);
                 }
             }
             self.restore_message_indexes(&proven)?;
         }
+        self.memory.take(CHUNK_MEMORY_BYTES + proven.extent.counts.len() as u64 * 32)?;
+        self.survey.shortened = proven.shortened.map(|bytes| Change { offset: at, bytes });
         self.survey.chunks.push(proven.extent);
         Ok(())
     }
@@ -424,15 +503,17 @@ impl<'a> Walk<'a> {
     /// Topics of a chunk whose schema and channel have not been seen before it: a stretch in front of
     /// it had them, and gets them again if it has the room.
     fn require_definitions(&mut self, chunk: &ChunkExtent) {
-        for (place, member) in self.members.iter().enumerate() {
-            if !chunk.counts.iter().any(|(id, _)| *id == member.channel_id) {
-                continue;
-            }
-            for record in definitions(member) {
+        for (channel_id, _) in &chunk.counts {
+            let Some(place) = self.member_of(*channel_id) else { continue };
+            for (nth, record) in self.definitions(place).clone().iter().enumerate() {
                 if self.announced.contains(&(record[0], place)) {
                     continue;
                 }
-                let stretch = self.survey.stretches.iter_mut().find(|stretch| {
+                // Stretches that had no room for it have none later.
+                let tried = self.tried.entry((place, nth)).or_default();
+                let first = std::mem::replace(tried, self.survey.stretches.len());
+                let mut new = self.survey.stretches[first..].iter_mut();
+                let stretch = new.find(|stretch| {
                     let room = stretch.range.end - stretch.range.start;
                     let taken = (stretch.records.len() + record.len()) as u64;
                     room == taken || room >= taken + RECORD_HEADER_BYTES as u64
@@ -440,20 +521,40 @@ impl<'a> Walk<'a> {
                 if let Some(stretch) = stretch {
                     self.announced.insert((record[0], place));
                     let at = stretch.range.start + stretch.records.len() as u64;
-                    self.survey.announced.push((at, member.channel_id));
-                    stretch.records.extend_from_slice(&record);
+                    stretch.records.extend_from_slice(record);
+                    self.survey.announce(at, *channel_id);
                 }
             }
         }
     }
 
+    /// A topic's schema record, if it has a schema, and its channel record.
+    fn definitions(&self, place: usize) -> &Rc<[Vec<u8>]> {
+        self.definitions[place].get_or_init(|| definitions(&self.members[place]).into())
+    }
+
+    /// Whether `record` is a topic's schema or channel. A topic without a schema once had an empty one.
+    fn is_definition_of(&self, place: usize, record: &[u8]) -> bool {
+        let Member { channel_id: id, ref topic, .. } = self.members[place];
+        if self.definitions(place).iter().any(|wanted| wanted == record) {
+            return true;
+        }
+        let (mut schema, mut channel) = (Vec::new(), Vec::new());
+        if !topic.has_schema() {
+            put_schema(&mut schema, id, topic);
+            put_channel(&mut channel, id, id, topic);
+        }
+        schema == record || channel == record
+    }
+
     /// A brick of which nothing is left but its name still tells of its topics.
     fn define_empty_brick(&mut self) {
-        let [stretch] = self.survey.stretches.as_mut_slice() else { return };
-        if self.survey.chunks.is_empty() && stretch.range.end == self.survey.tail {
+        let Survey { stretches, announced, chunks, tail, .. } = &mut self.survey;
+        let [stretch] = stretches.as_mut_slice() else { return };
+        if chunks.is_empty() && stretch.range.end == *tail {
             for member in self.members {
                 let at = stretch.range.start + stretch.records.len() as u64;
-                self.survey.announced.push((at, member.channel_id));
+                announced.entry(member.channel_id).or_insert(at);
                 stretch.records.extend(definitions(member).concat());
             }
             let end = stretch.range.start + stretch.records.len() as u64;
@@ -466,20 +567,29 @@ impl<'a> Walk<'a> {
 
     /// The message indexes behind a proven chunk have a known length and known contents.
     fn restore_message_indexes(&mut self, proven: &Proven) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for (channel_id, _) in &proven.extent.counts {
-            let entries = proven
-                .entries
-                .iter()
-                .filter(|(member, _)| self.members[*member].channel_id == *channel_id);
-            let places = entries.map(|(_, e)| (e.log_time_nanos, u64::from(e.inner)));
-            put_message_index(&mut bytes, *channel_id, places);
-        }
+        let bytes = self.message_indexes(&proven.extent, &proven.entries);
         let offset = proven.extent.offset + proven.extent.chunk_bytes();
         if self.read(offset, offset + bytes.len() as u64)? != bytes {
+            // Kept until it is written, beside what it is written over as text.
+            self.memory.take(4 * bytes.len() as u64)?;
             self.survey.changes.push(Change { offset, bytes });
         }
         Ok(())
+    }
+
+    /// The message index records behind a chunk.
+    fn message_indexes(&self, chunk: &ChunkExtent, entries: &[(usize, IndexEntry)]) -> Vec<u8> {
+        let mut places: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
+        for (member, entry) in entries {
+            let place = (entry.log_time_nanos, u64::from(entry.inner));
+            places.entry(self.members[*member].channel_id).or_default().push(place);
+        }
+        let mut bytes = Vec::new();
+        for (channel_id, _) in &chunk.counts {
+            let places = places.remove(channel_id).unwrap_or_default();
+            put_message_index(&mut bytes, *channel_id, places.into_iter());
+        }
+        bytes
     }
 
     /// Claims of the chunk at a place.
@@ -489,30 +599,204 @@ impl<'a> Walk<'a> {
         &claims[..claims.partition_point(|claim| place_of(&claim.entry).0 == at)]
     }
 
-    fn prove(&self, at: u64, end: u64) -> io::Result<Option<Proven>> {
-        let head = self.read(at, at + (CHUNK_HEADER_BYTES_MAX + MESSAGE_HEADER_BYTES) as u64)?;
-        let Some(header) = ChunkHeader::parse(&head) else { return Ok(None) };
+    /// Claims of chunks that begin in a range.
+    fn claims_in(&self, range: Range<u64>) -> impl Iterator<Item = &Claim> {
+        let first = self.claims.partition_point(|claim| place_of(&claim.entry).0 < range.start);
+        self.claims[first..].iter().take_while(move |c| place_of(&c.entry).0 < range.end)
+    }
+
+    /// The start of the chunk at a place, its header, its end, and whether its record begins as it must. Where an
+    /// index tells of a chunk, opcode and length follow from the rest of the header.
+    #[expect(clippy::type_complexity, reason = "parts of one thing")]
+    fn chunk_at(&self, at: u64) -> io::Result<Option<(Vec<u8>, ChunkHeader, u64, bool)>> {
+        let mut head =
+            self.read(at, at + (CHUNK_HEADER_BYTES_MAX + MESSAGE_HEADER_BYTES) as u64)?;
+        let mut header = ChunkHeader::parse(&head);
+        let is_right = header.is_some();
+        if !is_right && !self.claims_at(at).is_empty() {
+            header = ChunkHeader::without_record(&head);
+        }
+        let Some(header) = header else { return Ok(None) };
+        head[..RECORD_HEADER_BYTES].copy_from_slice(&header.record());
+        let end = header.total_bytes().and_then(|bytes| at.checked_add(bytes));
+        let end = end.filter(|end| *end <= self.length);
+        Ok(end.map(|end| (head, header, end, is_right)))
+    }
+
+    fn prove(&self, at: u64) -> io::Result<Option<Proven>> {
+        let Some((head, header, end, is_right)) = self.chunk_at(at)? else {
+            return self.prove_cut(at);
+        };
+        let proven = self.prove_chunk(&head, (at, end), &header)?;
+        let record_header = (!is_right).then(|| header.record());
+        Ok(proven.map(|proven| Proven { record_header, ..proven }))
+    }
+
+    fn prove_chunk(
+        &self,
+        head: &[u8],
+        (at, end): (u64, u64),
+        header: &ChunkHeader,
+    ) -> io::Result<Option<Proven>> {
         if header.records_bytes.max(header.stored_bytes) > PROVEN_CHUNK_BYTES_MAX {
             return Ok(None);
         }
-        if let Some(extent) = self.believe(at, end, &header)? {
+        if let Some(extent) = self.believe(at, end, header)? {
             let entries = Vec::new();
-            let believed = Proven { extent, entries, is_believed: true, has_right_times: true };
-            return Ok(Some(believed));
+            return Ok(Some(Proven {
+                extent,
+                entries,
+                is_believed: true,
+                has_right_times: true,
+                shortened: None,
+                record_header: None,
+            }));
         }
+        let is_frame = head
+            .get(CHUNK_HEADER_BYTES..)
+            .and_then(MessageHeader::parse)
+            .and_then(|message| message.data_bytes.checked_add(MESSAGE_HEADER_BYTES as u64))
+            == Some(header.records_bytes);
         let entries = match header.crc {
-            0 => self.prove_frame(&head, (at, end), &header)?,
-            _ => self.prove_checksum((at, end), &header)?,
+            0 if is_frame => self.prove_frame(head, (at, end), header)?,
+            0 => self.prove_shortened((at, end), header)?,
+            _ => self.prove_checksum((at, end), header)?,
         };
         let Some(entries) = entries.filter(|entries| !entries.is_empty()) else { return Ok(None) };
-        let mut extent = extent_of(at, &header);
-        for (member, entry) in &entries {
-            extent.add(self.members[*member].channel_id, entry, entry, 1);
-        }
-        extent.records_bytes = header.records_bytes;
+        let extent = self.extent_with(at, header, &entries);
         let times = (extent.start_nanos, extent.end_nanos);
         let has_right_times = times == (header.start_nanos, header.end_nanos);
-        Ok(Some(Proven { extent, entries, is_believed: false, has_right_times }))
+        Ok(Some(Proven {
+            extent,
+            entries,
+            is_believed: false,
+            has_right_times,
+            shortened: None,
+            record_header: None,
+        }))
+    }
+
+    fn extent_with(
+        &self,
+        at: u64,
+        header: &ChunkHeader,
+        entries: &[(usize, IndexEntry)],
+    ) -> ChunkExtent {
+        let of = |(member, entry): &(usize, IndexEntry)| {
+            (self.members[*member].channel_id, entry.log_time_nanos)
+        };
+        extent_of(at, header, entries.iter().map(of))
+    }
+
+    /// The first messages of a chunk that the end of the file cuts. Its checksum is of no use, so they are
+    /// given a chunk without one, which says what they are: not proven to the bit.
+    fn prove_cut(&self, at: u64) -> io::Result<Option<Proven>> {
+        let Some(header) = self.cut_chunk_at(at)? else { return Ok(None) };
+        let chunk = self.read(at, self.length)?;
+        let stored = chunk.get(header.header_bytes()..).unwrap_or_default();
+        let records = match header.compression {
+            Compression::None => Cow::Borrowed(stored),
+            kind => Cow::Owned(decompress_start(kind, stored, header.records_bytes).0),
+        };
+        let (mut entries, mut kept) = (Vec::new(), 0);
+        for message in chunk_messages(&records) {
+            let Ok(message) = message else { break };
+            let Some(member) = self.member_of(message.header.channel_id) else { break };
+            let entry = self.entry_of(&message.header, (at, message.inner), member, &header);
+            let claim = self.claim_at(at, message.inner);
+            let is_right = match claim {
+                Some(claim) => {
+                    usize::from(claim.member) == member && same_message(&claim.entry, &entry)
+                }
+                None => {
+                    let times = header.start_nanos..=header.end_nanos;
+                    times.contains(&entry.log_time_nanos)
+                }
+            };
+            let is_synced = claim.is_some_and(|claim| claim.is_synced);
+            if !is_right || !(self.trust.has_lost_no_sector || is_synced) {
+                break;
+            }
+            kept = message.inner as usize + MESSAGE_HEADER_BYTES + message.data.len();
+            entries.push((member, entry));
+        }
+        let needed = match header.compression {
+            Compression::None => (header.header_bytes() + kept) as u64,
+            _ => self.length - at,
+        };
+        if entries.is_empty() || self.file.has_hole(at, needed)? {
+            return Ok(None);
+        }
+        let kept = &records[..kept];
+        let mut stored = Vec::new();
+        if header.compression != Compression::None {
+            Compressor::new(header.compression, 0)?.compress(kept, &mut stored)?;
+        }
+        let records_bytes = kept.len() as u64;
+        let stored_bytes = match header.compression {
+            Compression::None => records_bytes,
+            _ => stored.len() as u64,
+        };
+        let short = ChunkHeader { records_bytes, stored_bytes, ..header };
+        let extent = self.extent_with(at, &short, &entries);
+        let times = (extent.start_nanos, extent.end_nanos);
+        let sizes = (records_bytes, stored_bytes);
+        let mut bytes = Vec::new();
+        put_compressed_chunk_header(&mut bytes, times, sizes, 0, header.compression);
+        // What is not compressed stays where it is.
+        bytes.append(&mut stored);
+        Ok(Some(Proven {
+            extent,
+            entries,
+            is_believed: false,
+            has_right_times: true,
+            shortened: Some(bytes),
+            record_header: None,
+        }))
+    }
+
+    /// The header of a chunk that the end of the file cuts.
+    fn cut_chunk_at(&self, at: u64) -> io::Result<Option<ChunkHeader>> {
+        let head = self.read(at, at + CHUNK_HEADER_BYTES_MAX as u64)?;
+        Ok(ChunkHeader::parse(&head).filter(|header| {
+            let end = header.total_bytes().and_then(|bytes| at.checked_add(bytes));
+            end.is_none_or(|end| end > self.length)
+                && header.records_bytes.max(header.stored_bytes) <= PROVEN_CHUNK_BYTES_MAX
+        }))
+    }
+
+    /// A chunk that [`Walk::prove_cut`] has shortened: small messages without a checksum.
+    fn prove_shortened(
+        &self,
+        (at, end): (u64, u64),
+        header: &ChunkHeader,
+    ) -> io::Result<Option<Vec<(usize, IndexEntry)>>> {
+        let chunk = self.read(at, end)?;
+        let Ok(records) = header.records(&chunk) else { return Ok(None) };
+        let Some(entries) = self.entries_of(&records, at, header) else { return Ok(None) };
+        let mut whole_to = end;
+        let is_claimed = |(member, entry): &(usize, IndexEntry)| {
+            let claim = self.claim_at(at, entry.inner);
+            claim.map(|claim| {
+                usize::from(claim.member) == *member && same_message(&claim.entry, entry)
+            })
+        };
+        let claimed: Vec<_> = entries.iter().map(is_claimed).collect();
+        if claimed.contains(&Some(false)) {
+            return Ok(None);
+        }
+        if claimed.contains(&None) {
+            let extent = self.extent_with(at, header, &entries);
+            let index = self.message_indexes(&extent, &entries);
+            whole_to = end + index.len() as u64;
+            let times = (extent.start_nanos, extent.end_nanos);
+            if times != (header.start_nanos, header.end_nanos) || self.read(end, whole_to)? != index
+            {
+                return Ok(None);
+            }
+        }
+        let whole = !self.file.has_hole(at, whole_to - at)?;
+        Ok(whole.then_some(entries))
     }
 
     /// A chunk whose claims are believed, if they are as many as its message indexes say.
@@ -525,12 +809,10 @@ impl<'a> Walk<'a> {
         if claims.is_empty() || !claims.iter().all(is_believed) {
             return Ok(None);
         }
-        let mut extent = extent_of(at, header);
-        for claim in claims {
-            let channel_id = self.members[claim.member].channel_id;
-            extent.add(channel_id, &claim.entry, &claim.entry, 1);
-        }
-        extent.records_bytes = header.records_bytes;
+        let of = |claim: &Claim| {
+            (self.members[usize::from(claim.member)].channel_id, claim.entry.log_time_nanos)
+        };
+        let extent = extent_of(at, header, claims.iter().map(of));
         let mut index_at = end;
         for (channel_id, count) in &extent.counts {
             let head = self.read(index_at, index_at + MESSAGE_INDEX_HEADER_BYTES as u64)?;
@@ -561,7 +843,7 @@ impl<'a> Walk<'a> {
             return Ok(None);
         };
         let records_bytes = message.data_bytes.checked_add(MESSAGE_HEADER_BYTES as u64);
-        let member = self.members.iter().position(|m| m.channel_id == message.channel_id);
+        let member = self.member_of(message.channel_id);
         let Some(member) = member.filter(|_| records_bytes == Some(header.records_bytes)) else {
             return Ok(None);
         };
@@ -582,7 +864,11 @@ impl<'a> Walk<'a> {
             if times != (message.log_time_nanos, message.log_time_nanos)
                 || self.read(end, whole_to)? != index
             {
-                return Ok(None);
+                // In a brick that was closed nothing is in flight.
+                if !self.trust.was_closed {
+                    return Ok(None);
+                }
+                whole_to = end;
             }
         }
         let whole = !self.file.has_hole(at, whole_to - at)?;
@@ -600,17 +886,31 @@ impl<'a> Walk<'a> {
         if crc32fast::hash(&records) != header.crc {
             return Ok(None);
         }
-        let mut entries = Vec::new();
-        for message in chunk_messages(&records) {
-            let Ok(message) = message else { return Ok(None) };
-            let id = message.header.channel_id;
-            let Some(member) = self.members.iter().position(|m| m.channel_id == id) else {
-                return Ok(None);
-            };
-            let place = (at, message.inner);
-            entries.push((member, self.entry_of(&message.header, place, member, header)));
-        }
-        Ok(Some(entries))
+        Ok(self.entries_of(&records, at, header))
+    }
+
+    /// Entries of all messages in a chunk's records, if they are nothing but messages of members.
+    fn entries_of(
+        &self,
+        records: &[u8],
+        at: u64,
+        header: &ChunkHeader,
+    ) -> Option<Vec<(usize, IndexEntry)>> {
+        let entry_of = |message: ChunkMessage<'_>| {
+            let member = self.member_of(message.header.channel_id)?;
+            Some((member, self.entry_of(&message.header, (at, message.inner), member, header)))
+        };
+        chunk_messages(records).map(|message| entry_of(message.ok()?)).collect()
+    }
+
+    fn member_of(&self, channel_id: u16) -> Option<usize> {
+        self.by_channel.get(&channel_id).copied()
+    }
+
+    /// The claim of the message at a place of a chunk.
+    fn claim_at(&self, at: u64, inner: u32) -> Option<&Claim> {
+        let first = self.claims.partition_point(|claim| place_of(&claim.entry) < (at, inner));
+        self.claims.get(first).filter(|claim| place_of(&claim.entry) == (at, inner))
     }
 
     /// The index entry of a message; one that claims it knows all 64 bits of its sequence.
@@ -633,22 +933,40 @@ impl<'a> Walk<'a> {
             repeated: false,
         };
         entry.set_chunk_offset(at);
-        let mut claims = self.claims_at(at).iter().filter(|claim| claim.member == member);
-        match claims.find(|claim| same_message(&claim.entry, &entry)) {
-            Some(claim) => claim.entry,
-            None => entry,
-        }
+        // Damage may have made two claims of one place.
+        let first = self.claims.partition_point(|claim| place_of(&claim.entry) < (at, inner));
+        let here = self.claims[first..].iter().take_while(|c| place_of(&c.entry) == (at, inner));
+        let mut same =
+            here.filter(|c| usize::from(c.member) == member && same_message(&c.entry, &entry));
+        same.next().map_or(entry, |claim| claim.entry)
     }
 }
 
-fn extent_of(offset: u64, header: &ChunkHeader) -> ChunkExtent {
+/// A chunk with messages, each given by its channel and its time.
+fn extent_of(
+    offset: u64,
+    header: &ChunkHeader,
+    messages: impl Iterator<Item = (u16, u64)>,
+) -> ChunkExtent {
     let is_plain = header.compression == Compression::None;
-    ChunkExtent {
+    let mut extent = ChunkExtent {
         offset,
+        records_bytes: header.records_bytes,
         stored: (!is_plain).then_some((header.compression, header.stored_bytes)),
         start_nanos: u64::MAX,
         ..ChunkExtent::default()
+    };
+    let mut places: HashMap<u16, usize> = HashMap::new();
+    for (channel_id, log_time_nanos) in messages {
+        extent.start_nanos = extent.start_nanos.min(log_time_nanos);
+        extent.end_nanos = extent.end_nanos.max(log_time_nanos);
+        let place = *places.entry(channel_id).or_insert(extent.counts.len());
+        match extent.counts.get_mut(place) {
+            Some((_, count)) => *count += 1,
+            None => extent.counts.push((channel_id, 1)),
+        }
     }
+    extent
 }
 
 /// End of the message indexes behind a chunk.
@@ -670,19 +988,6 @@ fn definitions(member: &Member) -> Vec<Vec<u8>> {
     records.push(Vec::new());
     put_channel(records.last_mut().expect("just pushed"), id, schema_id(id, topic), topic);
     records
-}
-
-/// Whether `record` is a topic's schema or channel. A topic without a schema once had an empty one.
-fn is_definition_of(member: &Member, record: &[u8]) -> bool {
-    let (id, topic) = (member.channel_id, &member.topic);
-    let mut wanted = definitions(member);
-    if !topic.has_schema() {
-        let (mut schema, mut channel) = (Vec::new(), Vec::new());
-        put_schema(&mut schema, id, topic);
-        put_channel(&mut channel, id, id, topic);
-        wanted.extend([schema, channel]);
-    }
-    wanted.iter().any(|wanted| wanted == record)
 }
 
 /// Tells a message of a brick from every other: its chunk, and where in it.

@@ -5,9 +5,11 @@
 //! recording grows:
 //!
 //! ```text
-//! start │ chunk … │ jump │ summary 1 │ chunk … │ jump │ summary 2 │ …
-//!                          ends the file until somebody opens it again
+//! start │ carried │ chunk … │ jump │ summary 1 │ carried │ chunk … │ jump │ summary 2 │ …
+//!                                   ends the file until somebody opens it again
 //! ```
+//!
+//! Carried are attachments and metadata records: all that there are when the file is opened and that it has not.
 //!
 //! A reader asks for the length once, reads the summary at that end, and the chunks that it names. When the
 //! file is opened again, it continues behind the old summary. The jump, an empty padding record until then, now
@@ -28,7 +30,10 @@ use super::answer::{LIBRARY, put_topic, record_bytes};
 use super::{Container, ContainerError, Query, Segment, Span};
 use crate::limits::{VIRTUAL_CHUNK_BYTES, VIRTUAL_CHUNK_SPAN, VIRTUAL_CHUNKS_MAX};
 
+mod carried;
 mod read;
+
+use carried::{Carried, Noted, Taken};
 
 /// Why a virtual file cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +48,12 @@ pub enum VirtualFileError {
          could hold: choose topics, or a shorter time"
     )]
     TooLong,
+    /// Names of attachments and metadata records would take too much memory.
+    #[error(
+        "the attachments and metadata records of this recording are more than one file on the fly can \
+         hold: `livebag convert` makes one"
+    )]
+    TooMuchCarried,
     /// Retention has removed the split meanwhile.
     #[error("that part of the recording has been removed to keep within its limits")]
     Gone,
@@ -70,6 +81,7 @@ pub struct VirtualFile {
     bytes: u64,
     chunks: usize,
     messages: u64,
+    carried: Taken,
     /// Summary by its piece's place, the newest last.
     kept: Vec<(usize, Arc<[u8]>)>,
 }
@@ -93,6 +105,8 @@ struct Piece {
 enum Kind {
     Bytes(Arc<[u8]>),
     Chunk(Chunk),
+    Attachment(Box<Carried>),
+    Metadata(Box<Noted>),
     /// The record in front of a summary that spans it once the file has gone on behind it.
     Jump,
     /// Of all pieces before it and the first so many channels.
@@ -146,6 +160,7 @@ impl VirtualFile {
             bytes: 0,
             chunks: 0,
             messages: 0,
+            carried: Taken::default(),
             kept: Vec::new(),
         };
         this.add_bytes(start);
@@ -168,7 +183,7 @@ impl VirtualFile {
     /// Memory that it takes, about.
     pub fn memory_bytes(&self) -> usize {
         let kept: usize = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
-        self.pieces.len() * size_of::<Piece>() + kept
+        self.pieces.len() * size_of::<Piece>() + self.carried.bytes + kept
     }
 
     /// Goes on behind its end with what has been recorded meanwhile; whether there was something.
@@ -179,6 +194,7 @@ impl VirtualFile {
     pub fn grow(&mut self, container: &Container) -> Result<bool, VirtualFileError> {
         let (pieces, bytes, channels) = (self.pieces.len(), self.bytes, self.channels.len());
         let (sources, chunks, messages) = (self.sources.len(), self.chunks, self.messages);
+        let carried = self.carried.mark();
         let seen: Vec<u64> = self.sources.iter().map(|source| source.seen).collect();
         let extended = self.extend(container);
         if extended.is_ok() && self.pieces.len() > pieces {
@@ -193,6 +209,7 @@ impl VirtualFile {
             source.seen = seen;
         }
         (self.bytes, self.chunks, self.messages) = (bytes, chunks, messages);
+        self.carried.back_to(carried);
         extended.map(|()| false)
     }
 
@@ -208,6 +225,15 @@ impl VirtualFile {
 
     /// Adds what `container` has and the file has not.
     fn extend(&mut self, container: &Container) -> Result<(), VirtualFileError> {
+        // They belong to the recording as a whole, whichever topics and times are chosen.
+        for attachment in self.carried.attachments(container)? {
+            let bytes = attachment.head.record_bytes;
+            self.add(Kind::Attachment(Box::new(attachment)), bytes);
+        }
+        for noted in self.carried.metadata(container)? {
+            let bytes = noted.record.len() as u64;
+            self.add(Kind::Metadata(Box::new(noted)), bytes);
+        }
         self.find_sources(container)?;
         let mut chunks = Vec::new();
         for at in 0..self.sources.len() {
@@ -351,7 +377,8 @@ impl VirtualFile {
         let topics = self.channels[..channels].iter().enumerate();
         let topics = topics.map(|(at, topic)| (at as u16 + 1, topic));
         let mut builder = SummaryBuilder::new(offset, topics);
-        for piece in &self.pieces[..pieces] {
+        let pieces = &self.pieces[..pieces];
+        for piece in pieces {
             if let Kind::Chunk(chunk) = &piece.kind {
                 let channel_id = self.sources[chunk.source as usize].channel_id;
                 builder.chunk(&ChunkExtent {
@@ -364,6 +391,16 @@ impl VirtualFile {
                 });
             }
         }
-        builder.finish(&[]).1
+        builder.attachments(pieces.iter().filter_map(|piece| match &piece.kind {
+            Kind::Attachment(carried) => Some((piece.offset, &carried.head)),
+            _ => None,
+        }));
+        let metadata = pieces.iter().filter_map(|piece| match &piece.kind {
+            Kind::Metadata(noted) => {
+                Some((noted.name.clone(), piece.offset, noted.record.len() as u64))
+            }
+            _ => None,
+        });
+        builder.finish(&metadata.collect::<Vec<_>>()).1
     }
 }

@@ -1,14 +1,18 @@
 //! Any range of a virtual file.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use livebag_format::container::ATTACHMENTS_FILE;
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES, chunk_header, message_header, padding_header,
     put_message_index,
 };
 
-use super::{Chunk, ENTRIES_AT_ONCE, Kind, Segment, Source, VirtualFile, VirtualFileError};
+use super::{
+    Carried, Chunk, ENTRIES_AT_ONCE, Kind, Segment, Source, VirtualFile, VirtualFileError,
+};
 use crate::container::unpack::Unpacked;
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
 use crate::query::answer::record_bytes;
@@ -34,6 +38,8 @@ impl VirtualFile {
             view.skip = offset.saturating_sub(piece.offset);
             match &piece.kind {
                 Kind::Bytes(bytes) => view.put(bytes),
+                Kind::Metadata(noted) => view.put(&noted.record),
+                Kind::Attachment(carried) => view.attachment(carried)?,
                 Kind::Jump => view.put(&padding_header(self.jump_bytes(nth))),
                 Kind::Summary(channels) => view.put(&self.summary_at(nth, *channels)),
                 Kind::Chunk(chunk) => {
@@ -89,6 +95,20 @@ impl View<'_> {
         if let Some((start, count)) = self.clip(bytes.len() as u64) {
             self.out.put(&bytes[start as usize..][..count]);
         }
+    }
+
+    fn attachment(&mut self, carried: &Carried) -> Result<(), VirtualFileError> {
+        let Some((start, count)) = self.clip(carried.head.record_bytes) else { return Ok(()) };
+        let room = self.out.room(count);
+        let path = || PathBuf::from(ATTACHMENTS_FILE);
+        let read = carried.file.read_at(room, carried.at + start);
+        let read = read.map_err(|source| ContainerError::Io { path: path(), source })?;
+        if read < count {
+            let what = "it was cut after the file was laid out";
+            let offset = carried.at + start + read as u64;
+            return Err(ContainerError::Damaged { path: path(), offset, what }.into());
+        }
+        Ok(())
     }
 
     fn chunk(&mut self, chunk: &Chunk, source: &Source) -> Result<(), VirtualFileError> {

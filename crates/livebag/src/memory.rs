@@ -1,4 +1,4 @@
-//! How much memory a recorder may use where its user has not said.
+//! How much memory there is: for a recorder whose user has not said, and for a recovery.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,12 @@ use crate::limits::CACHE_BYTES_DEFAULT;
 /// control groups have available now, and at least [`CACHE_BYTES_DEFAULT`]. None of it is used while the disk
 /// keeps up.
 pub fn cache_bytes_available() -> u64 {
-    (available_bytes(Path::new("/")) / 4).max(CACHE_BYTES_DEFAULT)
+    (memory_available() / 4).max(CACHE_BYTES_DEFAULT)
+}
+
+/// The memory that this machine and this process's control groups have available now; 0 if they do not tell.
+pub fn memory_available() -> u64 {
+    available_bytes(Path::new("/"))
 }
 
 /// What is available as the files below `root` tell.

@@ -232,7 +232,6 @@ fn recover(
         let trust = Trust {
             settled_bytes: if settled { u64::MAX } else { 0 },
             has_lost_no_sector: survived || was_closed,
-            was_closed,
         };
         let mended = mend_group(disk, directory, manifest, (brick, topics), (&mark, trust));
         match mended {

@@ -9,22 +9,77 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use livebag::{
-    Buffer, Clock, Container, ContainerError, ContainerState, KernelDisk, Query, VirtualFile,
-    VirtualFileError,
+    Buffer, Clock, Container, ContainerError, ContainerState, KernelDisk, Query, Timeline,
+    TimelineCache, TimelineQuery, TopicProgress, VirtualFile, VirtualFileError,
 };
-use livebag_format::container::CONTAINER_FILE;
+use livebag_format::container::{CONTAINER_FILE, Losses};
 
 use crate::answer::AnswerError;
 use crate::limits::{
     CATALOG_BAGS_MAX, CATALOG_DEPTH_MAX, CATALOG_INTERVAL, CONNECTIONS_MAX, LIVE_INTERVAL,
-    OPEN_BAGS_MAX, VIRTUAL_FILE_GROWTH, VIRTUAL_FILE_PATIENCE, VIRTUAL_FILES_BYTES_MAX,
-    VIRTUAL_FILES_FORGOTTEN_MAX, VIRTUAL_FILES_MAX,
+    OPEN_BAGS_MAX, TIMELINES_KEPT_MAX, VIRTUAL_FILE_GROWTH, VIRTUAL_FILE_PATIENCE,
+    VIRTUAL_FILES_BYTES_MAX, VIRTUAL_FILES_FORGOTTEN_MAX, VIRTUAL_FILES_MAX,
 };
 
 /// Is told when a live container is read, so that its recorder commits sooner.
 pub trait KeepFresh: Send + Sync {
     /// `container` is being read.
     fn is_read(&self, container: &Path);
+
+    /// What the recorder of `container` says of itself, if it can be asked.
+    fn status(&self, _container: &Path) -> Option<RecorderStatus> {
+        None
+    }
+}
+
+/// What a recorder says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct RecorderStatus {
+    /// Whether messages are left out at the moment.
+    pub paused: bool,
+    /// Splits begun, the first included.
+    pub splits: u64,
+    /// Bytes waiting in memory of its own.
+    pub cache_bytes: u64,
+    /// Bound of those.
+    pub cache_bytes_max: Option<u64>,
+    /// Bytes waiting in the slots of streams.
+    pub slot_bytes: Option<u64>,
+    /// Losses of all topics.
+    pub lost: Losses,
+    /// The topics, in the order of appearance.
+    pub topics: Vec<RecorderTopic>,
+}
+
+/// What a recorder says of a topic.
+#[derive(Clone, Debug, Default)]
+pub struct RecorderTopic {
+    /// Topic name.
+    pub name: String,
+    /// Losses by cause.
+    pub lost: Losses,
+    /// Whether its writer has died.
+    pub is_gone: bool,
+}
+
+impl From<(livebag::Status, u64)> for RecorderStatus {
+    /// Of a recorder in this process, with the bound of its memory.
+    fn from((status, cache_bytes_max): (livebag::Status, u64)) -> Self {
+        let topic = |topic: &livebag::TopicStatus| RecorderTopic {
+            name: topic.name.clone(),
+            lost: topic.lost,
+            is_gone: topic.writer_gone,
+        };
+        Self {
+            paused: status.paused,
+            splits: status.splits.into(),
+            cache_bytes: status.cache_bytes,
+            cache_bytes_max: Some(cache_bytes_max),
+            slot_bytes: Some(status.slot_bytes),
+            lost: status.totals().2,
+            topics: status.topics.iter().map(topic).collect(),
+        }
+    }
 }
 
 /// Why nothing can be served.
@@ -68,6 +123,8 @@ pub struct ServedRecording {
     fresh: Option<Arc<dyn KeepFresh>>,
     open: Mutex<Option<Open>>,
     files: Mutex<Files>,
+    /// What is known of its timeline; `None` until somebody asks.
+    timeline: Mutex<Option<TimelineCache>>,
     used_nanos: AtomicU64,
 }
 
@@ -200,6 +257,7 @@ impl Catalog {
             fresh: self.fresh.clone(),
             open: Mutex::default(),
             files: Mutex::default(),
+            timeline: Mutex::default(),
             used_nanos: AtomicU64::new(0),
         }
     }
@@ -220,6 +278,19 @@ impl Catalog {
         for container in &open[..=too_many] {
             *lock(&container.open) = None;
             lock(&container.files).clear();
+        }
+    }
+
+    /// Forgets the timelines that were used longest ago, while too many are kept.
+    pub fn forget_timelines(&self) {
+        let mut kept: Vec<Arc<ServedRecording>> =
+            lock(&self.bags).by_name.values().cloned().collect();
+        // One that is locked is in use just now.
+        kept.retain(|bag| bag.timeline.try_lock().is_ok_and(|timeline| timeline.is_some()));
+        let Some(too_many) = kept.len().checked_sub(TIMELINES_KEPT_MAX) else { return };
+        kept.sort_by_key(|bag| bag.used_nanos.load(Ordering::Relaxed));
+        for bag in &kept[..too_many] {
+            *lock(&bag.timeline) = None;
         }
     }
 
@@ -336,6 +407,31 @@ impl ServedRecording {
         let stamps = self.stamps(&container);
         *open = Some(Open { container: container.clone(), stamps, opened_nanos: now });
         Ok(container)
+    }
+
+    /// What it holds over time.
+    ///
+    /// # Errors
+    /// If a topic is not there, or an index cannot be read.
+    pub fn timeline(
+        &self,
+        container: &Container,
+        query: &TimelineQuery,
+    ) -> Result<Timeline, ContainerError> {
+        container.timeline(query, lock(&self.timeline).get_or_insert_default())
+    }
+
+    /// How far its topics have come.
+    ///
+    /// # Errors
+    /// If an index cannot be read.
+    pub fn progress(&self, container: &Container) -> Result<Vec<TopicProgress>, ContainerError> {
+        container.progress(lock(&self.timeline).get_or_insert_default())
+    }
+
+    /// What its recorder says of itself, if it can be asked.
+    pub fn recorder_status(&self) -> Option<RecorderStatus> {
+        self.fresh.as_ref()?.status(&self.path)
     }
 
     /// Whether its files are open, or just being opened.

@@ -1,9 +1,9 @@
 //! From queues and streams to bricks: the recorder and its handle.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use livebag_format::Topic;

@@ -12,9 +12,9 @@ use livebag::{
     Buffer, Clock, Container, ContainerError, ContainerState, KernelDisk, Query, Timeline,
     TimelineCache, TimelineQuery, TopicProgress, VirtualFile, VirtualFileError,
 };
-use livebag_format::container::{CONTAINER_FILE, Losses};
+use livebag_format::container::CONTAINER_FILE;
 
-use crate::answer::AnswerError;
+use crate::answer::{AnswerError, RecorderStatus, StatusSource};
 use crate::limits::{
     CATALOG_BAGS_MAX, CATALOG_DEPTH_MAX, CATALOG_INTERVAL, CONNECTIONS_MAX, LIVE_INTERVAL,
     OPEN_BAGS_MAX, TIMELINES_KEPT_MAX, VIRTUAL_FILE_GROWTH, VIRTUAL_FILE_PATIENCE,
@@ -29,56 +29,6 @@ pub trait KeepFresh: Send + Sync {
     /// What the recorder of `container` says of itself, if it can be asked.
     fn status(&self, _container: &Path) -> Option<RecorderStatus> {
         None
-    }
-}
-
-/// What a recorder says of itself.
-#[derive(Clone, Debug, Default)]
-pub struct RecorderStatus {
-    /// Whether messages are left out at the moment.
-    pub paused: bool,
-    /// Splits begun, the first included.
-    pub splits: u64,
-    /// Bytes waiting in memory of its own.
-    pub cache_bytes: u64,
-    /// Bound of those.
-    pub cache_bytes_max: Option<u64>,
-    /// Bytes waiting in the slots of streams.
-    pub slot_bytes: Option<u64>,
-    /// Losses of all topics.
-    pub lost: Losses,
-    /// The topics, in the order of appearance.
-    pub topics: Vec<RecorderTopic>,
-}
-
-/// What a recorder says of a topic.
-#[derive(Clone, Debug, Default)]
-pub struct RecorderTopic {
-    /// Topic name.
-    pub name: String,
-    /// Losses by cause.
-    pub lost: Losses,
-    /// Whether its writer has died.
-    pub is_gone: bool,
-}
-
-impl From<(livebag::Status, u64)> for RecorderStatus {
-    /// Of a recorder in this process, with the bound of its memory.
-    fn from((status, cache_bytes_max): (livebag::Status, u64)) -> Self {
-        let topic = |topic: &livebag::TopicStatus| RecorderTopic {
-            name: topic.name.clone(),
-            lost: topic.lost,
-            is_gone: topic.writer_gone,
-        };
-        Self {
-            paused: status.paused,
-            splits: status.splits.into(),
-            cache_bytes: status.cache_bytes,
-            cache_bytes_max: Some(cache_bytes_max),
-            slot_bytes: Some(status.slot_bytes),
-            lost: status.totals().2,
-            topics: status.topics.iter().map(topic).collect(),
-        }
     }
 }
 
@@ -421,19 +371,6 @@ impl ServedRecording {
         container.timeline(query, lock(&self.timeline).get_or_insert_default())
     }
 
-    /// How far its topics have come.
-    ///
-    /// # Errors
-    /// If an index cannot be read.
-    pub fn progress(&self, container: &Container) -> Result<Vec<TopicProgress>, ContainerError> {
-        container.progress(lock(&self.timeline).get_or_insert_default())
-    }
-
-    /// What its recorder says of itself, if it can be asked.
-    pub fn recorder_status(&self) -> Option<RecorderStatus> {
-        self.fresh.as_ref()?.status(&self.path)
-    }
-
     /// Whether its files are open, or just being opened.
     pub fn is_open(&self) -> bool {
         self.open.try_lock().map_or(true, |open| open.is_some())
@@ -504,6 +441,20 @@ impl ServedRecording {
                 Err(AnswerError::FilesInUse)
             }
         }
+    }
+}
+
+impl StatusSource for ServedRecording {
+    fn container(&self) -> Result<Arc<Container>, ContainerError> {
+        self.container()
+    }
+
+    fn progress(&self, container: &Container) -> Result<Vec<TopicProgress>, ContainerError> {
+        container.progress(lock(&self.timeline).get_or_insert_default())
+    }
+
+    fn recorder_status(&self) -> Option<RecorderStatus> {
+        self.fresh.as_ref()?.status(&self.path)
     }
 }
 

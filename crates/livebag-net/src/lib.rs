@@ -52,7 +52,9 @@ mod wireless;
 pub mod zenoh;
 
 #[cfg(feature = "server")]
-pub use catalog::{Catalog, CatalogError, KeepFresh, RecorderStatus, RecorderTopic};
+pub use answer::{RecorderStatus, RecorderTopic};
+#[cfg(feature = "server")]
+pub use catalog::{Catalog, CatalogError, KeepFresh};
 #[cfg(feature = "server")]
 pub use http::{AnswerTiming, OPENAPI, Secrets, ServeError, Server, ServerOptions, TlsFiles};
 #[cfg(feature = "server")]

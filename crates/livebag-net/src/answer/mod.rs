@@ -43,7 +43,7 @@ use message::Decoders;
 pub use message::{MessageHead, MessageQuery, send_message, send_points};
 pub use patience::wait_within;
 pub use series::{SeriesQuery, send_fields, send_series, span_of};
-pub use status::send_status;
+pub use status::{RecorderStatus, RecorderTopic, StatusSource, send_status};
 pub use timeline::send_timeline;
 
 /// The receiving end of an answer.

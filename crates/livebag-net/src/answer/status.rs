@@ -10,12 +10,79 @@ use serde::Serialize;
 
 use super::follow::put_text;
 use super::{AnswerError, Outlet, message};
-use crate::catalog::{RecorderStatus, ServedRecording};
 use crate::limits::{PIECE_BYTES, STATUS_INTERVAL, STATUS_LOOKS};
 use crate::tell::Lost;
 
 /// Without a message for longer, a topic whose messages come unevenly is idle.
 const IDLE_NANOS: u64 = 1_000_000_000;
+
+/// What a recorder says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct RecorderStatus {
+    /// Whether messages are left out at the moment.
+    pub paused: bool,
+    /// Splits begun, the first included.
+    pub splits: u64,
+    /// Bytes waiting in memory of its own.
+    pub cache_bytes: u64,
+    /// Bound of those.
+    pub cache_bytes_max: Option<u64>,
+    /// Bytes waiting in the slots of streams.
+    pub slot_bytes: Option<u64>,
+    /// Losses of all topics.
+    pub lost: Losses,
+    /// The topics, in the order of appearance.
+    pub topics: Vec<RecorderTopic>,
+}
+
+/// What a recorder says of a topic.
+#[derive(Clone, Debug, Default)]
+pub struct RecorderTopic {
+    /// Topic name.
+    pub name: String,
+    /// Losses by cause.
+    pub lost: Losses,
+    /// Whether its writer has died.
+    pub is_gone: bool,
+}
+
+impl From<(livebag::Status, u64)> for RecorderStatus {
+    /// Of a recorder in this process, with the bound of its memory.
+    fn from((status, cache_bytes_max): (livebag::Status, u64)) -> Self {
+        let topic = |topic: &livebag::TopicStatus| RecorderTopic {
+            name: topic.name.clone(),
+            lost: topic.lost,
+            is_gone: topic.writer_gone,
+        };
+        Self {
+            paused: status.paused,
+            splits: status.splits.into(),
+            cache_bytes: status.cache_bytes,
+            cache_bytes_max: Some(cache_bytes_max),
+            slot_bytes: Some(status.slot_bytes),
+            lost: status.totals().2,
+            topics: status.topics.iter().map(topic).collect(),
+        }
+    }
+}
+
+/// A recording whose status is told.
+pub trait StatusSource {
+    /// The container as it is now.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn container(&self) -> Result<Arc<Container>, ContainerError>;
+
+    /// How far its topics have come.
+    ///
+    /// # Errors
+    /// If an index cannot be read.
+    fn progress(&self, container: &Container) -> Result<Vec<TopicProgress>, ContainerError>;
+
+    /// What its recorder says of itself, if it can be asked.
+    fn recorder_status(&self) -> Option<RecorderStatus>;
+}
 
 /// How a recording goes.
 #[derive(Serialize)]
@@ -65,7 +132,7 @@ struct Look {
 
 /// Tells how a recording goes.
 struct Teller<'a> {
-    served: &'a ServedRecording,
+    served: &'a dyn StatusSource,
     clock: &'a Clock,
     looks: VecDeque<Look>,
     /// Bytes of splits that are finished.
@@ -77,7 +144,7 @@ struct Teller<'a> {
 /// # Errors
 /// If the recording cannot be read, or the asker has gone.
 pub fn send_status(
-    served: &ServedRecording,
+    served: &dyn StatusSource,
     clock: &Clock,
     outlet: &mut Outlet,
 ) -> Result<(), AnswerError> {

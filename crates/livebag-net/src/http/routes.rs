@@ -571,7 +571,7 @@ async fn events(
     let turn = app.turn(link.peer()).await?;
     let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         app.catalog.forget_timelines();
-        send_status(&served, &app.clock, outlet)
+        send_status(&*served, &app.clock, outlet)
     });
     respond(&app, asked_nanos, answer, "text/event-stream", false).await
 }

@@ -3,15 +3,17 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use livebag::{Clock, Container};
+use clap_complete::ArgValueCompleter;
+use livebag::{Clock, Container, Disk, KernelDisk};
 
+use crate::complete;
 use crate::control::{self, Answer, NewEvent, Order};
 use crate::event;
 use crate::outcome::{CliError, Outcome};
 use crate::select::{self, When};
 use crate::text;
 
-/// Pause, resume, split, snapshot or stop a running recorder, add an event, or show its status.
+/// Pause, resume, split, snapshot, stop a recorder; add events
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag ctl run1 split\n  \
@@ -21,7 +23,7 @@ use crate::text;
 Works for the user that runs the recorder, through the socket control.sock in the container.")]
 pub struct Args {
     /// The container being recorded.
-    #[arg(value_name = "BAG")]
+    #[arg(value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
     /// What to do.
     #[arg(value_enum)]
@@ -48,12 +50,21 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     } else if let Some(event) = &answer.event {
         writeln!(out, "{}", event::line(event))?;
     } else {
-        writeln!(out, "{}", render(&answer))?;
+        writeln!(out, "{}{}", render(&answer), left(&args.bag))?;
     }
     match answer.error {
         None => Ok(Outcome::Done),
         Some(error) => Err(CliError::failed(error)),
     }
+}
+
+/// Space that is left where it records.
+fn left(bag: &Path) -> String {
+    let free = KernelDisk::for_reading().free_bytes(bag);
+    free.map_or_else(
+        |_| String::new(),
+        |free| format!(", {} left on the disk", text::bytes(free as f64)),
+    )
 }
 
 /// What an event is called and when it was, as options of `event`.

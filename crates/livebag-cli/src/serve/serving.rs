@@ -15,7 +15,7 @@ use livebag_net::{
 
 pub use livebag_net::ServerOptions as Options;
 
-use super::{Access, Args, ZenohServe, read_token};
+use super::{Access, Args, ZenohServe, index, read_token};
 use crate::control;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
@@ -77,8 +77,10 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         .transpose()?;
     let interrupt = Interrupt::watch()?;
     let fresh = Arc::new(Messenger::start(options.clock.clone())?);
-    let catalog = Catalog::new(&args.directories, options.clock.clone(), Some(fresh))?;
-    let count = catalog.bags().len();
+    let plan = index::plan(&args.directories, args.index_dir.as_deref())?;
+    let count = plan.count();
+    let catalog = Catalog::new(&plan.roots, options.clock.clone(), Some(fresh))?;
+    let _index = plan.start()?;
     let catalog = Arc::new(catalog);
     let _zenoh = args.zenoh.start(&catalog)?;
     let server = Server::start(catalog, options)?;

@@ -7,6 +7,7 @@ mod bad_input;
 #[cfg(feature = "bench")]
 mod bench;
 mod common;
+mod complete;
 mod control;
 mod convert;
 mod crash;
@@ -33,3 +34,4 @@ mod retention;
 mod robots;
 mod rosbag2;
 mod rosbag2_versions;
+mod terminal;

@@ -30,6 +30,10 @@ int main(int argc, char **argv) {
     for (uint64_t k = 1; k <= 3; ++k)
         CHECK(livebag_write(writer, NULL, k, (const uint8_t *)"{}", 2) == LIVEBAG_STATUS_OK);
     livebag_writer_free(writer);
+    CHECK(livebag_recorder_event(recorder, "now", NULL, 0, 0) == LIVEBAG_STATUS_OK);
+    CHECK(livebag_recorder_event(recorder, "then", "a few words", 5, 7) == LIVEBAG_STATUS_OK);
+    CHECK(livebag_recorder_event(recorder, "", NULL, 0, 0) == LIVEBAG_STATUS_INVALID);
+    CHECK(livebag_recorder_event(recorder, "backwards", NULL, 7, 5) == LIVEBAG_STATUS_INVALID);
     CHECK(livebag_recorder_finish(recorder, &report) == LIVEBAG_STATUS_OK);
     CHECK(livebag_report_topic_at(report, 0, &of_topic) == LIVEBAG_STATUS_OK);
     CHECK(of_topic.messages == 3 && of_topic.lost.total == 0 && strcmp(of_topic.name, "/note") == 0);

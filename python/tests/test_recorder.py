@@ -27,6 +27,24 @@ def test_time_zero_is_a_time(tmp_path):
     assert times[2][0] == times[2][1] > 1_600_000_000_000_000_000
 
 
+def test_events_are_added_and_listed(tmp_path):
+    with livebag.Recorder(tmp_path / "run") as recorder:
+        recorder.topic("/t", "T", encoding="json").write(b"{}", log_time=5)
+        now = recorder.event("now", "a few words")
+        assert now.from_time == now.to_time > 1_600_000_000_000_000_000
+        recorder.event("then", start=5, end=7)
+        assert recorder.event("since", start=6).to_time >= now.to_time
+        with pytest.raises(ValueError):
+            recorder.event("no start", end=7)
+        with pytest.raises(livebag.RecordingError, match="before it begins"):
+            recorder.event("backwards", start=7, end=5)
+    run = livebag.open(tmp_path / "run")
+    assert run.events[0] == livebag.Event("then", "", 5, 7)
+    assert [event.name for event in run.events] == ["then", "since", "now"]
+    livebag.convert(tmp_path / "run", tmp_path / "bag", storage="mcap")
+    assert livebag.open(tmp_path / "bag").events == run.events
+
+
 def test_streams_are_recorded_whole(tmp_path, stream_name):
     camera = livebag.Stream.image(stream_name, 320, 240, encoding="bgr8", topic="/camera", slots=32,
                                   remove_on_close=True)

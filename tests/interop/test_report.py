@@ -44,7 +44,7 @@ def page(tmp_path_factory):
     """A report of many combinations, whose runs are as short as can be."""
     folder = tmp_path_factory.mktemp("bench")
     (folder / "bench.yaml").write_text(BENCHMARK)
-    livebag("bench", "--any-commit", folder / "bench.yaml", "--profile", "100MBs_raw", "--duration", "50ms", "--out", folder / "out")
+    livebag("bench", "--any-commit", folder / "bench.yaml", "--profile", "100MBs_raw", "--duration", "50ms", "-o", folder / "out")
     (report,) = folder.glob("out/*/report.html")
     return report
 

@@ -461,6 +461,19 @@ livebag_status livebag_recorder_resume(const livebag_recorder *recorder);
 livebag_status livebag_recorder_split(const livebag_recorder *recorder);
 
 /**
+ * Names the log times from `from_nanos` to `to_nanos`, nanoseconds since 1970 and both included, with a few
+ * words of `text`, which may be NULL; both 0: the present moment. The event is on the disk afterwards.
+ *
+ * # Safety
+ * `recorder` is valid; `name` and `text` are NULL or texts.
+ */
+livebag_status livebag_recorder_event(const livebag_recorder *recorder,
+                                      const char *name,
+                                      const char *text,
+                                      uint64_t from_nanos,
+                                      uint64_t to_nanos);
+
+/**
  * How the recording stands.
  *
  * # Safety

@@ -331,6 +331,13 @@ class Recorder {
     void resume() const { detail::check(livebag_recorder_resume(recorder_.get())); }
     void split() const { detail::check(livebag_recorder_split(recorder_.get())); }
 
+    /// Names the present moment, or a time range: log times in nanoseconds since 1970, both included.
+    void event(const std::string& name, const std::string& text = {}, std::uint64_t from_nanos = 0,
+               std::uint64_t to_nanos = 0) const {
+        detail::check(livebag_recorder_event(recorder_.get(), name.c_str(), text.c_str(), from_nanos,
+                                             to_nanos));
+    }
+
     Report report() const {
         livebag_report* report = nullptr;
         detail::check(livebag_recorder_report(recorder_.get(), &report));

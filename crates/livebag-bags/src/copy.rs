@@ -5,6 +5,7 @@ use std::path::Path;
 
 use livebag_format::Topic;
 use livebag_format::container::{CONTAINER_FILE, MetadataEntry};
+use livebag_format::event::{EVENT_RECORD, Event};
 
 use super::attachments::{AttachmentsFile, Taken};
 use super::{
@@ -96,6 +97,9 @@ pub fn to_container(
             file.add(&attachment)?;
         }
         file.finish()?;
+    }
+    for event in events(source) {
+        recorder.event(&event.name, &event.text, (event.from_nanos, event.to_nanos))?;
     }
     let writers = source
         .topics()
@@ -232,6 +236,7 @@ fn container_metadata(source: &dyn MessageSource) -> Vec<MetadataEntry> {
     let mut all: Vec<_> = source
         .metadata_records()
         .iter()
+        .filter(|record| event(record).is_none())
         .map(|record| MetadataEntry { name: record.name.clone(), values: record.values.clone() })
         .collect();
     if let Some(bag) = source.bag_metadata() {
@@ -244,6 +249,19 @@ fn container_metadata(source: &dyn MessageSource) -> Vec<MetadataEntry> {
         }
     }
     all
+}
+
+/// The event that a metadata record stands for, if it is one that a container can keep.
+fn event(record: &MetadataRecord) -> Option<Event> {
+    let event = Event::from_values(&record.values).filter(|_| record.name == EVENT_RECORD);
+    event.filter(|event| livebag::internal::is_event(event))
+}
+
+/// The events among a recording's metadata records, in order of time.
+pub fn events(source: &dyn MessageSource) -> Vec<Event> {
+    let mut events: Vec<_> = source.metadata_records().iter().filter_map(event).collect();
+    events.sort_by_key(|event| event.from_nanos);
+    events
 }
 
 /// A container as a source.
@@ -286,9 +304,13 @@ impl ContainerSource {
             .metadata()
             .iter()
             .map(|entry| MetadataRecord { name: entry.name.clone(), values: entry.values.clone() });
+        let events = bag.events()?.into_iter().map(|event| MetadataRecord {
+            name: EVENT_RECORD.to_owned(),
+            values: event.to_values(),
+        });
         Ok(Self {
             topics: bag.topics().iter().map(|topic| topic.topic().clone()).collect(),
-            records: records.collect(),
+            records: records.chain(events).collect(),
             warnings,
             attachments: attachments(&bag)?.into_iter(),
             stretch: Vec::new().into_iter(),

@@ -63,7 +63,7 @@ pub use attachments::{Attachment, AttachmentData, attachments};
 pub(crate) use bag_metadata::joined_metadata;
 pub use bag_metadata::{make_rosbag2, write_bag_metadata};
 pub(crate) use compressed::{Unpacked, is_compressed, plain_name, standing_for};
-pub use copy::{Copied, Progress, open_any, to_container, to_mcap, to_sqlite3};
+pub use copy::{Copied, Progress, events, open_any, to_container, to_mcap, to_sqlite3};
 pub use error::ConvertError;
 pub use livebag::{SourceMessage, SourceTotals};
 pub(crate) use mcap_file::{McapSummary, mcap_summary};

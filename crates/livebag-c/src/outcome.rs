@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use livebag::{ContainerError, RecordError, WriteError};
+use livebag::{ContainerError, EventError, RecordError, WriteError};
 
 use crate::failure::{Failure, Status};
 use crate::text::c_string;
@@ -25,6 +25,9 @@ impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Self {
         let status = match error {
             RecordError::Failed(_) => Status::Failed,
+            RecordError::Event(
+                EventError::Name { .. } | EventError::Text { .. } | EventError::Backwards { .. },
+            ) => Status::Invalid,
             RecordError::Stopped => Status::Closed,
             _ => Status::Io,
         };

@@ -395,6 +395,29 @@ pub unsafe extern "C" fn livebag_recorder_split(recorder: *const Recorder) -> St
     })
 }
 
+/// Names the log times from `from_nanos` to `to_nanos`, nanoseconds since 1970 and both included, with a few
+/// words of `text`, which may be NULL; both 0: the present moment. The event is on the disk afterwards.
+///
+/// # Safety
+/// `recorder` is valid; `name` and `text` are NULL or texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn livebag_recorder_event(
+    recorder: *const Recorder,
+    name: *const c_char,
+    text: *const c_char,
+    from_nanos: u64,
+    to_nanos: u64,
+) -> Status {
+    call(|| {
+        // SAFETY: as the caller says.
+        let (recorder, name) = unsafe { (handle(recorder)?, required(name, "name")?) };
+        // SAFETY: as the caller says.
+        let text = unsafe { optional(text, "text") }?.unwrap_or_default();
+        let span = ((from_nanos, to_nanos) != (0, 0)).then_some((from_nanos, to_nanos));
+        Ok(recorder.with(|recorder| Ok(recorder.event(name, text, span).map(drop)?)))
+    })
+}
+
 /// How the recording stands.
 ///
 /// # Safety

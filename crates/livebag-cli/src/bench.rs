@@ -38,7 +38,9 @@ use producers::Producers;
 use progress::Progress;
 use results::Results;
 
-/// Measure recording: the YAML of rosbag2's performance benchmark, over livebag, MCAP and SQLite.
+/// Measure recording, as rosbag2's benchmark does.
+///
+/// The YAML of rosbag2's performance benchmark, over livebag, MCAP and SQLite.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag bench --profile automotive --quick\n  \
@@ -71,7 +73,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     repeat: Option<u64>,
     /// Publish for this long in each run, in place of the producers' counts: 5, 500ms, 1m.
-    #[arg(long, value_name = "S", value_parser = parse::duration_above_zero)]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
     duration: Option<Duration>,
     /// Publish through shared-memory streams from a process of its own (no_transport: false).
     #[arg(long)]
@@ -79,6 +81,9 @@ pub struct Args {
     /// Where the folder of results is made [default: the benchmark's bag_root_folder, or
     /// livebag_bench]
     #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// What it was called before.
+    #[arg(long, hide = true, conflicts_with = "output")]
     out: Option<PathBuf>,
     /// Write results also if this command was built from no known commit of livebag's.
     #[arg(long)]
@@ -101,8 +106,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     if !args.storage.is_empty() {
         benchmark.parameters.storage = args.storage.clone();
     }
-    if let Some(out) = &args.out {
-        benchmark.bag_root = out.clone();
+    let out = parse::renamed(args.out.clone(), "--out", "-o");
+    if let Some(out) = out.or_else(|| args.output.clone()) {
+        benchmark.bag_root = out;
     }
     benchmark.no_transport &= !args.transport;
     if args.quick {

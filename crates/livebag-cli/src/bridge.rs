@@ -27,19 +27,19 @@ const DISCOVERY: Duration = Duration::from_secs(1);
 /// Streams that are published at once: each has a thread.
 const STREAMS_MAX: usize = 256;
 
+/// Pass frames between streams and a ROS 2 network
+///
 /// Pass frames between streams of this machine and topics of a ROS 2 network.
 ///
 /// Images and point clouds of streams become sensor_msgs/msg/Image and PointCloud2 messages, and the
 /// other way round. All other messages are passed as they are.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    livebag bridge --ros2 dds --to-ros2 camera_front lidar --throttle /camera_front=5\n  \
-    livebag bridge --ros2 zenoh --to-ros2                 every stream\n  \
+    livebag bridge --ros2 dds --to-ros2 camera_front --throttle /camera_front=5\n  \
+    livebag bridge --ros2 zenoh --to-ros2                 # every stream\n  \
     livebag bridge --ros2 zenoh --from-ros2 /camera/image /points\n  \
-    livebag bridge --ros2 dds --from-ros2 /scan --prefix other. --duration 60 --json")]
+    livebag bridge --ros2 dds --from-ros2 /scan --prefix other. --json")]
 pub struct Args {
-    #[command(flatten)]
-    network: NetworkArgs,
     /// Publish these streams, by their names or the topics they carry; all, if none is named.
     #[arg(long, value_name = "NAME", num_args = 0..)]
     to_ros2: Option<Vec<String>>,
@@ -64,6 +64,8 @@ pub struct Args {
     /// Print what was passed on as one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    network: NetworkArgs,
 }
 
 /// What is printed at the end.

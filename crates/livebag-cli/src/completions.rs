@@ -1,16 +1,20 @@
 //! `livebag completions`: what shells need to complete livebag's command lines.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
+use crate::complete;
 use crate::outcome::{CliError, Outcome};
 
-/// Print completions for a shell.
+/// Print completions for a shell
+///
+/// Print completions for a shell: verbs and flags, and the streams, recordings and topics there are.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag completions bash > ~/.local/share/bash-completion/completions/livebag\n  \
     livebag completions zsh > \"${fpath[1]}/_livebag\"\n  \
-    livebag completions fish > ~/.config/fish/completions/livebag.fish")]
+    livebag completions fish > ~/.config/fish/completions/livebag.fish\n\n\
+The script asks the livebag in PATH: print it anew after an upgrade.")]
 pub struct Args {
     /// The shell.
     shell: Shell,
@@ -18,8 +22,19 @@ pub struct Args {
 
 /// Prints the completions.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    let name = args.shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells
+        .completer(&name)
+        .ok_or_else(|| CliError::failed(format!("there are no completions for {name}")))?;
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "livebag", &mut script);
+    completer.write_registration(
+        complete::VARIABLE,
+        "livebag",
+        "livebag",
+        "livebag",
+        &mut script,
+    )?;
     std::io::Write::write_all(&mut std::io::stdout().lock(), &script)?;
     Ok(Outcome::Done)
 }

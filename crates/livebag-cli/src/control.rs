@@ -1,6 +1,7 @@
 //! How a running recorder is told what to do: a socket in the container, keys, signals.
 //!
-//! The socket's protocol: one word and a line feed to the recorder, one line of JSON back.
+//! The socket's protocol: one word and a line feed to the recorder, one line of JSON back. `event` is followed
+//! by a space and JSON.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::{Account, Clock, Recorder, Status, TopicStatus};
+use livebag::{Account, Clock, Event, Recorder, Status, TopicStatus};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
@@ -27,7 +28,9 @@ const SPLIT_WAIT: Duration = Duration::from_secs(2);
 /// … and looked for so often.
 const SPLIT_LOOK: Duration = Duration::from_millis(1);
 /// No request is longer.
-const REQUEST_BYTES_MAX: u64 = 64;
+const REQUEST_BYTES_MAX: u64 = 32 << 10;
+/// Nor is a status: some 500 bytes for each topic.
+const STATUS_BYTES_MAX: u64 = 64 << 20;
 
 /// What a recorder can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -44,6 +47,8 @@ pub enum Order {
     Stop,
     /// Tell how it goes
     Status,
+    /// Add a named event: the present moment, or --from and --to
+    Event,
     /// Somebody reads: commit sooner what is gathered. Servers say this.
     #[value(skip)]
     Read,
@@ -58,6 +63,7 @@ impl Order {
             Self::Snapshot => "snapshot",
             Self::Stop => "stop",
             Self::Status => "status",
+            Self::Event => "event",
             Self::Read => "read",
         }
     }
@@ -108,9 +114,28 @@ pub struct Answer {
     pub topics: Vec<TopicAnswer>,
     /// Bytes waiting in memory.
     pub cache_bytes: u64,
+    /// Bytes of frames waiting in the slots of their streams.
+    #[serde(default)]
+    pub slot_bytes: u64,
     /// What ended the recording early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The event that was added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<Event>,
+}
+
+/// An event as it is asked for.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct NewEvent {
+    /// What it is called.
+    pub name: String,
+    /// A few words more, or nothing.
+    #[serde(default)]
+    pub text: String,
+    /// First and last log time; null for the present moment.
+    #[serde(default)]
+    pub span: Option<(u64, u64)>,
 }
 
 /// One topic of a recorder's answer.
@@ -120,11 +145,15 @@ pub struct TopicAnswer {
     pub name: String,
     /// Where every message is that was published.
     pub account: Account,
+    /// Whether its writer has died.
+    #[serde(default)]
+    pub writer_gone: bool,
 }
 
 impl TopicAnswer {
     fn new(topic: &TopicStatus) -> Self {
-        Self { name: topic.name.clone(), account: topic.account() }
+        let (name, writer_gone) = (topic.name.clone(), topic.writer_gone);
+        Self { name, account: topic.account(), writer_gone }
     }
 }
 
@@ -143,7 +172,9 @@ impl Answer {
             account: status.account(),
             topics: status.topics.iter().map(TopicAnswer::new).collect(),
             cache_bytes: status.cache_bytes,
+            slot_bytes: status.slot_bytes,
             failure: status.failure.as_ref().map(ToString::to_string),
+            event: None,
         }
     }
 }
@@ -166,6 +197,7 @@ pub fn follow(recorder: &Recorder, order: Order, is_ring: bool) -> (Answer, bool
         }
         Order::Snapshot => error = Some("the recording has no ring: --snapshot-mode".into()),
         Order::Read => recorder.reader_notice().is_read(),
+        Order::Event => error = Some("an event has a name: event {\"name\": …}".into()),
         Order::Stop | Order::Status => {}
     }
     let answer = Answer { is_pending, ..Answer::new(&recorder.status(), error) };
@@ -238,10 +270,12 @@ fn serve(mut stream: UnixStream, recorder: &Recorder, is_ring: bool) -> std::io:
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut word = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut word)?;
-    let (answer, stop) = match Order::parse(word.trim()) {
-        Some(order) => follow(recorder, order, is_ring),
-        None => {
-            let error = "expected pause, resume, split, snapshot, stop or status".to_owned();
+    let event = word.trim().strip_prefix("event ");
+    let (answer, stop) = match (event, Order::parse(word.trim())) {
+        (Some(event), _) => (add_event(recorder, event), false),
+        (None, Some(order)) => follow(recorder, order, is_ring),
+        (None, None) => {
+            let error = "expected pause, resume, split, snapshot, stop, status or event".to_owned();
             (Answer::new(&recorder.status(), Some(error)), false)
         }
     };
@@ -251,8 +285,30 @@ fn serve(mut stream: UnixStream, recorder: &Recorder, is_ring: bool) -> std::io:
     Ok(stop)
 }
 
+fn add_event(recorder: &Recorder, json: &str) -> Answer {
+    let added = serde_json::from_str::<NewEvent>(json)
+        .map_err(|error| format!("the event is not one: {error}"))
+        .and_then(|NewEvent { name, text, span }| {
+            recorder.event(&name, &text, span).map_err(|error| error.to_string())
+        });
+    let (event, error) = match added {
+        Ok(event) => (Some(event), None),
+        Err(error) => (None, Some(error)),
+    };
+    Answer { event, ..Answer::new(&recorder.status(), error) }
+}
+
 /// Gives an order to the recorder of a container.
 pub fn order(directory: &Path, order: Order) -> Result<Answer, CliError> {
+    ask(directory, order.word())
+}
+
+/// Has the recorder of a container add an event.
+pub fn event(directory: &Path, event: &NewEvent) -> Result<Answer, CliError> {
+    ask(directory, &format!("event {}", serde_json::to_string(event)?))
+}
+
+fn ask(directory: &Path, request: &str) -> Result<Answer, CliError> {
     let failed = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
             CliError::failed(format!(
@@ -272,7 +328,7 @@ pub fn order(directory: &Path, order: Order) -> Result<Answer, CliError> {
     let (_opened, short) = short_path(directory).map_err(failed)?;
     let mut stream = UnixStream::connect(short).map_err(failed)?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(failed)?;
-    stream.write_all(format!("{}\n", order.word()).as_bytes()).map_err(failed)?;
+    stream.write_all(format!("{request}\n").as_bytes()).map_err(failed)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(failed)?;
     serde_json::from_str(&line)
@@ -290,6 +346,18 @@ pub fn notify_read(directory: &Path) {
     };
     // Without it what is read is some 50 ms older.
     let _ = say();
+}
+
+/// What the recorder of a container says, if there is one, it belongs to this user, and it answers soon.
+pub fn status(directory: &Path) -> Option<Answer> {
+    let (_opened, short) = short_path(directory).ok()?;
+    let mut stream = UnixStream::connect(short).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(format!("{}\n", Order::Status.word()).as_bytes()).ok()?;
+    let mut line = String::new();
+    BufReader::new(stream.take(STATUS_BYTES_MAX)).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
 }
 
 /// The keyboard of a terminal, key by key; the terminal is given back as it was.

@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap_complete::ArgValueCompleter;
 use indicatif::{ProgressBar, ProgressStyle};
 use livebag::Clock;
-use livebag_bags::{Attachment, ConvertError, MessageSource, MetadataRecord};
+use livebag_bags::{ConvertError, MessageSource};
 use livebag_bags::{
     Rosbag2Compression, Rosbag2Options, Rosbag2Storage, SinkCompression, SinkOptions,
-    SourceMessage, Sqlite3Options, TopicFilter,
+    Sqlite3Options, TopicFilter,
 };
-use livebag_format::Topic;
 use livebag_format::container::CONTAINER_FILE;
-use livebag_format::rosbag2::{BagMetadata, MetadataVersion};
+use livebag_format::rosbag2::MetadataVersion;
 use serde::Serialize;
 
+use crate::complete;
+use crate::guarded::Guarded;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
 use crate::select::{self, Selection};
@@ -25,6 +27,8 @@ use crate::{absent, parse, place, text};
 
 mod options;
 
+/// Convert between containers, rosbag2 and ROS 1 bags, MCAP
+///
 /// Convert a recording: container to rosbag2 bag and back, ROS 1 bags, rosbag2 bags and MCAP files
 /// into either.
 ///
@@ -35,12 +39,12 @@ mod options;
 #[command(after_help = "Examples:\n  \
     livebag convert run1 run1_rosbag2\n  \
     livebag convert drive.bag drive\n  \
-    livebag convert drive.bag drive_ros2 --to-ros2      # messages in CDR, types by their new names\n  \
+    livebag convert drive.bag drive_ros2 --to-ros2     # messages in CDR\n  \
     livebag convert drive_rosbag2 small --storage mcap --compression zstd\n  \
     livebag convert run1 run1_db3 --storage sqlite3 --compression-mode message\n  \
     livebag convert run1 parts --storage mcap -b 1GiB\n  \
     livebag convert run1 part -t /imu --from 21:29:38 --to 21:30:00\n  \
-    livebag convert -i front -i rear mcap -o outputs.yaml  # as ros2 bag convert\n\n\
+    livebag convert -i front -i rear mcap -o outputs.yaml\n\n\
 A bag in `mcap` storage is a folder with MCAP files and metadata.yaml: `ros2 bag play` takes it. \
 `sqlite3` storage holds one time a message (the log time) and no sequence.\n\n\
 -o FILE.yaml is rosbag2's file of outputs (output_bags: [{uri, storage_id, all_topics, topics, …}]); \
@@ -52,7 +56,7 @@ behind either")]
 pub struct Args {
     /// The recording: a container, a ROS 1 bag, a rosbag2 folder or database, or an MCAP file.
     /// With -i: the folder to make.
-    #[arg(value_name = "IN")]
+    #[arg(value_name = "IN", add = ArgValueCompleter::new(complete::recordings))]
     first: Option<PathBuf>,
     /// The folder to make.
     #[arg(value_name = "OUT")]
@@ -63,24 +67,25 @@ pub struct Args {
     input: Vec<String>,
     /// rosbag2's file of inputs (input_bags).
     #[arg(long, value_name = "FILE")]
+    #[arg(hide_short_help = true)]
     input_options: Option<PathBuf>,
     /// rosbag2's file of outputs (output_bags), in place of OUT.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "storage", "compression", "compression_mode", "max_bag_size", "max_bag_duration"])]
+    #[arg(hide_short_help = true)]
     output_options: Option<PathBuf>,
     /// The folder to make, in place of OUT; rosbag2's file of outputs if it ends in .yaml or .yml.
     #[arg(short, long, value_name = "OUT", conflicts_with = "output_options")]
     output: Option<PathBuf>,
-    #[command(flatten)]
-    selection: Selection,
     /// What to make [default: mcap of a container and with --to-ros2, a container of anything else]
-    #[arg(short, long, value_enum, help_heading = "What is made")]
+    #[arg(short, long, value_enum)]
     storage: Option<Storage>,
     /// How chunks of an MCAP are compressed.
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
     /// rosbag2's own compression (zstd): each file, or each message (sqlite3 alone).
     #[arg(long, value_enum, default_value_t = CompressionMode::None)]
+    #[arg(hide_short_help = true)]
     compression_mode: CompressionMode,
     /// Begin a new file of a rosbag2 bag at this size: 1GiB.
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse::size_bytes)]
@@ -95,10 +100,13 @@ pub struct Args {
     /// Version of metadata.yaml: 5 or 7 for Humble and later (7 keeps type hashes and custom data),
     /// 9 for Jazzy and later (keeps the ROS distribution).
     #[arg(long, value_name = "V", default_value = "7", value_parser = metadata_version)]
+    #[arg(hide_short_help = true)]
     metadata_version: MetadataVersion,
     /// Print a summary as one JSON object; a list of them with -o.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    selection: Selection,
 }
 
 impl Args {
@@ -397,7 +405,15 @@ fn convert_one(job: &Job, inputs: &[PathBuf], args: &Args) -> Result<Summary, Cl
         false => select::chosen(source, &args.selection, inputs)?,
     };
     let source_message_count = source.message_count();
-    let mut source = Interruptible { inner: source, interrupt, path: &inputs[0] };
+    let path = inputs[0].clone();
+    let mut source = Guarded::new(source, move |_| match interrupt.has_come() {
+        false => Ok(()),
+        true => Err(ConvertError::Io {
+            action: "convert",
+            path: path.clone(),
+            source: io::ErrorKind::Interrupted.into(),
+        }),
+    });
     let copied = copy(&mut source, job).map_err(|error| incomplete(error, &job.path))?;
     Ok(Summary {
         path: job.path.display().to_string(),
@@ -428,7 +444,7 @@ fn copy(source: &mut dyn MessageSource, job: &Job) -> Result<livebag_bags::Copie
     copied
 }
 
-/// Messages copied, on a terminal.
+/// Messages gone through, on a terminal.
 pub fn bar(messages: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -493,86 +509,22 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
         let promised = summary.source_message_count.unwrap_or(0);
         if promised > summary.message_count || summary.lost_messages > 0 {
             if promised > summary.message_count {
-                say!(
+                complain!(
                     "livebag: {names}: of {} messages {} could be read and written",
                     text::count(promised),
                     text::count(summary.message_count)
                 );
             } else {
                 let lost = text::plural(summary.lost_messages as usize, "message");
-                say!("livebag: {names}: at least {lost} could not be read or written");
+                complain!("livebag: {names}: at least {lost} could not be read or written");
             }
             outcome = Outcome::Loss;
         }
         if summary.lost_attachments > 0 {
             let lost = text::plural(summary.lost_attachments as usize, "attachment");
-            say!("livebag: {names}: {lost} could not be read");
+            complain!("livebag: {names}: {lost} could not be read");
             outcome = Outcome::Loss;
         }
     }
     Ok(outcome)
-}
-
-/// A source that ends with an error when an interruption comes.
-struct Interruptible<'a> {
-    inner: Box<dyn MessageSource>,
-    interrupt: Interrupt,
-    path: &'a Path,
-}
-
-impl Interruptible<'_> {
-    fn unless_interrupted(&self) -> Result<(), ConvertError> {
-        if !self.interrupt.has_come() {
-            return Ok(());
-        }
-        Err(ConvertError::Io {
-            action: "convert",
-            path: self.path.to_owned(),
-            source: io::ErrorKind::Interrupted.into(),
-        })
-    }
-}
-
-impl MessageSource for Interruptible<'_> {
-    fn topics(&self) -> &[Topic] {
-        self.inner.topics()
-    }
-
-    fn profile(&self) -> &str {
-        self.inner.profile()
-    }
-
-    fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError> {
-        self.unless_interrupted()?;
-        self.inner.next_message()
-    }
-
-    fn start_time_nanos(&self) -> Option<u64> {
-        self.inner.start_time_nanos()
-    }
-
-    fn message_count(&self) -> Option<u64> {
-        self.inner.message_count()
-    }
-
-    fn lost_count(&self) -> u64 {
-        self.inner.lost_count()
-    }
-
-    fn warnings(&self) -> &[String] {
-        self.inner.warnings()
-    }
-
-    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
-        self.unless_interrupted()?;
-        self.inner.next_attachment()
-    }
-
-    fn metadata_records(&self) -> &[MetadataRecord] {
-        self.inner.metadata_records()
-    }
-
-    fn bag_metadata(&self) -> Option<&BagMetadata> {
-        self.inner.bag_metadata()
-    }
 }

@@ -28,14 +28,16 @@ const QUESTION: Duration = Duration::from_millis(250);
 /// Time between two lines of progress, in questions.
 const LINE_QUESTIONS: u64 = 4;
 
-/// Record simulated cameras, a LiDAR and an IMU, and query the recording while it grows.
+/// Record simulated sensors, and query meanwhile.
+///
+/// Cameras, a LiDAR and an IMU: the recording is asked for its newest second while it grows.
 ///
 /// Eight FullHD cameras at 30 Hz (1.49 GB/s), or as many as this machine carries, each a process of
 /// its own that publishes through shared memory. The recording is kept.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag demo\n  \
-    livebag demo --seconds 3 --cameras 2 --dir /data/demo\n  \
+    livebag demo --duration 3 --cameras 2 -o /data/demo\n  \
     livebag demo --real do.bag\n\n\
 Exit codes: 0 nothing lost, 1 failed, 2 wrong usage, 3 finished, but messages were lost.")]
 pub struct Args {
@@ -44,17 +46,35 @@ pub struct Args {
     #[arg(long, value_name = "BAG", conflicts_with = "cameras")]
     real: Option<PathBuf>,
     /// How long to record.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = parse::duration_above_zero)]
-    seconds: Duration,
+    #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
+    #[arg(default_value = "10")]
+    duration: Duration,
+    /// What it was called before.
+    #[arg(long, value_parser = parse::duration_above_zero, hide = true)]
+    #[arg(conflicts_with = "duration")]
+    seconds: Option<Duration>,
     /// FullHD cameras [default: 8, or as many as this machine carries]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     cameras: Option<u32>,
     /// The container to make [default: build/demo-<time>]
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// What it was called before.
+    #[arg(long, hide = true, conflicts_with = "output")]
     dir: Option<PathBuf>,
     /// Print the summary as one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn duration(&self) -> Duration {
+        parse::renamed(self.seconds, "--seconds", "--duration").unwrap_or(self.duration)
+    }
+
+    fn output(&self) -> Option<PathBuf> {
+        parse::renamed(self.dir.clone(), "--dir", "-o").or_else(|| self.output.clone())
+    }
 }
 
 /// Records, queries, sums up.

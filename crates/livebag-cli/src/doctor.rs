@@ -8,23 +8,30 @@ use serde::Serialize;
 #[cfg(any(feature = "bench", feature = "demo"))]
 pub use disk::disk_bytes_per_s;
 
+use crate::color::{self, To, Tone};
 use crate::outcome::{CliError, Outcome};
+use crate::parse;
 
 mod disk;
 mod system;
 
+/// Check what this machine offers for recording
+///
 /// Check what this machine offers for recording, and say what to do about each lack.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    livebag doctor --dir /data\n  \
+    livebag doctor /data\n  \
     livebag doctor --json | jq '.[] | select(.ok | not)'\n\n\
 Environment:\n  \
     LIVEBAG_STORAGE  how `livebag record` writes: io_uring (default) or pwrite, with ,buffered \
 behind either")]
 pub struct Args {
     /// Where recordings will go.
-    #[arg(long, value_name = "D", default_value = ".")]
-    dir: PathBuf,
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// What it was called before.
+    #[arg(long, hide = true, conflicts_with = "directory")]
+    dir: Option<PathBuf>,
     /// Do not measure the disk's speed, which writes 256 MiB and removes them.
     #[arg(long)]
     no_disk_speed: bool,
@@ -64,14 +71,16 @@ impl Check {
 
 /// Looks, and prints. Lacks are findings, not failures: the exit code is 0 all the same.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    if !args.dir.is_dir() {
+    let directory = parse::renamed(args.dir.clone(), "--dir", "`livebag doctor DIR`");
+    let directory = directory.unwrap_or_else(|| args.directory.clone());
+    if !directory.is_dir() {
         return Err(CliError::failed(format!(
-            "the folder {} does not exist: make it first (mkdir -p), or name another with --dir",
-            args.dir.display()
+            "the folder {} does not exist: make it first (mkdir -p), or name another",
+            directory.display()
         )));
     }
     let mut checks = system::checks();
-    checks.extend(disk::checks(&args.dir, !args.no_disk_speed));
+    checks.extend(disk::checks(&directory, !args.no_disk_speed));
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&checks)?)?;
@@ -85,7 +94,10 @@ fn render(checks: &[Check]) -> String {
     let width = checks.iter().map(|check| check.check.chars().count()).max().unwrap_or(0);
     let mut out = String::new();
     for check in checks {
-        let state = if check.ok { "ok  " } else { "warn" };
+        let state = match check.ok {
+            true => "ok  ".to_owned(),
+            false => color::paint(To::Out, Tone::Warning, "warn"),
+        };
         out.push_str(&format!("{state}  {:<width$}  {}\n", check.check, check.found));
         if let Some(advice) = &check.advice {
             out.push_str(&format!("      {:<width$}  -> {advice}\n", ""));

@@ -1,24 +1,34 @@
 //! `livebag info`: what a recording holds.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use livebag::{Account, Container};
+use clap_complete::ArgValueCompleter;
+use livebag::{Account, Container, Event};
 use livebag_bags::Attachment;
 use livebag_format::container::{CONTAINER_FILE, ClockJumps};
 use livebag_format::visible;
 use serde::Serialize;
 
+use crate::color::{self, To, Tone};
+use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::place::Trust;
 use crate::place::{self, Place};
 use crate::report::{self, Lost, TopicReport};
 use crate::serve::ZenohArgs;
-use crate::{files, select, text};
+use crate::{event, files, select, text};
 
 mod foreign;
 mod remote;
 
+/// Lines that may need colour.
+const ENDED_EARLY: &str = "ended early";
+const LOST: &str = "lost";
+
+/// Show what a recording holds, and what was lost
+///
 /// Show what a recording holds: topics, counts, rates, losses by cause, and how it ended.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -31,10 +41,11 @@ pub struct Args {
     /// The recording: a container, finished or still being written; or a ROS 1 bag, a rosbag2 folder
     /// or an MCAP file, which are read through; its address on a server (http://HOST:PORT/NAME, https://…);
     /// or on Zenoh (zenoh/ROBOT/NAME, with * for any).
-    #[arg(required = true, value_name = "BAG")]
+    #[arg(required = true, value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
     /// Show these topics only.
-    #[arg(short, long, value_name = "TOPIC", num_args = 1.., visible_alias = "topic-name")]
+    #[arg(short, long = "topic", visible_alias = "topics", alias = "topic-name")]
+    #[arg(value_name = "TOPIC", num_args = 1.., add = ArgValueCompleter::new(complete::topics))]
     topics: Vec<String>,
     /// Order of the topics.
     #[arg(long, value_enum, value_name = "BY")]
@@ -95,6 +106,8 @@ struct Info {
     /// Files that the recording carries along (MCAP's attachments).
     /// Null where a server does not tell.
     attachments: Option<Vec<AttachmentReport>>,
+    /// Named moments and time ranges, in order of time.
+    events: Vec<Event>,
     /// What could not be read.
     warnings: Vec<String>,
     topics: Vec<TopicReport>,
@@ -250,6 +263,7 @@ fn container(path: &Path) -> Result<Info, CliError> {
         attachments: Some(
             livebag_bags::attachments(&bag)?.iter().map(AttachmentReport::from).collect(),
         ),
+        events: bag.events()?,
         warnings,
         topics,
     })
@@ -288,7 +302,7 @@ fn render(info: &Info) -> String {
     let mut lines =
         vec![("recording", info.path.clone()), ("storage", storage), ("state", state.to_owned())];
     if let Some(failure) = &info.failure {
-        lines.push(("ended early", failure.clone()));
+        lines.push((ENDED_EARLY, failure.clone()));
     }
     let rate = info.message_bytes as f64 * 1e9 / info.duration_nanos.max(1) as f64;
     let mut messages =
@@ -297,27 +311,51 @@ fn render(info: &Info) -> String {
         messages.push_str(&format!(", {}", text::bytes_per_second(rate)));
     }
     if let (Some(files), Some(bytes)) = (&info.files, info.size_bytes) {
-        let files = text::plural(files.len(), "file");
-        lines.push(("files", format!("{files}, {}", text::bytes(bytes as f64))));
+        let mut line = text::plural(files.len(), "file");
+        line.push_str(&format!(", {}", text::bytes(bytes as f64)));
+        let of = |file: &File| Some(file.name.split_once('/')?.0.to_owned());
+        let splits: BTreeSet<String> = files.iter().filter_map(of).collect();
+        if !splits.is_empty() {
+            // The first one lies beside container.yaml, until retention removes it.
+            let first = files.iter().any(|file| file.name.ends_with(".mcap") && of(file).is_none());
+            let count = splits.len() + usize::from(first);
+            line.push_str(&format!(" in {}", text::plural(count, "split")));
+        }
+        let share = bytes as f64 / info.message_bytes.max(1) as f64;
+        if info.message_bytes > 0 && share < 0.98 {
+            line.push_str(&format!(", compressed to {:.0} %", share * 100.0));
+        }
+        lines.push(("files", line));
     }
     lines.extend([
         ("start", time(info.start_nanos)),
         ("end", time(info.end_nanos)),
         ("duration", text::duration(info.duration_nanos)),
         ("messages", messages),
-        ("lost", info.lost.map_or("not counted in this format".into(), |lost| lost.sentence())),
+        (LOST, info.lost.map_or("not counted in this format".into(), |lost| lost.sentence())),
     ]);
-    lines.extend(info.account.as_ref().and_then(report::beside).map(|beside| ("beside", beside)));
-    let events = report::events(&info.topics, info.clock_jumps.unwrap_or_default());
-    lines.extend(events.into_iter().map(|event| ("event", event)));
+    lines.extend(info.account.as_ref().and_then(report::beside).map(|beside| ("also", beside)));
+    let incidents = report::events(&info.topics, info.clock_jumps.unwrap_or_default());
+    lines.extend(incidents.into_iter().map(|incident| ("incident", incident)));
+    for (number, event) in info.events.iter().enumerate() {
+        lines.push((if number == 0 { "events" } else { "" }, event::line(event)));
+    }
     for (number, attachment) in info.attachments.iter().flatten().enumerate() {
         let name = if number == 0 { "attachments" } else { "" };
         lines.push((name, attachment_line(attachment)));
     }
     let mut out = String::new();
     for (name, value) in lines {
+        let tone = match name {
+            ENDED_EARLY => Some(Tone::Bad),
+            LOST => info.lost.and_then(|lost| lost.tone()),
+            "state" if info.state == "unrecovered" => Some(Tone::Warning),
+            _ => None,
+        };
         let name = if name.is_empty() { String::new() } else { format!("{name}:") };
-        out.push_str(&format!("{name:<13}{}\n", visible(&value)));
+        let value = visible(&value);
+        let value = tone.map_or(value.to_string(), |tone| color::paint(To::Out, tone, &value));
+        out.push_str(&format!("{name:<13}{value}\n"));
     }
     if info.topics.is_empty() {
         out.push_str("no topics\n");

@@ -3,19 +3,22 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap_complete::ArgValueCompleter;
 use livebag_bags::Glance;
 use livebag_net::tell::{BagRow, RecordingInfo};
 use serde::Serialize;
 
+use crate::below;
+use crate::color::Tone;
+use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::place::Trust;
 use crate::place::{self, Place, Told};
 use crate::serve::ZenohArgs;
-use crate::text;
+use crate::text::{self, Cell};
 
-/// Folders below folders that are looked into.
-const DEPTH_MAX: usize = 16;
-
+/// List recordings
+///
 /// List the recordings below a folder, on a server or on Zenoh: kind, state, start, duration, messages, size.
 ///
 /// States: live (a recorder is writing it), closed, recovered, crashed (not closed), damaged; silent (a
@@ -27,11 +30,11 @@ const DEPTH_MAX: usize = 16;
     livebag ls /data/robots\n  \
     livebag ls http://robot:8767\n  \
     livebag ls 'zenoh/r2/*'\n  \
-    livebag ls --json | jq -r '.[] | select(.state == \"crashed\") | .path' | xargs -n1 livebag recover")]
+    livebag ls --json | jq -r '.[] | select(.state == \"crashed\") | .path'")]
 pub struct Args {
     /// Folders, or recordings; servers (http://HOST:PORT, https://…); or addresses on Zenoh
     /// (zenoh, zenoh/ROBOT/NAME, with * for any).
-    #[arg(value_name = "DIR", default_value = ".")]
+    #[arg(value_name = "DIR", default_value = ".", add = ArgValueCompleter::new(complete::recordings))]
     directories: Vec<PathBuf>,
     #[command(flatten)]
     server: Trust,
@@ -56,6 +59,7 @@ struct Row {
     start_nanos: Option<u64>,
     duration_nanos: Option<u64>,
     message_count: Option<u64>,
+    event_count: Option<u64>,
     size_bytes: Option<u64>,
 }
 
@@ -70,7 +74,8 @@ impl Row {
             start_nanos: glance.start_nanos,
             duration_nanos: glance.duration_nanos,
             message_count: glance.message_count,
-            size_bytes: Some(size_bytes(path, 0)),
+            event_count: glance.event_count,
+            size_bytes: Some(below::size_bytes(path, 0)),
         }
     }
 }
@@ -94,6 +99,7 @@ impl Row {
             start_nanos: row.map(|row| row.start_nanos.unwrap_or(row.started_nanos)),
             duration_nanos: range.map(|(start, end)| end.saturating_sub(start)),
             message_count: row.map(|row| row.message_count),
+            event_count: row.and_then(|row| row.event_count),
             size_bytes: None,
         }
     }
@@ -122,7 +128,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         write!(out, "{}", table(&rows))?;
         for row in &rows {
             if let Some(problem) = &row.problem {
-                say!("livebag: {}: {problem}", row.path);
+                complain!("livebag: {}: {problem}", row.path);
             }
             if let Some(note) = &row.note {
                 say!("livebag: warning: {}: {note}", row.path);
@@ -152,61 +158,15 @@ fn of(directory: &Path, args: &Args) -> Result<Vec<Row>, CliError> {
 
 /// Those below a folder, or the one that is there.
 fn below(directory: &Path) -> Result<Vec<Row>, CliError> {
-    let mut rows = Vec::new();
-    if let Err(source) = directory.metadata() {
-        return Err(place::missing(directory, source));
-    }
-    match livebag_bags::glance(directory) {
-        Some(glance) => rows.push(Row::new(directory, glance)),
-        None if directory.is_dir() => walk(directory, 0, &mut rows)?,
-        None => {
-            let path = directory.display();
-            return Err(CliError::failed(format!("{path} is no recording and no folder")));
-        }
-    }
-    Ok(rows)
+    Ok(below::found(directory)?.into_iter().map(|(path, glance)| Row::new(&path, glance)).collect())
 }
 
-/// Adds what is below `directory`, in order of names. Symbolic links are not followed.
-fn walk(directory: &Path, depth: usize, rows: &mut Vec<Row>) -> Result<(), CliError> {
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(source) if depth > 0 => {
-            say!("livebag: warning: {}: {source}", directory.display());
-            return Ok(());
-        }
-        Err(source) => return Err(CliError::file("listing", directory, source)),
-    };
-    // What goes away meanwhile is not there.
-    let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        let Ok(kind) = entry.file_type() else { continue };
-        if kind.is_dir() {
-            match livebag_bags::glance(&path) {
-                Some(glance) => rows.push(Row::new(&path, glance)),
-                None if depth < DEPTH_MAX => walk(&path, depth + 1, rows)?,
-                None => {}
-            }
-        } else if kind.is_file()
-            && path.extension().is_some_and(|e| e == "mcap" || e == "db3" || e == "bag")
-            && let Some(glance) = livebag_bags::glance(&path)
-        {
-            rows.push(Row::new(&path, glance));
-        }
+fn look(state: &str) -> Option<Tone> {
+    match state {
+        "damaged" => Some(Tone::Bad),
+        "crashed" | "silent" => Some(Tone::Warning),
+        _ => None,
     }
-    Ok(())
-}
-
-/// Length of a file, or of all files in a folder.
-fn size_bytes(path: &Path, depth: usize) -> u64 {
-    let Ok(metadata) = path.symlink_metadata() else { return 0 };
-    if !metadata.is_dir() || depth > DEPTH_MAX {
-        return if metadata.is_file() { metadata.len() } else { 0 };
-    }
-    let Ok(entries) = path.read_dir() else { return 0 };
-    entries.filter_map(Result::ok).map(|entry| size_bytes(&entry.path(), depth + 1)).sum()
 }
 
 fn table(rows: &[Row]) -> String {
@@ -215,15 +175,25 @@ fn table(rows: &[Row]) -> String {
         // To the second: the rest is for --json.
         let start = row.start_nanos.map(text::time_to_the_second);
         vec![
-            row.path.clone(),
-            row.kind.clone(),
-            row.state.clone(),
-            known(start),
-            known(row.duration_nanos.map(text::duration)),
-            known(row.message_count.map(text::count)),
-            known(row.size_bytes.map(|bytes| text::bytes(bytes as f64))),
+            row.path.clone().into(),
+            row.kind.clone().into(),
+            Cell::new(&*row.state, look(&row.state)),
+            known(start).into(),
+            known(row.duration_nanos.map(text::duration)).into(),
+            known(row.message_count.map(text::count)).into(),
+            known(row.event_count.map(text::count)).into(),
+            known(row.size_bytes.map(|bytes| text::bytes(bytes as f64))).into(),
         ]
     };
-    let head = ["path", "kind", "state", "start", ">duration", ">messages", ">size"];
+    let head = [
+        "path",
+        "=kind?1",
+        "=state",
+        "=start?4",
+        ">duration?3",
+        ">messages?2",
+        ">events?1",
+        ">size",
+    ];
     text::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

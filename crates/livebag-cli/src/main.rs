@@ -11,6 +11,13 @@ macro_rules! say {
     };
 }
 
+/// Says on standard error what has failed, or is lost: see [`text::complain`].
+macro_rules! complain {
+    ($($text:tt)*) => {
+        $crate::text::complain(&format!($($text)*))
+    };
+}
+
 #[cfg(feature = "bench")]
 mod bench;
 mod bridge;
@@ -20,6 +27,7 @@ mod ctl;
 #[cfg(feature = "demo")]
 mod demo;
 mod doctor;
+mod event;
 mod export;
 mod info;
 mod json;
@@ -38,9 +46,13 @@ mod verify;
 
 // What they share.
 mod absent;
+mod below;
+mod color;
+mod complete;
 mod control;
 mod features;
 mod files;
+mod guarded;
 mod interrupt;
 mod outcome;
 mod parse;
@@ -63,6 +75,11 @@ use outcome::{CliError, Outcome};
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
+    /// Colour: auto, always, never.
+    #[arg(long, global = true, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
+    #[arg(display_order = 990)]
+    #[arg(hide_possible_values = true, hide_default_value = true)]
+    color: clap::ColorChoice,
 }
 
 #[derive(Subcommand)]
@@ -70,6 +87,7 @@ enum Verb {
     Streams(streams::Args),
     Record(record::Args),
     Ctl(ctl::Args),
+    Event(event::Args),
     #[command(visible_alias = "list")]
     Ls(ls::Args),
     Info(info::Args),
@@ -110,6 +128,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Streams(args) => streams::run(&args),
         Verb::Record(args) => record::run(&args),
         Verb::Ctl(args) => ctl::run(&args),
+        Verb::Event(args) => event::run(&args),
         Verb::Ls(args) => ls::run(&args),
         Verb::Info(args) => info::run(&args),
         Verb::Query(args) => query::run(&args),
@@ -147,10 +166,23 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
+/// clap's tip that a flag it does not know could be meant as a name misleads: nothing is called `--parquet`.
+fn without_tip(mut error: clap::Error) -> clap::Error {
+    let has_meant = error.get(clap::error::ContextKind::SuggestedArg).is_some();
+    if error.kind() == clap::error::ErrorKind::UnknownArgument && !has_meant {
+        error.remove(clap::error::ContextKind::Suggested);
+    }
+    error
+}
+
 fn main() -> ExitCode {
+    complete::answer();
     raise_file_limit();
     logger::to_standard_error();
-    // `parse` ends the process with exit code 2 when the usage is wrong.
-    let outcome = run(Cli::parse().verb).unwrap_or_else(|error| error.report());
+    color::choose(color::asked_for(std::env::args_os()));
+    // `exit` ends the process, with exit code 2 when the usage is wrong.
+    let line = Cli::try_parse().unwrap_or_else(|error| without_tip(error).exit());
+    color::choose(line.color);
+    let outcome = run(line.verb).unwrap_or_else(|error| error.report());
     ExitCode::from(outcome)
 }

@@ -160,12 +160,12 @@ impl CliError {
         match self {
             Self::OutputClosed => return Outcome::Done,
             Self::Usage(text) => {
-                say!(
+                complain!(
                     "livebag: {text}\nlivebag: `livebag help` lists the verbs, and every verb has --help"
                 );
                 return Outcome::Usage;
             }
-            _ => say!("livebag: {self}"),
+            _ => complain!("livebag: {self}"),
         }
         Outcome::Failed
     }

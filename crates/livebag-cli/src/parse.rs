@@ -4,6 +4,14 @@ use std::time::Duration;
 
 pub use livebag_net::moment::{Moment, duration, moment};
 
+/// The value of a flag that has another name now; says so if it is given.
+pub fn renamed<T>(value: Option<T>, old: &str, new: &str) -> Option<T> {
+    if value.is_some() {
+        say!("livebag: warning: {old} is called {new} now; the old name will go");
+    }
+    value
+}
+
 /// A duration that is not zero.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ use livebag_net::remote::{Address, RemoteOptions, RemoteServer};
 use livebag_net::tell::{BagRow, RecordingInfo};
 use livebag_net::zenoh::{Found, ZenohAddress, ZenohAsker, ZenohError};
 
+pub use crate::below::missing;
 use crate::outcome::CliError;
 use crate::serve::ZenohArgs;
 
@@ -15,9 +16,11 @@ use crate::serve::ZenohArgs;
 pub struct Trust {
     /// A file with the server's token [default: the token in LIVEBAG_TOKEN]
     #[arg(long, value_name = "FILE", global = true)]
+    #[arg(help_heading = "Servers and robots")]
     token_file: Option<PathBuf>,
     /// Certificates that are trusted, PEM [default: those of this machine]
     #[arg(long, value_name = "FILE", global = true)]
+    #[arg(help_heading = "Servers and robots", hide_short_help = true)]
     ca_cert: Option<PathBuf>,
 }
 
@@ -105,24 +108,4 @@ pub fn robots(
     let infos = asker.infos(&found)?;
     let told = |(found, told): (&Found, _)| Told { address: found.to_string(), told };
     Ok(found.iter().zip(infos).map(told).collect())
-}
-
-/// That a recording or folder is not there, and which one was probably meant.
-pub fn missing(path: &Path, source: std::io::Error) -> CliError {
-    if source.kind() != std::io::ErrorKind::NotFound {
-        return CliError::failed(format!("looking at {} failed: {source}", path.display()));
-    }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let entries = std::fs::read_dir(parent.unwrap_or(Path::new("."))).into_iter().flatten();
-    let names: Vec<String> = entries
-        .filter_map(Result::ok)
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let meant = crate::select::similar(&name, names.iter().map(String::as_str));
-    let meant = meant.map_or_else(String::new, |meant| {
-        let meant = path.with_file_name(meant);
-        format!("; did you mean {}?", meant.display())
-    });
-    CliError::failed(format!("{} does not exist{meant}", path.display()))
 }

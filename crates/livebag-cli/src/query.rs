@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
+use clap_complete::ArgValueCompleter;
 use livebag::{Clock, Container, Query, Span};
 use livebag_bags::RecordingKind;
 use livebag_format::container::CONTAINER_FILE;
 
+use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::parse;
 use crate::place::{Place, Trust};
@@ -18,6 +20,7 @@ use crate::text;
 use answer::Answer;
 
 mod answer;
+mod events;
 mod export;
 mod follow;
 mod foreign;
@@ -35,14 +38,16 @@ mod summary;
     livebag query run1 follow -t /imu --json\n  \
     livebag query drive.mcap history --from 21:29:38 --json\n  \
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
-    livebag query run1 history --from 2026-05-01T12:00:00Z --to 2026-05-01T12:00:05Z --count\n  \
-    livebag query http://robot:8767/run1 auto --within 1s -t /camera_front -o now.mcap\n  \
+    livebag query run1 history --from 2026-05-01T12:00:00Z --count\n  \
+    livebag query http://robot:8767/run1 follow\n  \
+    livebag query http://robot:8767/run1 auto --within 1s -o now.mcap\n  \
     livebag query 'zenoh/*/*' latest --last 1s --json\n  \
-    livebag query 'zenoh/r2/*' auto --within 1s --decimate /camera_front:5 -o now.mcap")]
+    livebag query 'zenoh/r2/*' auto --decimate /camera_front:5 -o now.mcap")]
 pub struct Args {
     /// The recording: a container, finished or still being written; an MCAP file, a rosbag2 folder or
     /// database, or a ROS 1 bag; its address on a server
     /// (http://HOST:PORT/NAME, https://…); or on Zenoh (zenoh/ROBOT/NAME, with * for any).
+    #[arg(add = ArgValueCompleter::new(complete::recordings))]
     bag: String,
     #[command(flatten)]
     server: Trust,
@@ -113,7 +118,8 @@ Example:\n  livebag query http://robot:8767/run1 auto --within 1s --decimate /ca
 #[derive(clap::Args)]
 struct Wanted {
     /// Only these topics.
-    #[arg(short, long, value_name = "TOPIC", num_args = 1..)]
+    #[arg(short, long = "topic", visible_alias = "topics", value_name = "TOPIC", num_args = 1..)]
+    #[arg(add = ArgValueCompleter::new(complete::topics))]
     topics: Vec<String>,
     /// Write the messages into this new MCAP file.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["json", "count"])]
@@ -186,7 +192,8 @@ fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
     let cursor = bag.query(&Query { topics, span })?;
     let planned_nanos = clock.monotonic_nanos();
     if cursor.remaining() == 0 {
-        explain_nothing(&bag, span)?;
+        let asked = if let Span::History(from, to) = span { Some((from, to)) } else { None };
+        explain_nothing(bag.time_range()?, asked);
     }
     if wanted.count && !wanted.json {
         writeln!(std::io::stdout().lock(), "{}", cursor.remaining())?;
@@ -267,11 +274,11 @@ fn give(
     Ok(())
 }
 
-/// What is said of `follow` where only containers of this machine can be followed.
+/// What is said of `follow` where many robots answer.
 fn no_follow() -> CliError {
     CliError::usage(
-        "follow is for recordings of this machine: run it there (ssh ROBOT livebag query RUN follow), or ask \
-         latest again and again",
+        "follow is for one recording, here or on a server (http://ROBOT:8767/RUN): over Zenoh ask latest again and \
+         again",
     )
 }
 
@@ -280,7 +287,7 @@ fn outcome(damaged: u64, bag: &str) -> Outcome {
     if damaged == 0 {
         return Outcome::Done;
     }
-    say!(
+    complain!(
         "livebag: {} left out that are damaged, or whose index entries are: `livebag verify {bag}` \
          names them",
         text::plural(damaged as usize, "message"),
@@ -294,7 +301,7 @@ fn remote_outcome(damaged: u64) -> Outcome {
         return Outcome::Done;
     }
     let messages = text::plural(damaged as usize, "message");
-    say!("livebag: {messages} left out that are damaged, or whose index entries are");
+    complain!("livebag: {messages} left out that are damaged, or whose index entries are");
     Outcome::Loss
 }
 
@@ -304,19 +311,18 @@ fn history(bag: &Container, from: Option<When>, to: Option<When>) -> Result<Span
     Ok(Span::History(from_nanos, to_nanos))
 }
 
-/// An empty answer is an answer, but often a mistyped time.
-fn explain_nothing(bag: &Container, span: Span) -> Result<(), CliError> {
-    match (bag.time_range()?, span) {
+/// An empty answer is an answer, but often a mistyped time: `times` of the recording, and those asked for.
+fn explain_nothing(times: Option<(u64, u64)>, asked: Option<(u64, u64)>) {
+    match (times, asked) {
         (None, _) => say!("livebag: the recording has no messages yet"),
-        (Some((start, end)), Span::History(from, to)) if from > end || to < start => say!(
+        (Some((start, end)), Some((from, to))) if from > end || to < start => say!(
             "livebag: no messages from {} to {}; the recording goes from {} to {}",
             text::time(from),
             text::time(to),
             text::time(start),
             text::time(end)
         ),
-        (_, Span::History(..)) => say!("livebag: no messages in that time"),
+        (_, Some(_)) => say!("livebag: no messages in that time"),
         _ => say!("livebag: the topics asked for have no messages yet"),
     }
-    Ok(())
 }

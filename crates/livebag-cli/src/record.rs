@@ -38,18 +38,27 @@ const LOOK_CLOSING: Duration = Duration::from_millis(10);
 /// Time between two looks at the recorder's counts.
 const SHOW: Duration = Duration::from_millis(200);
 
+/// Record streams or ROS 2 topics
+///
 /// Record streams, or the topics of a ROS 2 network, into a container, until Ctrl-C or for a given time.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
+    livebag record -a                             # every stream, until Ctrl-C\n  \
+    livebag record camera_front /imu -o run1 --duration 60\n  \
+    livebag record -a -d 60 --max-total-size 100GB -o run2\n  \
+    livebag record --ros2 dds -a --domain 7 -o run3")]
+#[command(after_long_help = "Examples:\n  \
     livebag record -a\n  \
     livebag record camera_front camera_rear /imu -o run1 --duration 60\n  \
     livebag record -e '^/camera' --exclude-regex depth -o run2\n  \
-    livebag record -a -d 60 --max-total-size 100GB --throttle /diagnostics=1 -o run3\n  \
+    livebag record -a -d 60 --max-total-size 100GB -o run3\n  \
+    livebag record -a --throttle /diagnostics=1 -o run4\n  \
     livebag record -a --snapshot-mode --max-cache-size 4GiB -o incidents\n  \
-    livebag record -a --storage sqlite3 --preset resilient -o run4\n  \
-    livebag record --ros2 dds -a --domain 7 -o run5\n  \
-    livebag record --ros2 zenoh --topics /imu /camera/image --storage mcap -o run6\n  \
-    livebag record -a -d 60 --print-profile > recording.yaml; livebag record --profile recording.yaml\n\n\
+    livebag record -a --storage sqlite3 --preset resilient -o run5\n  \
+    livebag record --ros2 dds -a --domain 7 -o run6\n  \
+    livebag record --ros2 zenoh -t /imu /camera/image --storage mcap -o run7\n  \
+    livebag record -a -d 60 --print-profile > recording.yaml\n  \
+    livebag record --profile recording.yaml\n\n\
 Signals: INT, TERM and HUP close the recording; 3 s later, one more gives up what waits in memory and \
 counts it, and after 3 s more, another ends the process. USR1 begins a new split, USR2 takes a snapshot. `livebag ctl DIR` does the same and more.\n\n\
 Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost, or \
@@ -59,22 +68,29 @@ Environment:\n  \
 either to go through the page cache\n  \
     LIVEBAG_INTERRUPT_GRACE  seconds in which a second SIGINT, SIGTERM or SIGHUP changes nothing (default 3)")]
 pub struct Args {
+    /// Take settings from a YAML file; the command line overrides it.
+    #[arg(long, value_name = "FILE", display_order = 900)]
+    profile: Option<PathBuf>,
+    /// Print the settings as a profile, and record nothing.
+    #[arg(long, display_order = 900)]
+    print_profile: bool,
+    /// While recording, print counts by topic and cause as JSON lines on standard output, at this interval.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(value_parser = interval, hide_short_help = true, display_order = 900)]
+    stats: Option<Duration>,
+    /// Print the final summary as one JSON object.
+    #[arg(long, display_order = 900)]
+    json: bool,
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
     rosbag2: rosbag2::Rosbag2Names,
-    /// Take settings from a YAML file; the command line overrides it.
-    #[arg(long, value_name = "FILE", help_heading = "Options")]
-    profile: Option<PathBuf>,
-    /// Print the settings as a profile, and record nothing.
-    #[arg(long, help_heading = "Options")]
-    print_profile: bool,
-    /// While recording, print counts by topic and cause as JSON lines on standard output, at this interval.
-    #[arg(long, value_name = "TIME", help_heading = "Options", num_args = 0..=1, default_missing_value = "1", value_parser = parse::duration_above_zero)]
-    stats: Option<Duration>,
-    /// Print the final summary as one JSON object.
-    #[arg(long, help_heading = "Options")]
-    json: bool,
+}
+
+/// The interval of `--stats`, which is easily given the name of a stream.
+fn interval(text: &str) -> Result<Duration, String> {
+    parse::duration_above_zero(text)
+        .map_err(|why| format!("{why}; --stats takes the next word: write --stats=1"))
 }
 
 /// What is printed at the end.
@@ -118,6 +134,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
     for notice in args.rosbag2.apply(&mut settings)? {
         say!("livebag: {notice}");
+    }
+    if let Some(notice) = settings.all_wins() {
+        say!("livebag: warning: {notice}");
     }
     if args.print_profile {
         settings.options()?;
@@ -396,7 +415,7 @@ impl Watch<'_> {
         for order in self.orders.take().into_iter().chain(key) {
             let (answer, is_over) = control::follow(self.recorder, order, self.is_ring);
             if let Some(error) = answer.error {
-                say!("livebag: {error}");
+                complain!("livebag: {error}");
             }
             stop |= is_over;
         }
@@ -474,7 +493,7 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
         say!("livebag: warning: {name}");
     }
     if let Some(failure) = &summary.failure {
-        say!(
+        complain!(
             "livebag: the recording ended early: {failure}; everything written before it is kept \
              and readable"
         );
@@ -493,20 +512,20 @@ fn render(summary: &Summary) -> String {
     } else {
         out.push_str(&report::table(&summary.topics));
     }
-    let lost = summary.lost.sentence();
+    let lost = summary.lost.painted();
     let removed = match summary.removed_splits {
         0 => String::new(),
         splits => format!(" ({} removed)", text::plural(splits as usize, "split")),
     };
     let beside = report::beside(&summary.account)
-        .map_or_else(String::new, |beside| format!("beside: {beside}{removed}\n"));
+        .map_or_else(String::new, |beside| format!("also: {beside}{removed}\n"));
     out.push_str(&format!(
-        "\n{}, {} messages, {} in {:.1} s ({:.2} GB/s), {lost}\n{beside}{path}   (livebag info {path})\n",
+        "\n{}, {} messages, {} in {:.1} s ({}), {lost}\n{beside}{path}   (livebag info {path})\n",
         text::plural(summary.topics.len(), "topic"),
         text::count(summary.message_count),
         text::bytes(summary.bytes as f64),
         summary.duration_s,
-        summary.message_bytes_per_s / 1e9,
+        text::bytes_per_second(summary.message_bytes_per_s),
         path = summary.path,
     ));
     out

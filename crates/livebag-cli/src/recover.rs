@@ -4,16 +4,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use clap_complete::ArgValueCompleter;
 use livebag::{Clock, Container, ContainerError, ContainerState, ContainerTopic};
 use livebag_bags::RecordingKind;
 use livebag_bags::{SinkCompression, make_rosbag2};
 use livebag_format::rosbag2::MetadataVersion;
 use serde::Serialize;
 
+use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::text;
 
-/// Make a recording whole that was not closed, or is damaged.
+/// Make a damaged or unclosed recording whole.
 ///
 /// A container is repaired in its place, also one that was closed: all of it is read, everything that
 /// can be proven is kept, damaged indexes and container.yaml are made anew, and the bytes that are
@@ -29,6 +31,7 @@ use crate::text;
 Exit code 3: done, but messages that the recording is known to have had cannot be read.")]
 pub struct Args {
     /// The recording: a container, an MCAP file or a rosbag2 folder.
+    #[arg(add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
     /// Where the whole MCAP file goes [default: NAME.recovered.mcap beside the damaged one].
     #[arg(short, long, value_name = "FILE")]
@@ -291,7 +294,7 @@ fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
         say!("livebag: {damage}");
     }
     if lost > 0 {
-        say!("livebag: at least {} cannot be read", text::plural(lost as usize, "message"));
+        complain!("livebag: at least {} cannot be read", text::plural(lost as usize, "message"));
         return Ok(Outcome::Loss);
     }
     Ok(Outcome::Done)

@@ -7,9 +7,10 @@ use livebag_format::Visible;
 use livebag_format::container::{ClockJumps, Losses};
 use serde::Serialize;
 
+use crate::color::{self, To, Tone};
 use crate::files;
 use crate::outcome::CliError;
-use crate::text;
+use crate::text::{self, Cell};
 
 /// Messages that were published and are not in the recording, by cause.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -62,6 +63,21 @@ impl Lost {
                 format!("{} or more ({})", text::count(self.total()), named.join(", "))
             }
         }
+    }
+
+    /// Red where something is lost.
+    pub fn tone(&self) -> Option<Tone> {
+        match (self.total(), self.unknown_since_nanos) {
+            (0, None) => None,
+            (0, Some(_)) => Some(Tone::Warning),
+            _ => Some(Tone::Bad),
+        }
+    }
+
+    /// The sentence, as standard output shows it.
+    pub fn painted(&self) -> String {
+        let sentence = self.sentence();
+        self.tone().map_or(sentence.clone(), |tone| color::paint(To::Out, tone, &sentence))
     }
 
     /// `nothing lost`, `lost 12 (12 lapped)`, or since when that is not known.
@@ -230,32 +246,39 @@ pub fn table(topics: &[TopicReport]) -> String {
     let counts_losses = topics.iter().all(|topic| topic.lost.is_some());
     let of = |topic: &TopicReport| topic.account.unwrap_or_default();
     let mut columns: Vec<Column> = vec![
-        ("topic", |topic, _| topic.name.clone()),
-        ("type", |topic, _| topic.type_name.clone()),
-        (">messages", |topic, _| text::count(topic.message_count)),
-        (">size", |topic, _| text::bytes(topic.bytes as f64)),
-        (">rate", |topic, _| text::hertz(topic.rate_hz)),
+        ("topic", |topic, _| topic.name.clone().into()),
+        ("type?3", |topic, _| topic.type_name.clone().into()),
+        (">messages", |topic, _| text::count(topic.message_count).into()),
+        (">size?5", |topic, _| text::bytes(topic.bytes as f64).into()),
+        (">rate?6", |topic, _| text::hertz(topic.rate_hz).into()),
     ];
     let counts: [(&str, Count); 4] = [
-        (">repeated", |account| account.repeated),
-        (">removed", |account| account.removed),
+        (">repeated?1", |account| account.repeated),
+        (">removed?4", |account| account.removed),
         (">damaged", |account| account.damaged),
-        (">left out", |account| account.skipped),
+        (">left out?4", |account| account.skipped),
     ];
     let shown = counts.iter().filter(|(_, count)| topics.iter().any(|topic| count(&of(topic)) > 0));
     let shown: Vec<_> = shown.collect();
     let mut head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     head.extend(shown.iter().map(|(name, _)| *name));
     if counts_losses {
-        columns.push((">lost", |topic, _| topic.lost.unwrap_or_default().cell()));
-        columns.push((">published", |_, account| published(account)));
-        head.extend([">lost", ">published"]);
+        columns.push((">lost", |topic, _| {
+            let lost = topic.lost.unwrap_or_default();
+            Cell::new(lost.cell(), lost.tone())
+        }));
+        columns.push((">published?2", |_, account| published(account).into()));
+        head.extend([">lost", ">published?2"]);
     }
     let row = |topic: &TopicReport| {
         let account = of(topic);
         let cell = |column: &Column| column.1(topic, &account);
         let (first, last) = columns.split_at(5);
-        let counts = shown.iter().map(|(_, count)| text::count(count(&account)));
+        let counts = shown.iter().map(|(name, count)| {
+            let count = count(&account);
+            let is_bad = *name == ">damaged" && count > 0;
+            Cell::new(text::count(count), is_bad.then_some(Tone::Bad))
+        });
         first.iter().map(cell).chain(counts).chain(last.iter().map(cell)).collect()
     };
     text::table(&head, &topics.iter().map(row).collect::<Vec<_>>())
@@ -264,7 +287,7 @@ pub fn table(topics: &[TopicReport]) -> String {
 /// One of an account's counts.
 type Count = fn(&Account) -> u64;
 /// A column's name, and how it is filled.
-type Column = (&'static str, fn(&TopicReport, &Account) -> String);
+type Column = (&'static str, fn(&TopicReport, &Account) -> Cell);
 
 fn published(account: &Account) -> String {
     let known = text::count(account.published());

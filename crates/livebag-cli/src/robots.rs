@@ -7,10 +7,13 @@ use livebag_net::tell::Lost;
 use livebag_net::zenoh::{ZenohAddress, ZenohAsker};
 use serde::Serialize;
 
+use crate::color::Tone;
 use crate::outcome::{CliError, Outcome};
 use crate::serve::ZenohArgs;
-use crate::text;
+use crate::text::{self, Cell};
 
+/// List the robots that serve recordings
+///
 /// List the robots that serve recordings on Zenoh, and what they have.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -80,19 +83,34 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 fn table(rows: &[Row]) -> String {
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let cells = |row: &Row| {
+        let lost = row.lost.map(|lost| lost.causes().total());
         let duration = row.start_nanos.zip(row.end_nanos).map(|(start, end)| end - start);
         vec![
-            row.robot.clone(),
-            row.bag.clone(),
-            row.state.clone().unwrap_or_else(|| "no answer".to_owned()),
-            known(row.start_nanos.map(text::time)),
-            known(duration.map(text::duration)),
-            known(row.topic_count.map(|count| text::count(count as u64))),
-            known(row.message_count.map(text::count)),
-            known(row.lost.map(|lost| text::count(lost.causes().total()))),
+            row.robot.clone().into(),
+            row.bag.clone().into(),
+            match &row.state {
+                Some(state) => state.clone().into(),
+                None => Cell::new("no answer", Some(Tone::Warning)),
+            },
+            known(row.start_nanos.map(text::time_to_the_second)).into(),
+            known(duration.map(text::duration)).into(),
+            known(row.topic_count.map(|count| text::count(count as u64))).into(),
+            known(row.message_count.map(text::count)).into(),
+            Cell::new(
+                known(lost.map(text::count)),
+                lost.filter(|lost| *lost > 0).map(|_| Tone::Bad),
+            ),
         ]
     };
-    let head =
-        ["robot", "recording", "state", "start", ">duration", ">topics", ">messages", ">lost"];
+    let head = [
+        "robot",
+        "recording",
+        "=state",
+        "=start?2",
+        ">duration?3",
+        ">topics?1",
+        ">messages",
+        ">lost",
+    ];
     text::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

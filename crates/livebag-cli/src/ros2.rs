@@ -21,20 +21,25 @@ pub struct NetworkArgs {
     pub domain: Option<u32>,
     /// What livebag's node is called there.
     #[arg(long, value_name = "NAME", requires = "ros2")]
+    #[arg(hide_short_help = true)]
     pub node_name: Option<String>,
     /// With dds: the network interface, by name or address [default: CYCLONEDDS_URI, or all that have
     /// multicast]
     #[arg(long, value_name = "INTERFACE", requires = "ros2")]
+    #[arg(hide_short_help = true)]
     pub interface: Option<String>,
     /// Zenoh's own configuration (JSON5) [default: ZENOH_SESSION_CONFIG_URI, or a peer that connects to
     /// the router of this machine]
     #[arg(long, value_name = "FILE")]
+    #[arg(hide_short_help = true)]
     pub zenoh_config: Option<String>,
     /// Zenoh endpoint to listen at.
     #[arg(long, value_name = "ENDPOINT")]
+    #[arg(hide_short_help = true)]
     pub zenoh_listen: Vec<String>,
     /// Zenoh endpoint to connect to: tcp/robot:7447
     #[arg(long, value_name = "ENDPOINT")]
+    #[arg(hide_short_help = true)]
     pub zenoh_connect: Vec<String>,
 }
 

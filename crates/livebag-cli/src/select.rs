@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use clap_complete::ArgValueCompleter;
 use jiff::civil;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use livebag::Topic;
 use livebag_bags::{MessageSource, TopicFilter};
 
+use crate::complete;
 use crate::outcome::CliError;
 use crate::parse::{self, Moment};
 use crate::text;
@@ -97,7 +99,8 @@ pub fn between(
 #[command(next_help_heading = "Topics and times")]
 pub struct Selection {
     /// Only these topics.
-    #[arg(short, long, value_name = "TOPIC", num_args = 1..)]
+    #[arg(short, long = "topic", visible_alias = "topics", value_name = "TOPIC", num_args = 1..)]
+    #[arg(add = ArgValueCompleter::new(complete::topics))]
     pub topics: Vec<String>,
     /// Only topics whose name matches this regular expression anywhere.
     #[arg(short = 'e', long, value_name = "RE")]
@@ -106,13 +109,16 @@ pub struct Selection {
     #[arg(short = 'x', long, value_name = "RE")]
     exclude_regex: Option<String>,
     /// Leave out these topics.
-    #[arg(long, value_name = "TOPIC", num_args = 1..)]
+    #[arg(long, value_name = "TOPIC", num_args = 1.., add = ArgValueCompleter::new(complete::topics))]
+    #[arg(hide_short_help = true)]
     exclude_topics: Vec<String>,
     /// Only topics of these types (sensor_msgs/msg/Image).
     #[arg(long, value_name = "TYPE", num_args = 1..)]
+    #[arg(hide_short_help = true)]
     topic_types: Vec<String>,
     /// Leave out topics of these types.
     #[arg(long, value_name = "TYPE", num_args = 1..)]
+    #[arg(hide_short_help = true)]
     exclude_topic_types: Vec<String>,
     /// First log time: 21:29:38, +10s after the start, RFC 3339, or nanoseconds since 1970.
     #[arg(long, value_name = "T", value_parser = when)]

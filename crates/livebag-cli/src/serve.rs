@@ -4,40 +4,60 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use clap_complete::ArgValueCompleter;
 use livebag_net::limits::PORT_DEFAULT;
 use livebag_net::zenoh::ZenohOptions;
 use livebag_net::{TOKEN_FILE_BYTES_MAX, small_file};
 
+use crate::complete;
 use crate::outcome::CliError;
 
 pub use serving::{Options, beside, run};
 
+#[cfg(feature = "http")]
+mod index;
+
 #[cfg_attr(not(feature = "http"), path = "serve/absent.rs")]
 mod serving;
 
+/// Where servers listen unless they are told.
+pub const LISTEN: &str = "127.0.0.1:8767";
+
+/// Serve recordings over HTTP to viewers and programs
+///
 /// Serve recordings over HTTP, finished or being written: queries, pictures, and whole MCAP files that
 /// Foxglove, PlotJuggler and others open by their address.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag serve run1\n  \
     livebag serve /data/runs --listen 127.0.0.1:8080\n  \
-    livebag serve /data/runs --listen 0.0.0.0:8767 --tls-cert cert.pem --tls-key key.pem --token-file token\n  \
+    livebag serve /data/runs --listen 0.0.0.0:8767 \\\n    \
+      --tls-cert cert.pem --tls-key key.pem --token-file token\n  \
+    livebag serve drive.mcap old_ros1.bag --index-dir /data/index\n  \
     livebag serve /data/runs --zenoh --robot r2\n  \
     livebag query http://127.0.0.1:8767/run1 latest --last 1s\n  \
-    curl 'http://127.0.0.1:8767/v1/bags/run1/message?topic=/camera&format=jpeg' > now.jpg\n  \
-    open in Foxglove or PlotJuggler: http://127.0.0.1:8767/bags/run1.mcap\n\n\
+    curl 'http://127.0.0.1:8767/v1/bags/run1/message?topic=/imu&format=json'\n\n\
+Foxglove and PlotJuggler open http://127.0.0.1:8767/bags/run1.mcap;\n\
+live, as a Foxglove WebSocket: ws://127.0.0.1:8767/live/run1.\n\n\
 The API: /openapi.json. Access and TLS: docs/security.md.")]
 pub struct Args {
-    /// Containers, or folders that have some; those that appear later are served too.
-    #[arg(required = true, value_name = "DIR")]
+    /// Recordings, or folders that have some; containers that appear later are served too.
+    #[arg(required = true, value_name = "DIR", add = ArgValueCompleter::new(complete::recordings))]
     directories: Vec<PathBuf>,
     /// Address to listen at: 127.0.0.1:8767, [::1]:0, 0.0.0.0; port 0 takes any that is free.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8767", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", default_value = LISTEN, value_parser = address)]
     listen: Vec<SocketAddr>,
     #[command(flatten)]
     access: Access,
+    /// Serve the viewer in this folder (a static build of Lichtblick, say) at /viewer/, without the token.
+    #[arg(long, value_name = "DIR")]
+    viewer: Option<PathBuf>,
     #[command(flatten)]
     zenoh: ZenohServe,
+    /// Where copies of MCAP files, rosbag2 and ROS 1 bags go, which take one to be served; they stay
+    /// for the next time [default: a temporary folder, for up to 4 GB]
+    #[arg(long, value_name = "DIR")]
+    index_dir: Option<PathBuf>,
     /// Print the addresses as one JSON object on standard output.
     #[arg(long)]
     json: bool,
@@ -49,13 +69,16 @@ pub struct ZenohArgs {
     /// Zenoh's own configuration (JSON5): TLS, access control, routers [default: a peer of this
     /// machine alone]
     #[arg(long, value_name = "FILE", global = true)]
+    #[arg(help_heading = "Zenoh", hide_short_help = true)]
     pub zenoh_config: Option<PathBuf>,
     /// Zenoh endpoint to listen at: tcp/127.0.0.1:7448, tls/0.0.0.0:7448. With endpoints given, peers are
     /// not looked for by multicast.
     #[arg(long, value_name = "ENDPOINT", global = true)]
+    #[arg(help_heading = "Zenoh", hide_short_help = true)]
     pub zenoh_listen: Vec<String>,
     /// Zenoh endpoint to connect to.
     #[arg(long, value_name = "ENDPOINT", global = true)]
+    #[arg(help_heading = "Zenoh", hide_short_help = true)]
     pub zenoh_connect: Vec<String>,
 }
 
@@ -74,10 +97,11 @@ impl ZenohArgs {
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ZenohServe {
     /// Answer over Zenoh, too, as livebag/ROBOT/NAME/TOPIC.
-    #[arg(long)]
+    #[arg(long, help_heading = "Zenoh")]
     pub zenoh: bool,
     /// This robot's name on Zenoh [default: the machine's name]
     #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = "Zenoh", hide_short_help = true)]
     pub robot: Option<String>,
     #[command(flatten)]
     pub session: ZenohArgs,
@@ -88,15 +112,19 @@ pub struct ZenohServe {
 pub struct Access {
     /// Certificate chain, PEM. Beyond this machine recordings are served only with TLS and a token.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(help_heading = "Access")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's key, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(help_heading = "Access")]
     pub tls_key: Option<PathBuf>,
     /// A file with the token that every request must carry (openssl rand -base64 24 > token).
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Access")]
     pub token_file: Option<PathBuf>,
     /// Let web pages of this origin ask too (https://viewer.example); Foxglove's may.
     #[arg(long, value_name = "ORIGIN")]
+    #[arg(help_heading = "Access", hide_short_help = true)]
     pub allow_origin: Vec<String>,
 }
 

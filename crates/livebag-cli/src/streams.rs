@@ -5,12 +5,16 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Subcommand;
+use clap_complete::ArgValueCompleter;
 use livebag::{Clock, stream_topic};
 use livebag_shm::{Counters, Kind, Liveness, Owners, Reader, ReaderInfo, RemoveError};
 use serde::Serialize;
 
+use crate::color::Tone;
+use crate::complete;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
+use crate::text::Cell;
 use crate::{parse, text};
 
 /// How long rates are measured.
@@ -20,6 +24,8 @@ const WATCH: Duration = Duration::from_secs(1);
 /// Clears a terminal: cursor home, then everything below it.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
+/// List the streams on this machine, and who reads them
+///
 /// List the streams on this machine: rate, size, whether their writers are alive, and who reads them.
 ///
 /// Of each reader: frames taken, frames behind, and frames overwritten before it read them (laps). A
@@ -58,7 +64,7 @@ enum Action {
     /// Remove streams whose writers are gone. Readers keep what they have open.
     Remove {
         /// Names of the streams.
-        #[arg(required_unless_present = "gone")]
+        #[arg(required_unless_present = "gone", add = ArgValueCompleter::new(complete::streams))]
         name: Vec<String>,
         /// Remove all streams whose writers are gone; with names, those of them.
         #[arg(long)]
@@ -175,7 +181,7 @@ fn remove(names: &[String]) -> Outcome {
     let mut outcome = Outcome::Done;
     for name in names {
         if let Err(error) = livebag_shm::remove(name) {
-            say!("livebag: {error}");
+            complain!("livebag: {error}");
             outcome = Outcome::Failed;
         }
     }
@@ -200,7 +206,7 @@ fn remove_gone(chosen: &[String]) -> Result<Outcome, CliError> {
             // Its writer has come back meanwhile, or somebody else has removed it.
             Err(RemoveError::LiveWriter { .. } | RemoveError::NotFound { .. }) => {}
             Err(error) => {
-                say!("livebag: {error}");
+                complain!("livebag: {error}");
                 outcome = Outcome::Failed;
             }
         }
@@ -332,17 +338,17 @@ fn render(rows: &[Row]) -> String {
     }
     let head = [
         "stream",
-        "topic",
-        "type",
-        "writer",
+        "topic?5",
+        "type?6",
+        "=writer",
         ">rate",
-        ">throughput",
-        ">slots",
-        ">published",
-        ">dropped",
-        ">largest gap",
-        ">newest",
-        ">readers",
+        ">throughput?8",
+        ">slots?1",
+        ">published?3",
+        ">dropped?7",
+        ">largest gap?2",
+        ">newest?4",
+        ">readers?7",
     ];
     let readable = rows.iter().filter(|row| row.error.is_none());
     let cells: Vec<_> = readable.map(cells).collect();
@@ -356,30 +362,35 @@ fn render(rows: &[Row]) -> String {
     out
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &Row) -> Vec<Cell> {
     let idle = row.rate_hz == 0.0;
+    let readers = row.readers.as_ref().map_or("-".into(), |readers| readers.len().to_string());
+    let newest = row.newest_age_nanos;
     vec![
-        row.name.clone(),
-        row.topic.clone(),
-        row.type_name.clone(),
+        row.name.clone().into(),
+        row.topic.clone().into(),
+        row.type_name.clone().into(),
         match row.writer {
-            "gone" => "gone".into(),
-            state => format!("{state} ({})", row.writer_pid),
+            "gone" => Cell::new("gone", Some(Tone::Bad)),
+            state => {
+                let look = (state == "stalled").then_some(Tone::Warning);
+                Cell::new(format!("{state} ({})", row.writer_pid), look)
+            }
         },
-        text::hertz(Some(row.rate_hz).filter(|_| !idle)),
-        if idle { "-".into() } else { text::bytes_per_second(row.bytes_per_s) },
-        format!("{} x {}", row.slots, text::bytes(row.payload_bytes_max as f64)),
-        text::count(row.published),
-        text::count(row.dropped),
-        text::duration(row.publish_gap_max_nanos),
-        row.newest_age_nanos.map_or("-".into(), |age| format!("{} ago", text::duration(age))),
-        row.readers.as_ref().map_or("-".into(), |readers| readers.len().to_string()),
+        text::hertz(Some(row.rate_hz).filter(|_| !idle)).into(),
+        if idle { "-".to_owned() } else { text::bytes_per_second(row.bytes_per_s) }.into(),
+        format!("{} x {}", row.slots, text::bytes(row.payload_bytes_max as f64)).into(),
+        text::count(row.published).into(),
+        Cell::new(text::count(row.dropped), (row.dropped > 0).then_some(Tone::Bad)),
+        text::duration(row.publish_gap_max_nanos).into(),
+        newest.map_or("-".to_owned(), |age| format!("{} ago", text::duration(age))).into(),
+        readers.into(),
     ]
 }
 
 /// The table of all readers, below that of the streams; nothing without readers.
 fn render_readers(rows: &[Row]) -> String {
-    let head = ["stream", "reader", ">pid", ">taken", ">behind", ">laps", ">last frame"];
+    let head = ["stream", "reader", ">pid?1", ">taken?2", ">behind", ">laps", ">last frame?3"];
     let cells = |row: &Row, reader: &ReaderRow| {
         vec![
             row.name.clone(),

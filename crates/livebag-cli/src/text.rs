@@ -6,11 +6,39 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use livebag_format::visible;
 
+pub use table::{Cell, table};
+
+use crate::color::{self, To, Tone};
+
+mod table;
+
 /// Says a line on standard error, without control characters but the line feeds between its lines. A terminal
 /// that has hung up does not matter: what is being done goes on.
 pub fn say(text: &str) {
-    let lines: Vec<_> = text.split('\n').map(visible).collect();
-    let _ = writeln!(std::io::stderr(), "{}", lines.join("\n"));
+    let _ = writeln!(std::io::stderr(), "{}", spoken(text));
+}
+
+/// The same of what has failed, or is lost.
+pub fn complain(text: &str) {
+    let text = spoken(text);
+    let text = match text.strip_prefix("livebag:") {
+        Some(rest) => color::paint(To::Err, Tone::Bad, "livebag:") + rest,
+        None => text,
+    };
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// The text as standard error shows it.
+pub fn spoken(text: &str) -> String {
+    const WARNING: &str = "livebag: warning:";
+    let line = |line| {
+        let line = visible(line);
+        match line.strip_prefix(WARNING) {
+            Some(rest) => color::paint(To::Err, Tone::Warning, WARNING) + rest,
+            None => line.into_owned(),
+        }
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// `1.49 GB`; decimal units, three digits.
@@ -43,6 +71,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
 pub fn hertz(rate: Option<f64>) -> String {
     match rate {
         None => "-".into(),
+        Some(rate) if rate >= 1e6 => format!("{:.0} MHz", rate / 1e6),
         Some(rate) if rate >= 1000.0 => format!("{rate:.0} Hz"),
         Some(rate) if rate >= 1.0 => format!("{rate:.1} Hz"),
         Some(rate) => format!("{rate:.3} Hz"),
@@ -113,39 +142,6 @@ pub fn plural(count: usize, thing: &str) -> String {
         1 => format!("1 {thing}"),
         _ => format!("{count} {thing}s"),
     }
-}
-
-/// Rows under a head, columns as wide as they must be. Columns that begin with `>` in `head` are
-/// aligned to the right.
-pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    // Cells hold names of foreign make.
-    let shown = |row: &Vec<String>| row.iter().map(|cell| visible(cell).into_owned()).collect();
-    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
-    let name = |at: usize| head[at].trim_start_matches('>');
-    let width = |at: usize| {
-        let cells = rows.iter().map(|row| row[at].chars().count());
-        cells.chain([name(at).chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<_> = (0..head.len()).map(width).collect();
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let mut line = String::new();
-        for (at, cell) in cells.enumerate() {
-            let padding = " ".repeat(widths[at] - cell.chars().count());
-            let gap = if at == 0 { "" } else { "  " };
-            let (left, right) = if head[at].starts_with('>') {
-                (padding.as_str(), "")
-            } else {
-                ("", padding.as_str())
-            };
-            line.push_str(&format!("{gap}{left}{cell}{right}"));
-        }
-        line.trim_end().to_owned() + "\n"
-    };
-    let mut out = line(&mut (0..head.len()).map(name));
-    for row in rows {
-        out.push_str(&line(&mut row.iter().map(String::as_str)));
-    }
-    out
 }
 
 #[cfg(test)]

@@ -3,14 +3,19 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use clap_complete::ArgValueCompleter;
 use indicatif::{ProgressBar, ProgressStyle};
 use livebag::Clock;
 use livebag_bags::{Damage, Verified, VerifyProgress};
 use serde::Serialize;
 
+use crate::color::{self, To, Tone};
+use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::text;
 
+/// Check a recording, and name what is damaged
+///
 /// Check every structure and every checksum of a recording, and name what is damaged.
 ///
 /// Nothing is changed. Exit code 0: whole; 1: damaged.
@@ -23,7 +28,7 @@ Frames from streams have no checksum: of those, headers and places are checked, 
 as `unproven_messages`. A recording that is being written is checked as far as it is committed.")]
 pub struct Args {
     /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
-    #[arg(required = true, value_name = "BAG")]
+    #[arg(required = true, value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
     /// Print one JSON object (an array for several recordings): `whole`, `damage` (file, offset, what), and what was checked.
     #[arg(long)]
@@ -146,7 +151,10 @@ fn render(path: &Path, verified: &Verified, seconds: f64) -> String {
     };
     let verdict = match verified.damage_count {
         0 => "whole".to_owned(),
-        count => format!("damaged in {}", text::plural(count as usize, "place")),
+        count => {
+            let damaged = format!("damaged in {}", text::plural(count as usize, "place"));
+            color::paint(To::Out, Tone::Bad, &damaged)
+        }
     };
     let mut out = format!(
         "{}: {verdict} ({what}): {}, {}, {} messages, {} checksums, in {}\n",
@@ -167,7 +175,8 @@ fn render(path: &Path, verified: &Verified, seconds: f64) -> String {
         out.push_str(&format!("  {damage}\n"));
     }
     for warning in &verified.warnings {
-        out.push_str(&format!("  warning: {warning}\n"));
+        let word = color::paint(To::Out, Tone::Warning, "warning:");
+        out.push_str(&format!("  {word} {warning}\n"));
     }
     let listed = verified.damage.len() as u64;
     if listed < verified.damage_count {

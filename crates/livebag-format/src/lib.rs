@@ -15,6 +15,7 @@ pub mod container;
 pub mod decode;
 pub mod definitions;
 pub mod endpoint;
+pub mod event;
 pub mod index;
 pub mod json_time;
 pub mod mcap;

@@ -23,6 +23,8 @@ mod answer;
 pub mod ask;
 #[cfg(feature = "server")]
 mod catalog;
+#[cfg(feature = "server")]
+mod field;
 #[cfg(all(feature = "server", any(test, fuzzing)))]
 pub mod fuzzing;
 #[cfg(feature = "server")]
@@ -30,11 +32,15 @@ mod http;
 pub mod limits;
 #[cfg(feature = "server")]
 mod link;
+#[cfg(feature = "server")]
+mod live;
 pub mod moment;
 #[cfg(feature = "server")]
 mod page;
 #[cfg(feature = "server")]
 pub mod picture;
+#[cfg(feature = "server")]
+mod points;
 #[cfg(feature = "server")]
 mod pool;
 pub mod remote;
@@ -46,7 +52,11 @@ mod wireless;
 pub mod zenoh;
 
 #[cfg(feature = "server")]
+pub use answer::{RecorderStatus, RecorderTopic};
+#[cfg(feature = "server")]
 pub use catalog::{Catalog, CatalogError, KeepFresh};
 #[cfg(feature = "server")]
 pub use http::{AnswerTiming, OPENAPI, Secrets, ServeError, Server, ServerOptions, TlsFiles};
+#[cfg(feature = "server")]
+pub use live::Viewer;
 pub use small_file::{PEM_BYTES_MAX, TOKEN_FILE_BYTES_MAX, small_file};

@@ -78,6 +78,41 @@ pub const OPEN_BAGS_MAX: usize = 64;
 /// A live recording is opened anew so often, to see whether its recorder has died.
 pub const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Bins of a timeline or a series, unless a request says how many …
+pub const TIMELINE_BINS_DEFAULT: usize = 600;
+/// … of a series …
+pub const SERIES_BINS_DEFAULT: usize = 1000;
+/// … and at most.
+pub const BINS_MAX: usize = 4000;
+/// Recordings of which the timeline is kept for the next question: some 12 MB of memory each at most.
+pub const TIMELINES_KEPT_MAX: usize = 8;
+/// Attachments that a timeline marks.
+pub const ATTACHMENTS_MARKED_MAX: usize = 1000;
+/// Longest record of the summary of a file with attachments.
+pub const SUMMARY_RECORD_BYTES_MAX: usize = 1 << 20;
+/// Fields of a series.
+pub const FIELDS_MAX: usize = 16;
+/// Fields of a topic that are listed.
+pub const FIELDS_LISTED_MAX: usize = 4096;
+/// Messages that a series reads; of more it reads each second, third, … and says so …
+pub const SERIES_MESSAGES_MAX: u64 = 1 << 19;
+/// … and bytes of them, as the first one is.
+pub const SERIES_BYTES_MAX: u64 = 512 << 20;
+/// Messages that a series decodes before it takes their values …
+pub const SERIES_BATCH_MESSAGES: usize = 256;
+/// … and their bytes.
+pub const SERIES_BATCH_BYTES: usize = 1 << 20;
+/// Points that a request gets unless it says how many …
+pub const POINTS_DEFAULT: usize = 20_000;
+/// … and at most.
+pub const POINTS_MAX: usize = 200_000;
+/// Widest picture that a request may ask for.
+pub const PICTURE_WIDTH_MAX: usize = 1 << 16;
+/// Time between two events of a recording's status.
+pub const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+/// Looks over which rates are averaged: two seconds.
+pub const STATUS_LOOKS: usize = 4;
+
 /// Topics that one request may name.
 pub const TOPICS_MAX: usize = 1000;
 /// Longest name of a topic or a recording in a request.
@@ -135,6 +170,47 @@ pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest error text that an asker reads.
 pub const ERROR_BYTES_MAX: u64 = 64 << 10;
 
+/// Live sockets at once …
+pub const LIVE_SOCKETS_MAX: usize = 64;
+/// … and of one address that is not this machine.
+pub const LIVE_SOCKETS_PER_ADDRESS_MAX: usize = 16;
+/// Longest message of a client: a subscription to some thousands of channels.
+pub const LIVE_ASK_BYTES_MAX: usize = 256 << 10;
+/// Subscriptions of a socket, and of one message.
+pub const LIVE_SUBSCRIPTIONS_MAX: usize = 4096;
+/// Longest id of a request to play.
+pub const LIVE_REQUEST_ID_BYTES_MAX: usize = 256;
+/// Highest speed of playing.
+pub const LIVE_SPEED_MAX: f32 = 1000.0;
+/// Messages of a client that cannot be followed, or requests that wait; after more of them the socket is closed.
+pub const LIVE_MISTAKES_MAX: usize = 64;
+/// Pause between two looks for what is new …
+pub const LIVE_TICK: Duration = Duration::from_millis(20);
+/// … and for channels.
+pub const LIVE_CHANNELS_INTERVAL: Duration = Duration::from_millis(250);
+/// Bytes that a socket is given at once: what a link takes in the time below, at least so many …
+pub const LIVE_BATCH_BYTES_MIN: usize = 64 << 10;
+/// … and at most so many, or one message.
+pub const LIVE_BATCH_BYTES_MAX: usize = 4 << 20;
+/// What is sent at once is older by so much when it arrives, over a link that does not take everything.
+pub const LIVE_BATCH_TIME: Duration = Duration::from_millis(100);
+/// A socket is given nothing new while the client's kernel has not got so many bytes.
+pub const LIVE_AHEAD_BYTES: u64 = 64 << 10;
+/// A larger message is left out.
+pub const LIVE_MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// Of the messages that wait for a subscription so many of the newest are looked at; the others are left out.
+pub const LIVE_BEHIND_MAX: usize = 256;
+/// Streams that are shown without a recording.
+pub const LIVE_STREAMS_MAX: usize = 1024;
+/// Pause between two sentences about what was left out.
+pub const LIVE_STATUS_INTERVAL: Duration = Duration::from_secs(2);
+/// A client is pinged so often …
+pub const LIVE_PING_INTERVAL: Duration = Duration::from_secs(10);
+/// … and has gone if it says nothing for so long.
+pub const LIVE_SILENCE_MAX: Duration = Duration::from_secs(45);
+/// Longest file of a viewer.
+pub const VIEWER_FILE_BYTES_MAX: u64 = 256 << 20;
+
 /// Those bounds that a server may be given others for; the rest are the same everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
@@ -152,6 +228,10 @@ pub struct ServerLimits {
     pub turn_timeout: Duration,
     /// [`PROGRESS_TIMEOUT`].
     pub progress_timeout: Duration,
+    /// [`LIVE_SOCKETS_MAX`].
+    pub live_sockets_max: usize,
+    /// [`LIVE_SILENCE_MAX`].
+    pub live_silence_max: Duration,
 }
 
 impl ServerLimits {
@@ -164,6 +244,8 @@ impl ServerLimits {
         head_timeout: HEAD_TIMEOUT,
         turn_timeout: TURN_TIMEOUT,
         progress_timeout: PROGRESS_TIMEOUT,
+        live_sockets_max: LIVE_SOCKETS_MAX,
+        live_silence_max: LIVE_SILENCE_MAX,
     };
 }
 
@@ -180,6 +262,7 @@ pub const FOLLOW_SIGN_INTERVAL: Duration = Duration::from_secs(2);
 /// New messages of a topic that a follower is told of at one look; of more it gets the newest.
 pub const FOLLOW_BEHIND_MAX: usize = 4096;
 
+const _: () = assert!(LIVE_SOCKETS_MAX * LIVE_BATCH_BYTES_MAX <= ANSWER_BYTES_MAX);
 const _: () = assert!(PIECE_BYTES <= SPARE_PIECE_BYTES_MAX);
 const _: () = assert!(ANSWERS_MAX * (PIECES_WAITING_MAX + 2) * PIECE_BYTES <= ANSWER_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES_MAX >= 8192, "hyper's least");

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use livebag::{Account, Container, ContainerError, ContainerTopic, Topic};
+use livebag::{Account, Container, ContainerError, ContainerTopic, Event, KernelDisk, Topic};
 use livebag_format::container::{ClockJumps, Losses};
 use serde::ser::{Error, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
@@ -71,6 +71,9 @@ pub struct BagRow {
     pub message_count: u64,
     /// Topics.
     pub topic_count: usize,
+    /// Events. An older server does not tell.
+    #[serde(default)]
+    pub event_count: Option<u64>,
     /// Losses by cause, those of removed splits included.
     pub lost: Lost,
 }
@@ -92,6 +95,7 @@ impl BagRow {
             end_nanos: range.map(|(_, end)| end),
             message_count: counts.sum::<Result<u64, _>>()?,
             topic_count: container.topics().len(),
+            event_count: Some(container.events_on(&KernelDisk::for_serving())?.len() as u64),
             lost: (&container.account()?).into(),
         })
     }
@@ -115,6 +119,9 @@ pub struct RecordingInfo<Rows = Vec<TopicRow>> {
     pub clock_jumps: Option<ClockJumps>,
     /// Splits that retention has removed.
     pub removed_splits: u64,
+    /// Named moments and time ranges, in order of time. An older server does not tell.
+    #[serde(default)]
+    pub events: Vec<Event>,
     /// The topics, in the order of appearance.
     pub topics: Rows,
 }
@@ -136,6 +143,7 @@ impl<Rows> RecordingInfo<Rows> {
             account: Some(container.account()?),
             clock_jumps: Some(container.clock_jumps()),
             removed_splits: container.removed().splits,
+            events: container.events_on(&KernelDisk::for_serving())?,
             topics,
         })
     }
@@ -407,6 +415,9 @@ pub struct ServerStatus {
     /// Bytes of memory that answers hold at the moment.
     #[serde(default)]
     pub held_bytes: u64,
+    /// Live sockets at the moment.
+    #[serde(default)]
+    pub live_sockets: usize,
 }
 
 #[cfg(test)]

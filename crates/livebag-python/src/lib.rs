@@ -13,6 +13,7 @@ mod columns;
 mod convert;
 mod cycle;
 mod errors;
+mod event;
 mod mapping;
 mod message;
 mod recorder;

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::account::Account;
 use crate::errors::{self, python};
+use crate::event::{EventRow, event_row};
 
 /// How to record, as `livebag.Recorder` has checked it.
 #[derive(FromPyObject)]
@@ -185,6 +186,19 @@ impl Recorder {
 
     fn split(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |recorder| recorder.split().map_err(errors::record))
+    }
+
+    /// Names the present moment, or a time range.
+    fn event(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        text: &str,
+        span: Option<(u64, u64)>,
+    ) -> PyResult<EventRow> {
+        let add =
+            |recorder: &livebag::Recorder| recorder.event(name, text, span).map_err(errors::record);
+        self.with(py, add).map(event_row)
     }
 
     /// By topic; and the first failure, if there was one.

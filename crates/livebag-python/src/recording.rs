@@ -14,6 +14,7 @@ use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
 use crate::errors::{self, python};
+use crate::event::{EventRow, event_row};
 use crate::walk::{Foreign, Large, Messages, Step, walk};
 
 /// What the messages of a topic are, together.
@@ -266,6 +267,20 @@ impl Recording {
             }
         });
         Ok(all.map_err(errors::convert)?.into_iter().map(Attachment).collect())
+    }
+
+    /// Named moments and time ranges: name, text, first and last log time.
+    fn events(&self, py: Python<'_>) -> PyResult<Vec<EventRow>> {
+        let all = py.detach(|| match &self.way {
+            Way::Container(last) => {
+                let bag = lock(last).0.clone();
+                bag.events().map_err(errors::bag)
+            }
+            Way::Foreign { .. } => open_foreign(&self.path)
+                .map(|source| livebag_bags::events(&*source))
+                .map_err(errors::convert),
+        });
+        Ok(all?.into_iter().map(event_row).collect())
     }
 
     /// What was not as it should be, in sentences.

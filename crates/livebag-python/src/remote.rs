@@ -15,6 +15,7 @@ use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
 use crate::errors::remote as error;
+use crate::event::{EventRow, event_row};
 use crate::waiting::interruptible;
 use crate::walk::{Large, Messages};
 
@@ -158,6 +159,11 @@ impl RemoteRecording {
     /// Not given by servers.
     fn attachments(&self) -> Vec<Attachment> {
         Vec::new()
+    }
+
+    /// Named moments and time ranges: name, text, first and last log time.
+    fn events(&self, py: Python<'_>) -> PyResult<Vec<EventRow>> {
+        Ok(self.info(py)?.events.into_iter().map(event_row).collect())
     }
 
     /// What ended the recording early.

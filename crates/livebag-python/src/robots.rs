@@ -17,6 +17,7 @@ use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
 use crate::errors::zenoh as error;
+use crate::event::{EventRow, event_row};
 use crate::remote::{Channels, Summary, channels_of, columns_of, summary, topics_of};
 use crate::waiting::interruptible;
 use crate::walk::{Large, Messages};
@@ -183,6 +184,14 @@ impl RobotsRecording {
     /// Not given by robots.
     fn attachments(&self) -> Vec<Attachment> {
         Vec::new()
+    }
+
+    /// Named moments and time ranges of all of them, in order of time: name, text, first and last log time.
+    fn events(&self, py: Python<'_>) -> PyResult<Vec<EventRow>> {
+        let infos = self.infos(py)?.into_iter().flatten();
+        let mut events: Vec<_> = infos.flat_map(|info| info.events).collect();
+        events.sort_by_key(|event| event.from_nanos);
+        Ok(events.into_iter().map(event_row).collect())
     }
 
     /// Who does not answer, and what ended recordings early.

@@ -40,11 +40,13 @@ mod source;
 mod storage;
 
 pub use clock::Clock;
+pub use container::{EventError, add_event};
 pub use limits::{
     CACHE_BYTES_DEFAULT, CHUNK_AGE_MAX, COMPRESSION_THREADS_MAX, PLAY_AHEAD_MESSAGES, TOPICS_MAX,
 };
 pub use livebag_format::Account;
 pub use livebag_format::container::{MetadataEntry, Removed};
+pub use livebag_format::event::Event;
 pub use livebag_format::mcap::Compression;
 pub use livebag_format::{Message, Topic};
 pub use memory::cache_bytes_available;
@@ -55,8 +57,9 @@ pub use play::{
 };
 pub use query::{
     Buffer, Container, ContainerError, ContainerFile, ContainerState, ContainerTopic, Cursor,
-    DAMAGED_RECORD, Follow, Followed, IndexEntry, Laid, McapAnswer, Messages, NewestFirst, Query,
-    Span, Verdict, VirtualFile, VirtualFileError, damaged_topics,
+    DAMAGED_RECORD, Follow, Followed, IndexEntry, Laid, LossCause, LossSpan, McapAnswer, Messages,
+    NewestFirst, Query, Span, TimeBins, Timeline, TimelineCache, TimelineQuery, TopicProgress,
+    TopicTimeline, Verdict, VirtualFile, VirtualFileError, damaged_topics,
 };
 pub use queue::NewMessage;
 pub use recorder::{
@@ -75,6 +78,7 @@ pub use storage::{
 /// What `livebag-bags` needs of the container; not for others.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::container::events::is_event;
     pub use crate::container::{is_being_written, says_the_same};
     pub use crate::storage::open_regular;
 }

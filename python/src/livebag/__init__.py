@@ -32,6 +32,7 @@ from ._errors import (
     StreamError,
     Unsupported,
 )
+from ._event import Event
 from ._livebag import Account, Attachment, Channel, Frame, Message, __version__
 from ._recorder import Recorder, TopicStatus, TopicWriter
 from ._stream import Publisher, Stream, StreamInfo, StreamReader, remove_stream, streams
@@ -44,6 +45,7 @@ __all__ = [
     "Damaged",
     "DecodeError",
     "Error",
+    "Event",
     "Frame",
     "Message",
     "NoTopic",

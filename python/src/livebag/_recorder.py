@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _livebag, _views
+from ._event import Event
 from ._time import Moment, Span, nanos, nanos_or_none, span_nanos
 
 
@@ -136,6 +137,16 @@ class Recorder:
     def split(self) -> None:
         """Begins a new split now."""
         self._core.split()
+
+    def event(self, name: str, text: str = "", *, start: Moment | None = None, end: Moment | None = None) -> Event:
+        """Names the present moment, or log times from ``start`` to ``end`` (default: now), with a few words
+        of ``text``. The event is on the disk when this returns; ``run.events`` lists it."""
+        if start is None and end is not None:
+            raise ValueError("an event that has an end has a start: give both, or neither for the present moment")
+        span = None
+        if start is not None:
+            span = (nanos(start), time.time_ns() if end is None else nanos(end))
+        return Event(*self._core.event(name, text, span))
 
     @property
     def topics(self) -> dict[str, TopicStatus]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _livebag
 from ._errors import DecodeError, Error, NoTopic, Unsupported
+from ._event import Event
 from ._follow import follow
 from ._livebag import Account, Attachment, Channel, Message, Messages
 from ._time import MAX_NANOS, Moment, Span, nanos, span_nanos, text_nanos
@@ -285,6 +286,11 @@ class Recording:
         ``log_time``, ``create_time``, a length and ``data``, which is read when it is asked for and raises
         :class:`livebag.Damaged` where the checksum does not fit. Servers give none."""
         return self._core.attachments()
+
+    @property
+    def events(self) -> list[Event]:
+        """Named moments and time ranges, in order of time, as they are now: :class:`Event`."""
+        return [Event(*event) for event in self._core.events()]
 
     @property
     def warnings(self) -> list[str]:

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use livebag_format::container::{
     CONTAINER_FILE, Manifest, SYNCED_FILE, State, SyncMark, TopicManifest,
 };
+use livebag_format::event::{EVENTS_FILE, Events};
 use livebag_format::mcap::{
     MAGIC, RECORD_HEADER_BYTES, opcode, put_channel, put_file_start, put_schema,
 };
@@ -122,6 +123,7 @@ impl<'c, 'd> Split<'c, 'd> {
             self.depth = Depth::Committed;
         }
         self.check_sync_mark();
+        self.check_events();
         let bricks = self.check_topics(&manifest)?;
         if self.depth == Depth::Whole {
             self.check_bricks(&manifest, &bricks)?;
@@ -143,6 +145,18 @@ impl<'c, 'd> Split<'c, 'd> {
             self.check.verified.checksums += 1;
             if str::from_utf8(&bytes).ok().and_then(SyncMark::parse).is_none() {
                 self.check.damage(&path, None, "its checksum does not fit");
+            }
+        }
+    }
+
+    fn check_events(&mut self) {
+        let path = self.directory.join(EVENTS_FILE);
+        if let Ok(bytes) = self.check.disk.read(&path) {
+            let Events { events, damaged } = Events::parse(&bytes);
+            self.check.verified.checksums += (events.len() + damaged) as u64;
+            if damaged > 0 {
+                let what = format!("{damaged} of its lines are cut or damaged, and left out");
+                self.check.damage(&path, None, what);
             }
         }
     }

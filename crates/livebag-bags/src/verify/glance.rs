@@ -55,6 +55,8 @@ pub struct Glance {
     pub duration_nanos: Option<u64>,
     /// Messages.
     pub message_count: Option<u64>,
+    /// Events; `None` where the recording would have to be read for them.
+    pub event_count: Option<u64>,
 }
 
 impl Glance {
@@ -67,6 +69,7 @@ impl Glance {
             start_nanos: None,
             duration_nanos: None,
             message_count: None,
+            event_count: None,
         }
     }
 
@@ -162,6 +165,7 @@ fn glance_at_container(path: &Path) -> Glance {
     match looked {
         Ok((count, times)) => Glance {
             message_count: Some(count),
+            event_count: bag.events().ok().map(|events| events.len() as u64),
             problem: bag.failure().map(|failure| format!("ended early: {failure}")),
             ..Glance::new(kind, state).with_times(times.or(Some((bag.started_nanos(), 0))))
         },

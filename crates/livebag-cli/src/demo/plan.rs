@@ -62,6 +62,7 @@ struct Machine {
 
 impl Plan {
     pub fn make(args: &Args, clock: &Clock) -> Result<Self, CliError> {
+        let asked = args.duration();
         let directory = directory(args, clock)?;
         let parent = match directory.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -76,10 +77,10 @@ impl Plan {
                 (simulated(cameras, &prefix), cameras, vec![note])
             }
         };
-        let fitted = fit(&mut sensors, args.seconds, machine.free_bytes).ok_or_else(|| {
+        let fitted = fit(&mut sensors, asked, machine.free_bytes).ok_or_else(|| {
             CliError::failed(format!(
                 "{} has {} free, too little for a demonstration: free some space, or name another \
-                 place with --dir",
+                 place with -o",
                 parent.display(),
                 text::bytes(machine.free_bytes)
             ))
@@ -103,8 +104,8 @@ impl Plan {
 
 /// The container to make; the default one's folder is made, too.
 fn directory(args: &Args, clock: &Clock) -> Result<PathBuf, CliError> {
-    if let Some(directory) = &args.dir {
-        return Ok(directory.clone());
+    if let Some(directory) = args.output() {
+        return Ok(directory);
     }
     let build = Path::new("build");
     std::fs::create_dir_all(build).map_err(|source| CliError::file("making", build, source))?;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use super::watch::{QueryReport, Watch};
+use crate::color::{self, To, Tone};
 use crate::outcome::CliError;
 use crate::report::{self, Lost, TopicReport};
 use crate::{files, text};
@@ -90,17 +91,17 @@ impl Summary {
         let mut out = format!("\n{}\n", report::table(&self.topics));
         let lost = match self.lost.total() {
             0 => "0 lost".to_owned(),
-            _ => format!("{} lost", self.lost.cell()),
+            _ => color::paint(To::Out, Tone::Bad, &format!("{} lost", self.lost.cell())),
         };
         let mut line = |name: &str, value: String| out.push_str(&format!("{name:<10}{value}\n"));
         line(
             "recorded",
             format!(
-                "{} messages, {} in {:.1} s: {:.2} GB/s, {lost}",
+                "{} messages, {} in {:.1} s: {}, {lost}",
                 text::count(self.message_count),
                 text::bytes(self.bytes as f64),
                 self.duration_s,
-                self.gb_per_s,
+                text::bytes_per_second(self.gb_per_s * 1e9),
             ),
         );
         if let (Some(cpu_s), Some(per_gb)) = (self.recorder_cpu_s, self.cpu_s_per_gb) {

@@ -29,7 +29,7 @@ pub(super) fn checks(directory: &Path, measure: bool) -> Vec<Check> {
                 "writing",
                 format!("{}: {error}", directory.display()),
                 "recordings cannot go there: free some space, change the folder's owner, or name \
-                 another folder with --dir",
+                 another folder",
             )];
         }
     };
@@ -105,7 +105,7 @@ fn free(disk: &KernelDisk, directory: &Path) -> Check {
             });
             Check::new(CHECK, text::bytes(free as f64), lack)
         }
-        Err(error) => Check::lacking(CHECK, error.to_string(), "name another folder with --dir"),
+        Err(error) => Check::lacking(CHECK, error.to_string(), "name another folder"),
     }
 }
 

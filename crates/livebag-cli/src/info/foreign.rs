@@ -14,13 +14,16 @@ use crate::report::TopicReport;
 pub fn read(path: &Path) -> Result<Info, CliError> {
     let mut source = livebag_bags::open_foreign(path)?;
     let mut topics: Vec<TopicReport> = source.topics().iter().map(blank).collect();
+    let bar = crate::convert::bar(source.message_count());
     while let Some(message) = source.next_message()? {
+        bar.inc(1);
         let topic = &mut topics[message.topic];
         topic.message_count += 1;
         topic.bytes += message.data.len() as u64;
         topic.start_nanos.get_or_insert(message.log_time_nanos);
         topic.end_nanos = Some(message.log_time_nanos);
     }
+    bar.finish_and_clear();
     let mut attachments = Vec::new();
     while let Some(attachment) = source.next_attachment()? {
         attachments.push(AttachmentReport::from(&attachment));
@@ -51,6 +54,7 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
         account: None,
         clock_jumps: None,
         attachments: Some(attachments),
+        events: livebag_bags::events(&*source),
         warnings: source.warnings().to_vec(),
         topics,
     })

@@ -35,7 +35,9 @@ pub fn of_robots(recordings: Vec<Told<RecordingInfo>>) -> Vec<Info> {
 
 fn told(address: String, storage: &str, info: RecordingInfo) -> Info {
     let account = Some(info.account());
-    let RecordingInfo { row, library, failure, removed_splits, clock_jumps, topics, .. } = info;
+    let RecordingInfo {
+        row, library, failure, removed_splits, clock_jumps, events, topics, ..
+    } = info;
     let mut warnings = Vec::new();
     if removed_splits > 0 {
         warnings.push(format!(
@@ -52,6 +54,7 @@ fn told(address: String, storage: &str, info: RecordingInfo) -> Info {
         profile: row.profile,
         files: None,
         attachments: None,
+        events,
         size_bytes: None,
         started_nanos: row.started_nanos,
         start_nanos: row.start_nanos,

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap_complete::ArgValueCompleter;
 use livebag::{ClockTicks, MessageOrder, PlayOptions};
 use livebag_format::rosbag2::QosProfile;
 
+use crate::complete;
 use crate::outcome::CliError;
 use crate::ros2::NetworkArgs;
 use crate::{files, parse};
@@ -18,29 +20,34 @@ use crate::{files, parse};
 /// are named as in the recording, whatever they are remapped to.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
+    livebag play run1                             # into streams\n  \
+    livebag play run1 -r 2 -t /imu /camera/front --loop\n  \
+    livebag play run1 --ros2 dds --domain 7       # into a ROS 2 network\n\n\
+Keys: space pauses and resumes, q ends; --help has the others.")]
+#[command(after_long_help = "Examples:\n  \
     livebag play run1\n  \
-    livebag play run1 -r 2 --topics /imu /camera/front\n  \
+    livebag play run1 -r 2 -t /imu /camera/front\n  \
     livebag play do.bag --loop --delay 1\n  \
-    livebag play robot1/ robot2.mcap -i robot3.bag        as one, in order of time\n  \
+    livebag play robot1/ robot2.mcap -i robot3.bag  # as one, in order of time\n  \
     livebag play run1 --start-offset 60 --playback-duration 10\n  \
     livebag play run1 --playback-until-sec 1700000000.5\n  \
     livebag play run1 -e '^/camera' -x depth --exclude-topics /camera/info\n  \
     livebag play run1 -m /scan:=/old/scan /tf:=/old/tf\n  \
-    livebag play run1 --clock 100                         time on /clock, 100 times a second\n  \
-    livebag play run1 --clock-topics /imu                 … or before every message of /imu\n  \
+    livebag play run1 --clock 100                   # /clock, 100 times a second\n  \
+    livebag play run1 --clock-topics /imu           # … before every such message\n  \
     livebag play run1 --message-order sent\n  \
-    livebag play run1 --ros2 dds --domain 7               into a ROS 2 network\n  \
-    livebag play drive.bag --ros2 zenoh --clock           ROS 1 messages as ROS 2's\n  \
+    livebag play run1 --ros2 dds --domain 7         # into a ROS 2 network\n  \
+    livebag play drive.bag --ros2 zenoh --clock     # ROS 1 messages as ROS 2's\n  \
     livebag play run1 --qos-profile-overrides-path qos.yaml\n  \
-    livebag play run1 -p --progress-bar-update-rate 10    begins paused\n  \
-    livebag play run1 --disable-keyboard-controls --read-ahead-queue-size 20000 --json\n\n\
+    livebag play run1 -p --progress-bar-update-rate 10\n  \
+    livebag play run1 --read-ahead-queue-size 20000 --json\n\n\
 Keys on a terminal: space pauses and resumes, → plays the next message while paused, ↑ and ↓ play\n\
 10 % faster and slower, ← or , goes 5 s back and . 5 s ahead, q or Ctrl-C ends.\n\n\
 ROS 1 bags, rosbag2 directories and MCAP files are read through once before they are played.")]
 pub struct Args {
     /// The recordings: containers, also while they are recorded, ROS 1 bags, rosbag2 directories or
     /// MCAP files. Several are played as one.
-    #[arg(required_unless_present = "input")]
+    #[arg(required_unless_present = "input", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
     /// One more recording.
     #[arg(short, long, value_name = "BAG")]
@@ -52,7 +59,8 @@ pub struct Args {
     #[arg(short = 'l', long = "loop")]
     pub repeat: bool,
     /// Play these topics only.
-    #[arg(short, long, value_name = "TOPIC", num_args = 1..)]
+    #[arg(short, long = "topic", visible_alias = "topics", value_name = "TOPIC", num_args = 1..)]
+    #[arg(add = ArgValueCompleter::new(complete::topics))]
     topics: Vec<String>,
     /// Also play topics whose name matches this regular expression anywhere.
     #[arg(short = 'e', long, value_name = "PATTERN")]
@@ -77,6 +85,7 @@ pub struct Args {
     playback_until_sec: Option<u64>,
     /// Play up to this time of the recording, in nanoseconds since 1970.
     #[arg(long, value_name = "NANOSECONDS", conflicts_with = "playback_until_sec")]
+    #[arg(hide_short_help = true)]
     playback_until_nsec: Option<u64>,
     /// Wait this long before the first message; with --loop before every round.
     #[arg(short, long, value_name = "TIME", value_parser = parse::duration, default_value = "0")]
@@ -90,33 +99,42 @@ pub struct Args {
         value_name = "HZ",
         num_args = 0..=1,
         default_missing_value = "40",
+        value_parser = rate,
         conflicts_with_all = ["clock_topics", "clock_topics_all"]
     )]
     clock: Option<f64>,
     /// Publish the recording's time on /clock before every message of these topics.
     #[arg(long, value_name = "TOPIC", num_args = 1.., conflicts_with = "clock_topics_all")]
+    #[arg(hide_short_help = true)]
     clock_topics: Vec<String>,
     /// Publish the recording's time on /clock before every message.
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     clock_topics_all: bool,
     /// Order messages by the recorder's time, or by the stamp of the source.
     #[arg(long, value_enum, value_name = "TIME", default_value_t = Order::Received)]
+    #[arg(hide_short_help = true)]
     message_order: Order,
     /// With --ros2: QoS to offer in place of the recorded one (rosbag2's YAML).
     #[arg(long, value_name = "FILE")]
+    #[arg(hide_short_help = true)]
     qos_profile_overrides_path: Option<PathBuf>,
     /// Read at most this many messages ahead, and at most 128 MiB.
     #[arg(long, value_name = "MESSAGES", default_value_t = livebag::PLAY_AHEAD_MESSAGES)]
+    #[arg(hide_short_help = true)]
     read_ahead_queue_size: usize,
     /// Updates of the progress bar per second; 0 for no bar.
     #[arg(long, value_name = "HZ", default_value_t = 3.0, allow_negative_numbers = true)]
+    #[arg(hide_short_help = true)]
     pub progress_bar_update_rate: f64,
     /// Do not listen to the keyboard.
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     pub disable_keyboard_controls: bool,
     /// At the end, wait up to this long for reliable subscriptions to have everything, in milliseconds
     /// [default: 10000]
     #[arg(long, value_name = "MS", requires = "ros2")]
+    #[arg(hide_short_help = true)]
     pub wait_for_all_acked: Option<u64>,
     /// Print what was played as one JSON object.
     #[arg(long)]
@@ -254,6 +272,13 @@ impl Args {
             None => Some(ClockTicks::Topics(self.clock_topics.clone())),
         }
     }
+}
+
+/// The rate of `--clock`, which is easily given a recording.
+fn rate(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is no rate in Hz; --clock takes the next word: write --clock=40")
+    })
 }
 
 /// `/old:=/new`

@@ -18,11 +18,7 @@ const LOOKS_PER_NOTICE: u32 = 20;
 
 /// Gives messages until the recording ends or the command is interrupted.
 pub fn run(args: &Args, last: Option<Duration>, wanted: &Wanted) -> Result<Outcome, CliError> {
-    if wanted.output.is_some() || wanted.count {
-        return Err(CliError::usage(
-            "follow prints messages as they come: -o and --count are for the other questions",
-        ));
-    }
+    check(wanted)?;
     let path = PathBuf::from(&args.bag);
     let bag = Container::open(&path)?;
     if bag.state() != ContainerState::Live && last.is_none() {
@@ -40,7 +36,18 @@ pub fn run(args: &Args, last: Option<Duration>, wanted: &Wanted) -> Result<Outco
     Ok(super::outcome(answer.damaged(), &args.bag))
 }
 
-fn print(answer: &mut Following, out: &mut impl Write) -> Result<(), CliError> {
+/// Refuses what has no sense where messages never end.
+pub fn check(wanted: &Wanted) -> Result<(), CliError> {
+    if wanted.output.is_some() || wanted.count {
+        return Err(CliError::usage(
+            "follow prints messages as they come: -o and --count are for the other questions",
+        ));
+    }
+    Ok(())
+}
+
+/// A line for each message.
+pub fn print(answer: &mut dyn Answer, out: &mut impl Write) -> Result<(), CliError> {
     while let Some(entry) = answer.next()? {
         let name = livebag_format::visible(&answer.topic(entry.topic).name).into_owned();
         let (time, bytes) = (text::time(entry.log_time_nanos), text::bytes(entry.bytes as f64));

@@ -8,7 +8,7 @@ use livebag::{Clock, Topic};
 use livebag_bags::{MessageSource, SourceMessage, TopicFilter};
 
 use super::answer::{Answer, Entry};
-use super::{Args, Question, give, outcome};
+use super::{Args, Question, explain_nothing, give, outcome};
 use crate::outcome::{CliError, Outcome};
 use crate::select;
 
@@ -49,8 +49,14 @@ pub fn run(args: &Args, path: &Path, clock: &Clock) -> Result<Outcome, CliError>
     };
     let source = livebag_bags::open_foreign(path)?;
     let source = livebag_bags::selected(source, &filter, Some(from), Some(to));
-    let mut answer = Foreign { source, current: None };
+    let mut answer = Foreign { source, current: None, has_any: false };
     give(&mut answer, wanted, clock, clock.monotonic_nanos(), range.0)?;
+    if !answer.has_any {
+        explain_nothing(
+            times,
+            matches!(args.question, Question::History { .. }).then_some((from, to)),
+        );
+    }
     Ok(outcome(answer.damaged(), &args.bag))
 }
 
@@ -102,11 +108,14 @@ fn newest(path: &Path, filter: &TopicFilter, range: (u64, u64)) -> Result<Option
 struct Foreign {
     source: Box<dyn MessageSource>,
     current: Option<SourceMessage>,
+    /// Whether a message has been given.
+    has_any: bool,
 }
 
 impl Answer for Foreign {
     fn next(&mut self) -> Result<Option<Entry>, CliError> {
         self.current = self.source.next_message()?;
+        self.has_any |= self.current.is_some();
         Ok(self.current.as_ref().map(|message| Entry {
             topic: message.topic,
             log_time_nanos: message.log_time_nanos,

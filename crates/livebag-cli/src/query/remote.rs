@@ -5,7 +5,7 @@ use livebag_net::remote::{Question as Asked, RemoteRecording};
 use livebag_net::tell::RecordingInfo;
 
 use super::answer::{Answer, Remote, RemoteLines};
-use super::{Args, Question, Wanted, give, remote_outcome};
+use super::{Args, Question, Wanted, events, give, remote_outcome};
 use crate::outcome::{CliError, Outcome};
 use crate::parse::Moment;
 use crate::select;
@@ -26,7 +26,7 @@ pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
             let (from, to) = (from.map(text), to.map(text));
             Asked::history(from.as_deref(), to.as_deref())
         }
-        Question::Follow { .. } => return Err(super::no_follow()),
+        Question::Follow { last, wanted } => return events::run(&bag, &topics, *last, wanted),
         Question::Auto { within, last, decimate, .. } => {
             Asked::auto(&seconds(*within), last.map(seconds).as_deref(), decimate)
         }
@@ -53,7 +53,7 @@ fn needs_data(wanted: &Wanted) -> bool {
     wanted.output.is_some() || wanted.decode
 }
 
-fn seconds(duration: std::time::Duration) -> String {
+pub fn seconds(duration: std::time::Duration) -> String {
     format!("{}.{:09}", duration.as_secs(), duration.subsec_nanos())
 }
 

@@ -34,10 +34,10 @@ pub fn run(args: &Args, address: &ZenohAddress, clock: &Clock) -> Result<Outcome
     give(&mut answer, wanted, clock, planned_nanos, 0)?;
     let damaged = answer.messages.damaged();
     if damaged > 0 {
-        say!("livebag: {damaged} messages left out that are damaged");
+        complain!("livebag: {damaged} messages left out that are damaged");
     }
     for loss in answer.messages.lost() {
-        say!("livebag: {loss}");
+        complain!("livebag: {loss}");
     }
     let is_whole = damaged == 0 && answer.messages.lost().is_empty();
     Ok(if is_whole { Outcome::Done } else { Outcome::Loss })

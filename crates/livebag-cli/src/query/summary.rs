@@ -108,7 +108,7 @@ impl Summary {
                 ]
             };
             let rows: Vec<_> = self.topics.iter().map(row).collect();
-            let head = ["topic", "type", ">messages", ">size", ">first", ">last"];
+            let head = ["topic", "type?1", ">messages", ">size?2", ">first?3", ">last?4"];
             out.push_str(&text::table(&head, &rows));
             out.push('\n');
         }

@@ -20,52 +20,52 @@ const DISCOVERY: Duration = Duration::from_secs(2);
 #[command(next_help_heading = "ROS 2 topics (with --ros2)")]
 pub struct GraphSettings {
     /// Also record streams of this machine, chosen by the same names and patterns.
-    #[arg(long, requires = "ros2")]
+    #[arg(long, requires = "ros2", hide_short_help = true)]
     pub with_streams: bool,
     /// Record every topic, but no services and actions.
-    #[arg(long, requires = "ros2")]
+    #[arg(long, requires = "ros2", hide_short_help = true)]
     pub all_topics: bool,
     /// Record the events of these services (those with introspection on).
-    #[arg(long, value_name = "SERVICE", num_args = 1.., requires = "ros2")]
+    #[arg(long, value_name = "SERVICE", num_args = 1.., requires = "ros2", hide_short_help = true)]
     pub services: Vec<String>,
     /// Record the events of every service.
-    #[arg(long, requires = "ros2")]
+    #[arg(long, requires = "ros2", hide_short_help = true)]
     pub all_services: bool,
     /// Leave out the events of these services.
-    #[arg(long, value_name = "SERVICE", num_args = 1.., requires = "ros2")]
+    #[arg(long, value_name = "SERVICE", num_args = 1.., requires = "ros2", hide_short_help = true)]
     pub exclude_services: Vec<String>,
     /// Record feedback, status and events of these actions.
-    #[arg(long, value_name = "ACTION", num_args = 1.., requires = "ros2")]
+    #[arg(long, value_name = "ACTION", num_args = 1.., requires = "ros2", hide_short_help = true)]
     pub actions: Vec<String>,
     /// Record feedback, status and events of every action.
-    #[arg(long, requires = "ros2")]
+    #[arg(long, requires = "ros2", hide_short_help = true)]
     pub all_actions: bool,
     /// Leave out these actions.
-    #[arg(long, value_name = "ACTION", num_args = 1.., requires = "ros2")]
+    #[arg(long, value_name = "ACTION", num_args = 1.., requires = "ros2", hide_short_help = true)]
     pub exclude_actions: Vec<String>,
     /// Leave out topics of these types.
-    #[arg(long, value_name = "TYPE", num_args = 1.., requires = "ros2")]
+    #[arg(long, value_name = "TYPE", num_args = 1.., requires = "ros2", hide_short_help = true)]
     pub exclude_topic_types: Vec<String>,
     /// Also record topics that have subscriptions and no publisher.
-    #[arg(long, requires = "ros2")]
+    #[arg(long, requires = "ros2", hide_short_help = true)]
     pub include_unpublished_topics: bool,
     /// Also record hidden topics (a part of their name begins with `_`).
-    #[arg(long, requires = "ros2")]
+    #[arg(long, requires = "ros2", hide_short_help = true)]
     pub include_hidden_topics: bool,
     /// Record only topics that have a subscription.
-    #[arg(long, requires = "ros2")]
+    #[arg(long, requires = "ros2", hide_short_help = true)]
     pub ignore_leaf_topics: bool,
     /// Record only topics that appear in the first two seconds.
-    #[arg(long, requires = "ros2")]
+    #[arg(long, requires = "ros2", hide_short_help = true)]
     pub no_discovery: bool,
     /// How often to look for new topics, in milliseconds [default: 100]
-    #[arg(long, value_name = "MS", requires = "ros2")]
+    #[arg(long, value_name = "MS", requires = "ros2", hide_short_help = true)]
     pub polling_interval: Option<u64>,
     /// Take log times from /clock; nothing is recorded before its first message.
-    #[arg(long, requires = "ros2")]
+    #[arg(long, requires = "ros2", hide_short_help = true)]
     pub use_sim_time: bool,
     /// QoS of subscriptions by topic (YAML), instead of what publishers offer.
-    #[arg(long, value_name = "FILE", requires = "ros2")]
+    #[arg(long, value_name = "FILE", requires = "ros2", hide_short_help = true)]
     pub qos_profile_overrides_path: Option<String>,
 }
 

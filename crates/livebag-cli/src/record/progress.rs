@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use livebag::{Clock, Disk, KernelDisk, Status};
 use livebag_format::Visible;
 
+use crate::color::{self, To, Tone};
 use crate::interrupt::Interrupt;
 use crate::text;
 
@@ -23,8 +24,12 @@ const UNCHANGED_NANOS: u64 = 10_000_000_000;
 const CLOSE_NANOS: u64 = 1_000_000_000;
 /// What waits for the disk is shown from here on.
 const WAITING_BYTES: u64 = 1_000_000;
-/// New topics named at one look; more are counted.
-const NAMED_MAX: usize = 20;
+/// New topics that have a line each; more share one.
+const LINES_MAX: usize = 8;
+/// Names on the line of many topics.
+const NAMED_MAX: usize = 3;
+/// Cells of the line that the spinner takes.
+const SPINNER: usize = 2;
 
 /// Shows it.
 pub struct Progress {
@@ -85,12 +90,13 @@ impl Progress {
         }
         let state = (status.topics.len(), lost.total(), status.paused, status.splits);
         if let Some(bar) = &self.bar {
-            bar.set_message(self.line(now, status));
+            let width = color::width(To::Err).map(|width| width.saturating_sub(SPINNER));
+            bar.set_message(self.line(now, status, width));
             return;
         }
         let pause = if state == self.said { UNCHANGED_NANOS } else { CHANGED_NANOS };
         if now - self.said_nanos >= pause {
-            say!("livebag: {}", self.line(now, status));
+            say!("livebag: {}", self.line(now, status, None));
             (self.said, self.said_nanos) = (state, now);
         }
     }
@@ -124,12 +130,15 @@ impl Progress {
 
     fn name_topics(&mut self, status: &Status) {
         let new = &status.topics[self.topics_named.min(status.topics.len())..];
-        for topic in new.iter().take(NAMED_MAX) {
-            let (name, type_name) = (Visible(&topic.name), Visible(&topic.type_name));
-            self.say(&format!("livebag: recording {name} ({type_name})"));
-        }
-        if new.len() > NAMED_MAX {
-            self.say(&format!("livebag: recording {} more topics", new.len() - NAMED_MAX));
+        if new.len() > LINES_MAX {
+            let named = new.iter().take(NAMED_MAX).map(|topic| Visible(&topic.name).to_string());
+            let named = named.collect::<Vec<_>>().join(", ");
+            self.say(&format!("livebag: recording {} topics: {named}, …", new.len()));
+        } else {
+            for topic in new {
+                let (name, type_name) = (Visible(&topic.name), Visible(&topic.type_name));
+                self.say(&format!("livebag: recording {name} ({type_name})"));
+            }
         }
         self.topics_named = status.topics.len();
     }
@@ -154,12 +163,12 @@ impl Progress {
     /// Says something without disturbing the line that changes.
     pub fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.println(line),
+            Some(bar) => bar.println(text::spoken(line)),
             None => say!("{line}"),
         }
     }
 
-    fn line(&self, now: u64, status: &Status) -> String {
+    fn line(&self, now: u64, status: &Status, width: Option<usize>) -> String {
         let (messages, _, lost) = status.totals();
         let (first, last) = (self.looks.front(), self.looks.back());
         let (mut messages_per_s, mut bytes_per_s) = (0.0, 0.0);
@@ -170,34 +179,69 @@ impl Progress {
             messages_per_s = (last.1 - first.1) as f64 / seconds;
             bytes_per_s = (last.2 - first.2) as f64 / seconds;
         }
-        let mut line = String::new();
+        let mut parts = Vec::new();
         if status.paused {
-            line.push_str("PAUSED, ");
+            parts.push(Part::always("PAUSED", Some(Tone::Warning)));
         }
-        line.push_str(&format!(
-            "{}, {}, {} messages ({messages_per_s:.0}/s), {}, {} lost",
-            text::duration(now - self.began_nanos),
-            text::plural(status.topics.len(), "topic"),
-            text::count(messages),
-            text::bytes_per_second(bytes_per_s),
-            text::count(lost.total()),
-        ));
+        parts.push(Part::always(text::duration(now - self.began_nanos), None));
+        parts.push(Part::ranked(3, text::plural(status.topics.len(), "topic")));
+        parts.push(Part::ranked(4, format!("{} messages", text::count(messages))));
+        parts.push(Part::ranked(1, format!("{messages_per_s:.0} messages/s")));
+        parts.push(Part::ranked(7, text::bytes_per_second(bytes_per_s)));
+        let look = (lost.total() > 0).then_some(Tone::Bad);
+        parts.push(Part::always(format!("{} lost", text::count(lost.total())), look));
         let waiting = status.cache_bytes + status.slot_bytes;
         if waiting >= WAITING_BYTES {
-            line.push_str(&format!(", {} waiting", text::bytes(waiting as f64)));
+            parts.push(Part::ranked(6, format!("{} waiting", text::bytes(waiting as f64))));
         }
         if status.splits > 1 {
-            line.push_str(&format!(", {} splits", status.splits));
+            parts.push(Part::ranked(2, format!("{} splits", status.splits)));
         }
         if let Ok(free) = self.disk.free_bytes(&self.directory) {
-            line.push_str(&format!(", {} left", text::bytes(free as f64)));
+            let mut left = format!("{} left", text::bytes(free as f64));
             if bytes_per_s >= 1.0 {
-                let left = free as f64 / bytes_per_s * 1e9;
-                line.push_str(&format!(" ({})", text::duration(left as u64)));
+                let time = free as f64 / bytes_per_s * 1e9;
+                left.push_str(&format!(" ({})", text::duration(time as u64)));
             }
+            parts.push(Part::ranked(5, left));
         }
-        line
+        joined(parts, width)
     }
+}
+
+/// What a line tells.
+struct Part {
+    text: String,
+    look: Option<Tone>,
+    /// Which one goes first where the terminal is too narrow for all; `None` for what stays.
+    rank: Option<u32>,
+}
+
+impl Part {
+    fn always(text: impl Into<String>, look: Option<Tone>) -> Self {
+        Self { text: text.into(), look, rank: None }
+    }
+
+    fn ranked(rank: u32, text: String) -> Self {
+        Self { text, look: None, rank: Some(rank) }
+    }
+}
+
+/// As many of the parts as fit into a line.
+fn joined(mut parts: Vec<Part>, width: Option<usize>) -> String {
+    let length = |parts: &[Part]| -> usize {
+        parts.iter().map(|part| part.text.chars().count() + 2).sum::<usize>().saturating_sub(2)
+    };
+    while width.is_some_and(|width| length(&parts) > width) {
+        let ranked = parts.iter().enumerate().filter_map(|(at, part)| Some((part.rank?, at)));
+        let Some((_, at)) = ranked.min() else { break };
+        parts.remove(at);
+    }
+    let painted = |part: &Part| match part.look {
+        Some(look) => color::paint(To::Err, look, &part.text),
+        None => part.text.clone(),
+    };
+    parts.iter().map(painted).collect::<Vec<_>>().join(", ")
 }
 
 fn closing_line(waiting_bytes: u64, interrupt: &Interrupt) -> String {
@@ -211,5 +255,32 @@ fn closing_line(waiting_bytes: u64, interrupt: &Interrupt) -> String {
             text::bytes(bytes as f64),
             interrupt.grace().as_secs()
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_is_told_what_matters_most() {
+        let parts = || {
+            vec![
+                Part::always("1 min 05 s", None),
+                Part::ranked(1, "12 topics".into()),
+                Part::ranked(3, "1.49 GB/s".into()),
+                Part::always("7 lost", None),
+                Part::ranked(2, "120 GB left (1 h 20 min)".into()),
+            ]
+        };
+        let whole = "1 min 05 s, 12 topics, 1.49 GB/s, 7 lost, 120 GB left (1 h 20 min)";
+        assert_eq!(joined(parts(), None), whole);
+        assert_eq!(joined(parts(), Some(whole.len())), whole);
+        assert_eq!(
+            joined(parts(), Some(whole.len() - 1)),
+            "1 min 05 s, 1.49 GB/s, 7 lost, 120 GB left (1 h 20 min)"
+        );
+        assert_eq!(joined(parts(), Some(30)), "1 min 05 s, 1.49 GB/s, 7 lost");
+        assert_eq!(joined(parts(), Some(5)), "1 min 05 s, 7 lost");
     }
 }

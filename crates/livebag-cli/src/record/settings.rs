@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clap_complete::ArgValueCompleter;
 use livebag::{
     COMPRESSION_THREADS_MAX, ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow,
     Priority, RecorderOptions, Retention, Schedule, Selector, SnapshotRing, SplitRules, Status,
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::graph::{self, GraphSettings};
+use crate::complete;
 use crate::outcome::CliError;
 use crate::ros2::NetworkArgs;
 use crate::select::similar;
@@ -25,10 +27,11 @@ use crate::{absent, files, parse, serve};
 #[serde(rename_all = "kebab-case", default)]
 pub struct Settings {
     /// Names of streams, or topics they carry (/camera_front).
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::streams_or_topics))]
     pub names: Vec<String>,
     /// The same, as `ros2 bag record` writes it.
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(short, long = "topic", visible_alias = "topics", value_name = "NAME", num_args = 1..)]
+    #[arg(add = ArgValueCompleter::new(complete::streams_or_topics))]
     pub topics: Vec<String>,
     /// Record every stream, also those that appear later.
     #[arg(short, long)]
@@ -36,18 +39,21 @@ pub struct Settings {
     /// Take streams of other users, too. Any of them can end this recording by truncating a stream.
     /// Without this, only streams of this user, of root, and of this user's groups are recorded.
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     pub all_users: bool,
     /// Record streams whose name or topic matches this regular expression.
     #[arg(short = 'e', long, value_name = "RE")]
     pub regex: Option<String>,
     /// Record streams of these types (sensor_msgs/msg/Image).
     #[arg(long, value_name = "TYPE", num_args = 1..)]
+    #[arg(hide_short_help = true)]
     pub topic_types: Vec<String>,
     /// Leave out streams whose name or topic matches this regular expression.
     #[arg(short = 'x', long, value_name = "RE")]
     pub exclude_regex: Option<String>,
     /// Leave out these streams or topics.
     #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(hide_short_help = true)]
     pub exclude_topics: Vec<String>,
     /// The container to make [default: livebag_%Y_%m_%d-%H_%M_%S]
     #[arg(short, long, value_name = "DIR")]
@@ -58,106 +64,137 @@ pub struct Settings {
     /// Most memory for messages that wait for the disk: bytes, 100MiB, 1GB [default: a quarter of
     /// the memory available at the start, at least 200MiB]
     #[arg(long, value_name = "BYTES")]
+    #[arg(help_heading = "Memory and rates")]
     pub max_cache_size: Option<String>,
     /// What a full queue does with messages: drop-newest, drop-oldest [default: drop-newest]
     #[arg(long, value_name = "HOW")]
+    #[arg(help_heading = "Memory and rates", hide_short_help = true)]
     pub overflow: Option<String>,
     /// Settings for the topics that a regular expression matches as a whole:
     /// '/lidar.*:priority=critical,queue=64MiB,overflow=drop-oldest,latched', or throttle=10.
     #[arg(long, value_name = "RE:KEY=VALUE,…")]
+    #[arg(help_heading = "Memory and rates", hide_short_help = true)]
     pub rule: Vec<String>,
     /// Record at most HZ messages per second of a topic; the rest is counted as skipped.
     #[arg(long, value_name = "TOPIC=HZ", alias = "topic-throttle-frequency")]
+    #[arg(help_heading = "Memory and rates")]
     pub throttle: Vec<String>,
     /// Repeat the newest message of this topic at the head of every split.
     #[arg(long, value_name = "TOPIC", num_args = 1..)]
+    #[arg(help_heading = "Memory and rates", hide_short_help = true)]
     pub repeat_latched: Vec<String>,
     /// Start a new split at this size: 1GiB.
     #[arg(short = 'b', long, value_name = "BYTES")]
+    #[arg(help_heading = "Splits")]
     pub max_bag_size: Option<String>,
     /// Start a new split after this time: 60, 10m.
     #[arg(short = 'd', long, value_name = "TIME")]
+    #[arg(help_heading = "Splits")]
     pub max_bag_duration: Option<String>,
     /// Keep at most N splits; the oldest are removed.
     #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Splits", hide_short_help = true)]
     pub max_bag_files: Option<String>,
     /// Keep at most this many bytes in all; the oldest splits are removed.
     #[arg(long, value_name = "BYTES")]
+    #[arg(help_heading = "Splits")]
     pub max_total_size: Option<String>,
     /// Remove splits that ended longer ago than this.
     #[arg(long, value_name = "TIME")]
+    #[arg(help_heading = "Splits", hide_short_help = true)]
     pub max_age: Option<String>,
     /// Space that must stay free on the disk.
     #[arg(long, value_name = "BYTES")]
+    #[arg(help_heading = "Splits", hide_short_help = true)]
     pub min_free_space: Option<String>,
     /// What to do when less is free: stop, delete-oldest [default: stop]
     #[arg(long, value_name = "WHAT")]
+    #[arg(help_heading = "Splits", hide_short_help = true)]
     pub low_free_space_action: Option<String>,
     /// Record into a ring in memory, as large as the cache. `livebag ctl DIR snapshot`, key t or signal
     /// USR2 write it to the disk.
     #[arg(long)]
+    #[arg(help_heading = "Snapshots")]
     pub snapshot_mode: bool,
     /// Drop messages from the ring that are older than this.
     #[arg(long, value_name = "TIME")]
+    #[arg(help_heading = "Snapshots", hide_short_help = true)]
     pub snapshot_duration: Option<String>,
     /// Start paused; `livebag ctl DIR resume` or the space bar resumes.
     #[arg(short = 'p', long)]
     pub start_paused: bool,
     /// Sync what is written to the disk at this interval, not only at the end of each split.
     #[arg(long, value_name = "TIME")]
+    #[arg(help_heading = "Storage", hide_short_help = true)]
     pub sync_interval: Option<String>,
     /// What to make: container, mcap (a container whose splits are one MCAP file each, with a
     /// metadata.yaml: a bag of rosbag2 as well), sqlite3 (a bag of rosbag2, and no container)
     /// [default: container]
     #[arg(short, long, value_name = "WHAT")]
+    #[arg(help_heading = "Storage")]
     pub storage: Option<String>,
     /// Version of metadata.yaml with --storage mcap or sqlite3: 5 (Humble), 7 (Iron), 9 (Jazzy)
     /// [default: 7]
     #[arg(long, value_name = "V")]
+    #[arg(help_heading = "Storage", hide_short_help = true)]
     pub metadata_version: Option<String>,
     /// When to write: immediate, cycle-aware (while the applications on the cycle board rest)
     /// [default: immediate]
     #[arg(long, value_name = "HOW")]
+    #[arg(help_heading = "Storage", hide_short_help = true)]
     pub schedule: Option<String>,
     /// Compress chunks: none, lz4, zstd [default: none]
     #[arg(long, value_name = "FORMAT")]
+    #[arg(help_heading = "Storage")]
     pub compression: Option<String>,
     /// Level of zstd: -7 (fast) to 22 (small) [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(help_heading = "Storage", hide_short_help = true)]
     pub compression_level: Option<String>,
     /// Threads that compress [default: 0, half of the processors]
     #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Storage", hide_short_help = true)]
     pub compression_threads: Option<String>,
     /// Write checksums for large frames, too; small messages always have them.
     #[arg(long)]
+    #[arg(help_heading = "Storage", hide_short_help = true)]
     pub checksum: bool,
     /// Settings by rosbag2's names: none, fastwrite, resilient, zstd_fast, zstd_small. Settings
     /// given beside it win.
     #[arg(long, value_name = "NAME", visible_alias = "storage-preset-profile")]
+    #[arg(help_heading = "Storage", hide_short_help = true)]
     pub preset: Option<String>,
     /// Names and values to store in the recording.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    #[arg(help_heading = "Storage", hide_short_help = true)]
     pub custom_data: Vec<String>,
     /// Answer queries over HTTP while recording, at this address [default: 127.0.0.1:8767]
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:8767")]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = serve::LISTEN)]
+    #[arg(help_heading = "Serving")]
     pub serve: Option<String>,
     /// With --serve: certificate chain, PEM.
     #[arg(long, value_name = "FILE", requires = "serve")]
+    #[arg(help_heading = "Serving", hide_short_help = true)]
     pub tls_cert: Option<String>,
     /// With --serve: the certificate's key, PEM.
     #[arg(long, value_name = "FILE", requires = "serve")]
+    #[arg(help_heading = "Serving", hide_short_help = true)]
     pub tls_key: Option<String>,
     /// With --serve: a file with the token that every request must carry.
     #[arg(long, value_name = "FILE", requires = "serve")]
+    #[arg(help_heading = "Serving", hide_short_help = true)]
     pub token_file: Option<String>,
     /// With --serve: answer over Zenoh, too, as livebag/ROBOT/NAME/TOPIC.
     #[arg(long, requires = "serve")]
+    #[arg(help_heading = "Serving", hide_short_help = true)]
     pub zenoh: bool,
     /// This robot's name on Zenoh [default: the machine's name]
     #[arg(long, value_name = "NAME", requires = "zenoh")]
+    #[arg(help_heading = "Serving", hide_short_help = true)]
     pub robot: Option<String>,
     /// Do not listen to the keyboard.
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     pub disable_keyboard_controls: bool,
     /// The ROS 2 network.
     #[command(flatten)]
@@ -317,7 +354,10 @@ impl Settings {
         if self.zenoh && !cfg!(feature = "zenoh") {
             return Err(absent::error("zenoh"));
         }
-        let address = serve::address(address).map_err(|why| wrong("--serve", why))?;
+        let address = serve::address(address).map_err(|why| {
+            let hint = format!("{why}; it takes the next word: write --serve={}", serve::LISTEN);
+            wrong("--serve", hint)
+        })?;
         let path = |file: &Option<String>| file.as_ref().map(std::path::PathBuf::from);
         let access = serve::Access {
             tls_cert: path(&self.tls_cert),
@@ -503,6 +543,19 @@ impl Settings {
             format!("{option} {topic} had no effect: no such topic was recorded{meant}")
         };
         absent.map(sentence).collect()
+    }
+
+    /// What is chosen besides, where everything is recorded.
+    pub fn all_wins(&self) -> Option<String> {
+        let besides = [
+            ("names", !self.names.is_empty() || !self.topics.is_empty()),
+            ("--regex", self.regex.is_some()),
+            ("--topic-types", !self.topic_types.is_empty()),
+        ];
+        let given: Vec<_> = besides.iter().filter(|(_, is)| *is).map(|(what, _)| *what).collect();
+        let given = given.join(" and ");
+        (self.all && !given.is_empty())
+            .then(|| format!("--all records everything: {given} beside it change nothing"))
     }
 
     /// When to stop.

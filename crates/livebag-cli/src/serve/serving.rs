@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use livebag::{Clock, ReaderNotice, Recorder};
 use livebag_net::zenoh::{ZenohServer, robot_name};
-use livebag_net::{Catalog, KeepFresh, Secrets, Server, TlsFiles};
+use livebag_net::{
+    Catalog, KeepFresh, RecorderStatus, RecorderTopic, Secrets, Server, TlsFiles, Viewer,
+};
 
 pub use livebag_net::ServerOptions as Options;
 
-use super::{Access, Args, ZenohServe, read_token};
+use super::{Access, Args, ZenohServe, index, read_token};
 use crate::control;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
@@ -67,11 +69,18 @@ impl Access {
 
 /// Serves until it is interrupted.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
-    let options = args.access.options(args.listen.clone())?;
+    let mut options = args.access.options(args.listen.clone())?;
+    options.viewer = args
+        .viewer
+        .as_deref()
+        .map(|folder| Viewer::open(folder).map_err(CliError::usage))
+        .transpose()?;
     let interrupt = Interrupt::watch()?;
     let fresh = Arc::new(Messenger::start(options.clock.clone())?);
-    let catalog = Catalog::new(&args.directories, options.clock.clone(), Some(fresh))?;
-    let count = catalog.bags().len();
+    let plan = index::plan(&args.directories, args.index_dir.as_deref())?;
+    let count = plan.count();
+    let catalog = Catalog::new(&plan.roots, options.clock.clone(), Some(fresh))?;
+    let _index = plan.start()?;
     let catalog = Arc::new(catalog);
     let _zenoh = args.zenoh.start(&catalog)?;
     let server = Server::start(catalog, options)?;
@@ -102,6 +111,10 @@ pub fn beside(
     impl KeepFresh for Beside {
         fn is_read(&self, _container: &Path) {
             self.0.is_read();
+        }
+
+        fn status(&self, _container: &Path) -> Option<RecorderStatus> {
+            Some((self.0.status(), self.0.cache_bytes_max()).into())
         }
     }
     let fresh: Arc<dyn KeepFresh> = Arc::new(Beside(recorder.reader_notice()));
@@ -150,5 +163,23 @@ impl KeepFresh for Messenger {
                 Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
             }
         }
+    }
+
+    fn status(&self, container: &Path) -> Option<RecorderStatus> {
+        let answer = control::status(container)?;
+        let topic = |topic: control::TopicAnswer| RecorderTopic {
+            name: topic.name,
+            lost: topic.account.lost,
+            is_gone: topic.writer_gone,
+        };
+        Some(RecorderStatus {
+            paused: answer.paused,
+            splits: answer.splits.into(),
+            cache_bytes: answer.cache_bytes,
+            cache_bytes_max: None,
+            slot_bytes: Some(answer.slot_bytes),
+            lost: answer.account.lost,
+            topics: answer.topics.into_iter().map(topic).collect(),
+        })
     }
 }

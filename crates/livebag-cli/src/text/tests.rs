@@ -36,6 +36,34 @@ fn a_printed_time_is_read_back() {
 
 #[test]
 fn tables_are_aligned() {
-    let rows = [vec!["a".into(), "10".into()], vec!["bcd".into(), "7".into()]];
+    let rows: [Vec<String>; 2] = [vec!["a".into(), "10".into()], vec!["bcd".into(), "7".into()]];
     assert_eq!(table(&["x", ">n"], &rows), "x     n\na    10\nbcd   7\n");
+}
+
+#[test]
+fn on_a_narrow_terminal_columns_are_left_out_and_names_shortened_in_their_middle() {
+    let row = |name: &str| {
+        vec![name.to_owned(), "sensor_msgs/msg/Image".into(), "10".into(), "1.00 GB".into()]
+    };
+    let rows = [row("/robot/arm/camera_front/color/image_raw"), row("/imu")];
+    let head = ["topic", "type?1", ">messages", ">size?2"];
+    for width in [38, 45, 50, 60, 70, 80, 200] {
+        let table = table::table_in(&head, &rows, Some(width));
+        for line in table.lines().filter(|line| !line.starts_with("not shown")) {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+        assert!(table.contains("10"), "{width}: {table}");
+    }
+    let narrow = table::table_in(&head, &rows, Some(50));
+    assert_eq!(
+        narrow,
+        "topic                            messages     size\n\
+         /robot/arm/came…color/image_raw        10  1.00 GB\n\
+         /imu                                   10  1.00 GB\n\
+         not shown here: type\n"
+    );
+    // Whole where nobody looks at it.
+    assert!(
+        table::table_in(&head, &rows, None).contains("/robot/arm/camera_front/color/image_raw")
+    );
 }

@@ -69,6 +69,42 @@ fn new_messages_are_followed_until_the_recording_ends() {
 }
 
 #[test]
+fn new_messages_are_followed_on_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("live");
+    let (name, mut writer) = stream(StreamOptions::message("std_msgs/msg/UInt8", 8).slots(64));
+    let recording = Recording::begin(&[&name, "-o", text(&path)], 1);
+    let mut publish = |number| writer.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, number]).unwrap();
+    publish(0);
+    crate::common::wait_until("the first is recorded", || {
+        run(&["info", text(&path), "--json"]).json()["message_count"] == 1
+    });
+    let (_server, url) = crate::remote::serve(folder.path());
+    let url = format!("{}/live", url.trim_end_matches('/'));
+    run(&["query", &url, "follow", "-t", "/none"]).expect(1, &["no topic /none"]);
+    run(&["query", &url, "follow", "--count"]).expect(2, &["follow prints"]);
+    let begin = |arguments: &[&str]| {
+        let mut command = livebag(&["query", &url, "follow", "--last", "0s", "-t", &name]);
+        let mut follower = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+        (follower, lines.map(Result::unwrap))
+    };
+    let (mut decoded, mut values) = begin(&["--json", "--decode"]);
+    let (mut listed, mut lines) = begin(&[]);
+    for number in 0..20 {
+        if number > 0 {
+            publish(number);
+        }
+        let value: Value = serde_json::from_str(&values.next().unwrap()).unwrap();
+        assert_eq!(value["value"]["data"], number);
+        assert!(lines.next().unwrap().contains(&name));
+    }
+    recording.interrupt().expect(0, &[]);
+    assert_eq!((values.next(), lines.next()), (None, None));
+    assert!(decoded.wait().unwrap().success() && listed.wait().unwrap().success());
+}
+
+#[test]
 fn a_server_tells_of_new_messages_as_events() {
     use std::io::Write;
     let folder = tempfile::tempdir().unwrap();

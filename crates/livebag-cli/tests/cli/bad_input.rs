@@ -31,14 +31,6 @@ fn every_verb_has_help_with_an_example() {
 }
 
 #[test]
-fn completions_know_the_verbs() {
-    for shell in ["bash", "zsh", "fish"] {
-        let script = run(&["completions", shell]).expect(0, &[]).out;
-        assert!(VERBS.iter().all(|verb| script.contains(verb)), "{shell}");
-    }
-}
-
-#[test]
 fn wrong_usage_is_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
     let new = folder.path().join("new");
@@ -110,7 +102,7 @@ fn what_is_no_container_is_told_apart_from_what_is_not_there() {
         ask(&empty).expect(1, &["empty", "rosbag2"]);
         ask(&foreign).expect(1, &["foreign.txt", "rosbag2"]);
     }
-    run(&["doctor", "--dir", text(&missing)]).expect(1, &["does not exist", "mkdir -p"]);
+    run(&["doctor", text(&missing)]).expect(1, &["does not exist", "mkdir -p"]);
     assert_eq!(std::fs::read_to_string(&foreign).unwrap(), "no bag at all");
 }
 
@@ -186,7 +178,7 @@ fn missing_rights_are_told() {
     let export = folder.path().join("out.mcap");
     let ended = run_as_nobody(&["query", text(&bag), "latest", "-o", text(&export)]).unwrap();
     ended.expect(1, &["out.mcap", "no right to write"]);
-    let ended = run_as_nobody(&["doctor", "--dir", text(folder.path())]).unwrap().expect(0, &[]);
+    let ended = run_as_nobody(&["doctor", text(folder.path())]).unwrap().expect(0, &[]);
     assert!(ended.out.contains("warn") && ended.out.contains("owner"), "{ended:?}");
     set(&bag.join("container.yaml"), 0o000);
     let ended = run_as_nobody(&["info", text(&bag)]).unwrap();
@@ -197,7 +189,7 @@ fn missing_rights_are_told() {
 #[test]
 fn doctor_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let checks = run(&["doctor", "--json", "--no-disk-speed", "--dir", text(folder.path())]);
+    let checks = run(&["doctor", "--json", "--no-disk-speed", text(folder.path())]);
     let checks = checks.expect(0, &[]).json();
     let named = |name: &str| checks.as_array().unwrap().iter().any(|check| check["check"] == name);
     for name in ["kernel", "futex", "io_uring", "direct I/O", "free space", "open files"] {

@@ -56,7 +56,7 @@ fn bench(folder: &Path, benchmark: &str, more: &[&str]) -> (Value, PathBuf) {
     let benchmark = write(folder, "bench.yaml", benchmark);
     let out = folder.join("out");
     let mut arguments = vec!["bench", "--any-commit", text(&benchmark), text(&producers), "--json"];
-    arguments.extend(["--out", text(&out)]);
+    arguments.extend(["-o", text(&out)]);
     arguments.extend(more);
     let ended = run(&arguments).expect(0, &["recorded", "report.html"]);
     let result = ended.json()[0].clone();
@@ -146,7 +146,7 @@ fn what_is_printed_can_be_run() {
     let (load, benchmark) = (printed("automotive"), printed("benchmark"));
     let out = folder.path().join("out");
     let arguments =
-        ["bench", "--any-commit", text(&load), text(&benchmark), "--duration", "20ms", "--out"];
+        ["bench", "--any-commit", text(&load), text(&benchmark), "--duration", "20ms", "-o"];
     let ended = run(&[&arguments[..], &[text(&out)]].concat()).expect(0, &["[3/3] sqlite3"]);
     assert!(ended.out.contains("topic_root: camera") && ended.out.contains("end of report"));
     run(&["bench", "--print-profile", "car"]).expect(2, &["no profile \"car\"", "benchmark"]);
@@ -157,7 +157,7 @@ fn what_cannot_be_run_is_refused_before_anything_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let refused = |arguments: &[&str], code: i32, words: &[&str]| {
-        let all = [&["bench", "--any-commit", "--out", text(&out)], arguments].concat();
+        let all = [&["bench", "--any-commit", "-o", text(&out)], arguments].concat();
         run(&all).expect(code, words);
         assert!(!out.exists());
     };
@@ -190,7 +190,7 @@ fn an_interrupted_benchmark_reports_the_runs_that_it_has() {
     let bench = write(folder.path(), "b.yaml", &benchmark(false, ""));
     let out = folder.path().join("out");
     let arguments =
-        ["bench", "--any-commit", text(&producers), text(&bench), "--repeat", "1000", "--out"];
+        ["bench", "--any-commit", text(&producers), text(&bench), "--repeat", "1000", "-o"];
     let mut child = crate::common::livebag(&[&arguments[..], &[text(&out)]].concat())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -107,15 +107,21 @@ impl Recording {
         let mut child = spawned.expect("the command runs");
         let errors = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut this = Self { child, errors: Some(errors), said: String::new() };
-        for _ in 0..topics {
-            this.said_until("livebag: recording /");
+        const WORD: &str = "livebag: recording ";
+        let mut seen = 0;
+        while seen < topics {
+            let line = this.said_until(WORD);
+            let what = line.split(WORD).nth(1).unwrap_or_default();
+            // A line for each topic, or `20 topics: …`; and one that says into which folder.
+            let count = what.split(' ').next().and_then(|word| word.parse().ok());
+            seen += if what.starts_with('/') { 1 } else { count.unwrap_or(0) };
         }
         this
     }
 
-    /// Reads what it says up to the next line with `word`.
+    /// Reads what it says up to the next line with `word`, which it gives.
     #[track_caller]
-    pub fn said_until(&mut self, word: &str) {
+    pub fn said_until(&mut self, word: &str) -> String {
         let errors = self.errors.as_mut().expect("somebody listens");
         loop {
             let mut line = String::new();
@@ -123,7 +129,7 @@ impl Recording {
             assert!(count > 0, "the recorder has ended, and never said `{word}`: {}", self.said);
             self.said.push_str(&line);
             if line.contains(word) {
-                return;
+                return line;
             }
         }
     }

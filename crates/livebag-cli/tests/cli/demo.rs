@@ -16,7 +16,7 @@ fn demonstrate(arguments: &[&str], says: &[&str]) -> serde_json::Value {
 fn a_short_demonstration_records_and_leaves_no_streams() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let bag = folder.path().join("demo");
-    let arguments = ["demo", "--seconds", "1", "--cameras", "1", "--json", "--dir", text(&bag)];
+    let arguments = ["demo", "--duration", "1", "--cameras", "1", "--json", "-o", text(&bag)];
     let said = demonstrate(&arguments, &["1 FullHD camera"]);
     assert_eq!(said["cameras"], 1);
     assert!(said["recorder_cpu_s"].is_number(), "{said}");
@@ -49,8 +49,7 @@ fn real_frames_are_published_again_and_again_if_shared_data_is_there() {
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let bag = folder.path().join("demo");
-    let arguments =
-        ["demo", "--real", text(&real), "--seconds", "1", "--json", "--dir", text(&bag)];
+    let arguments = ["demo", "--real", text(&real), "--duration", "1", "--json", "-o", text(&bag)];
     let said = demonstrate(&arguments, &[]);
     let topics = said["topics"].as_array().unwrap();
     assert_eq!(topics.len(), 6);
@@ -65,10 +64,10 @@ fn real_frames_are_published_again_and_again_if_shared_data_is_there() {
 fn a_demonstration_that_cannot_be_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("none/demo");
-    run(&["demo", "--seconds", "1", "--dir", text(&missing)]).expect(1, &["none"]);
-    run(&["demo", "--seconds", "0"]).expect(2, &["above zero"]);
+    run(&["demo", "--duration", "1", "-o", text(&missing)]).expect(1, &["none"]);
+    run(&["demo", "--duration", "0"]).expect(2, &["above zero"]);
     let foreign = folder.path().join("foreign");
     std::fs::write(&foreign, "no recording").unwrap();
-    run(&["demo", "--real", text(&foreign), "--dir", text(&folder.path().join("bag"))])
+    run(&["demo", "--real", text(&foreign), "-o", text(&folder.path().join("bag"))])
         .expect(1, &["no recording"]);
 }

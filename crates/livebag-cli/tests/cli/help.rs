@@ -17,6 +17,29 @@ fn verbs(help: &str) -> Vec<String> {
 }
 
 #[test]
+fn examples_need_no_wrapping_and_a_short_help_is_short() {
+    for verb in verbs(&help(&["-h"])) {
+        if ["bench", "demo"].contains(&&*verb) {
+            continue;
+        }
+        let wide: Ended =
+            livebag(&[&verb, "--help"]).env("COLUMNS", "200").output().unwrap().into();
+        let examples = wide.out.lines().skip_while(|line| !line.starts_with("Example"));
+        for line in examples.take_while(|line| !line.is_empty()) {
+            assert!(line.chars().count() <= 80, "{verb}: {line}");
+        }
+        let lines = help(&[&verb, "-h"]).lines().count();
+        assert!(lines <= 75, "{verb}: {lines}");
+    }
+    // One line for each verb.
+    let all = help(&["-h"]);
+    let commands = all.lines().skip_while(|line| *line != "Commands:").skip(1);
+    for row in commands.take_while(|line| !line.is_empty()) {
+        assert!(!row.starts_with("   "), "{row}");
+    }
+}
+
+#[test]
 fn every_verbs_help_fits_80_columns() {
     let mut lines: Vec<Vec<String>> = vec![Vec::new()];
     let mut checked = 0;

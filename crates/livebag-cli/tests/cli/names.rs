@@ -41,6 +41,25 @@ fn names_of_ros2_bag_record_are_taken_or_answered() {
 }
 
 #[test]
+fn flags_that_were_called_otherwise_are_taken_with_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("none");
+    run(&["doctor", "--dir", text(&missing)]).expect(1, &["--dir is called", "does not exist"]);
+    if cfg!(feature = "demo") {
+        let out = missing.join("demo");
+        run(&["demo", "--seconds", "1", "--dir", text(&out)])
+            .expect(1, &["--seconds is called --duration now", "--dir is called -o now"]);
+        run(&["demo", "--seconds", "1", "--duration", "1"]).expect(2, &["cannot be used with"]);
+    }
+    run(&["record", "-a", "--stats", "cam"]).expect(2, &["--stats=1"]);
+    run(&["play", "--clock", "run1"]).expect(2, &["--clock=40"]);
+    run(&["record", "--serve", "127.0.0.1:x", "cam"]).expect(2, &["--serve=127.0.0.1:8767"]);
+    let profile = run(&["record", "--topics", "/imu", "--print-profile"]).expect(0, &[]).out;
+    assert_eq!(run(&["record", "-t", "/imu", "--print-profile"]).expect(0, &[]).out, profile);
+    assert_eq!(run(&["record", "--topic", "/imu", "--print-profile"]).expect(0, &[]).out, profile);
+}
+
+#[test]
 fn a_name_that_is_almost_right_is_answered_with_the_right_one() {
     let folder = tempfile::tempdir().unwrap();
     let (path, topic) = recording(folder.path(), "drive");

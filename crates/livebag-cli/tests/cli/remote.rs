@@ -85,7 +85,12 @@ fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
 
 /// A server of what is in a folder, and its address.
 pub fn serve(folder: &Path) -> (Killed, String) {
+    serve_with(folder, &[])
+}
+
+fn serve_with(folder: &Path, arguments: &[&str]) -> (Killed, String) {
     let server = livebag(&["serve", text(folder), "--listen", "127.0.0.1:0", "--json"])
+        .args(arguments)
         .stdout(Stdio::piped())
         .spawn();
     let mut server = Killed(server.unwrap());
@@ -131,6 +136,73 @@ pub fn same_as_here(here: &Value, told: Ended) {
             }
         }
     }
+}
+
+#[test]
+fn recordings_of_other_makes_are_served() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, topic) = crate::names::recording(folder.path(), "drive");
+    let (bag, old) = (folder.path().join("bag"), folder.path().join("more/old"));
+    std::fs::create_dir(folder.path().join("more")).unwrap();
+    run(&["convert", text(&path), text(&bag)]).expect(0, &[]);
+    run(&["convert", text(&path), text(&old), "-s", "sqlite3"]).expect(0, &[]);
+    std::fs::copy(bag.join("bag_0.mcap"), folder.path().join("alone.mcap")).unwrap();
+    // A database keeps one time of a message, and no sequence.
+    let times = |line: &[&str]| -> Vec<String> {
+        let lines = run(&[line, &["history", "--json", "-t", &topic]].concat()).expect(0, &[]).out;
+        let line =
+            |line: &str| serde_json::from_str::<Value>(line).unwrap()["log_time"].to_string();
+        lines.lines().map(line).collect()
+    };
+    let expected = times(&["query", text(&path)]);
+    let index = tempfile::tempdir().unwrap();
+    let names = ["alone", "bag", "drive", "more.old"];
+    let ask_all = |base: &str| {
+        for name in names {
+            let url = format!("{base}/{name}");
+            wait_until("it is copied", || count(&url) == 5);
+            assert_eq!(times(&["query", &url]), expected, "{name}");
+        }
+    };
+    // A copy for the while of the server.
+    let (server, base) = serve(folder.path());
+    ask_all(&base);
+    let listed = run(&["ls", &base, "--json"]).expect(0, &[]).json();
+    assert_eq!(listed.as_array().unwrap().len(), names.len());
+    drop(server);
+    // One that stays, and is made anew only if the recording has changed.
+    let arguments = ["--index-dir", text(index.path())];
+    let stamps = || -> Vec<_> {
+        let roots = std::fs::read_dir(index.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut stamps: Vec<_> = roots
+            .map(|root| (root.clone(), root.join("source.json").metadata().unwrap().ino()))
+            .collect();
+        stamps.sort();
+        stamps
+    };
+    let (server, base) = serve_with(folder.path(), &arguments);
+    ask_all(&base);
+    wait_until("all is done", || {
+        std::fs::read_dir(index.path())
+            .unwrap()
+            .all(|r| r.unwrap().path().join("source.json").exists())
+    });
+    let first = stamps();
+    assert_eq!(first.len(), 3);
+    drop(server);
+    let (server, base) = serve_with(folder.path(), &arguments);
+    ask_all(&base);
+    assert_eq!(stamps(), first);
+    drop(server);
+    std::fs::copy(bag.join("bag_0.mcap"), folder.path().join("alone.mcap")).unwrap();
+    let (_server, base) = serve_with(folder.path(), &arguments);
+    ask_all(&base);
+    wait_until("one is made anew", || {
+        let all = std::fs::read_dir(index.path()).unwrap();
+        all.filter(|r| r.as_ref().unwrap().path().join("source.json").exists()).count() == 3
+            && stamps().iter().zip(&first).filter(|(now, then)| now != then).count() == 1
+    });
 }
 
 #[test]

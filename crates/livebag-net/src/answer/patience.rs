@@ -18,7 +18,7 @@ impl Wake for Unpark {
 }
 
 /// What the future gives, or `None` if it takes longer than `patience`.
-pub(super) fn wait_within<F: Future>(future: F, patience: Duration) -> Option<F::Output> {
+pub fn wait_within<F: Future>(future: F, patience: Duration) -> Option<F::Output> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

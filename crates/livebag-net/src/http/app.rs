@@ -17,6 +17,7 @@ use crate::limits::{
     ANSWERS_PER_ADDRESS_MAX, GIVE_BACK_BYTES_MIN, GIVE_BACK_INTERVAL, NAME_BYTES_MAX, ServerLimits,
 };
 use crate::link::KnownLinks;
+use crate::live::{Seats, Viewer};
 use crate::pool::{Pool, trim};
 use crate::tell::ServerStatus;
 
@@ -31,6 +32,10 @@ pub struct App {
     pub limits: ServerLimits,
     pub pool: Pool,
     pub links: KnownLinks,
+    /// Live sockets.
+    pub seats: Arc<Seats>,
+    /// The viewer that the user has brought.
+    pub viewer: Option<Viewer>,
     turns: Arc<Semaphore>,
     /// Answers being built, by client.
     by_address: Mutex<HashMap<IpAddr, usize>>,
@@ -56,6 +61,8 @@ impl App {
             limits,
             pool: Pool::new(limits.answer_bytes_max),
             links: KnownLinks::default(),
+            seats: Arc::new(Seats::new(limits.live_sockets_max)),
+            viewer: None,
             turns: Arc::new(Semaphore::new(limits.answers_max)),
             by_address: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -76,6 +83,7 @@ impl App {
             bytes: self.bytes.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             held_bytes: self.pool.held_bytes() as u64,
+            live_sockets: self.seats.count(),
         }
     }
 

@@ -12,6 +12,7 @@ use super::app::App;
 use super::error::refusal;
 use super::routes::{is_file_path, is_page};
 use crate::ask::Parameters;
+use crate::live::TOKEN_SUBPROTOCOL;
 
 /// Shortest token: 16 characters of Base64 are 96 bits.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -75,6 +76,19 @@ impl Secrets {
         self.token.as_ref().is_some_and(|token| bool::from(token.ct_eq(given)))
     }
 
+    /// Whether a live socket may be opened: browsers ask nobody before they do. Clients that are no browsers name
+    /// no origin. The server's own pages may.
+    pub fn allows_socket(&self, headers: &HeaderMap) -> bool {
+        let Some(origin) = headers.get(header::ORIGIN) else { return true };
+        let Ok(origin) = origin.to_str() else { return false };
+        let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let is_own = !authority.is_empty() && host == Some(authority);
+        // Applications that are files on a disk have the origin `file://`: who wants them says so.
+        let is_listed = self.origins.iter().any(|known| known == origin.trim_end_matches('/'));
+        is_own || is_listed || self.allows_origin(origin)
+    }
+
     fn allows_origin(&self, origin: &str) -> bool {
         let is_listed = ORIGINS.contains(&origin) || self.origins.iter().any(|o| o == origin);
         // A file has no origin that means anything: `file://localhost` is any of them.
@@ -134,7 +148,8 @@ fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     if secrets.has_token() {
         // The page itself, without which nobody could be asked for the token.
-        if is_read && is_page(request.uri().path(), request.headers()) {
+        let path = request.uri().path();
+        if is_read && (is_page(path, request.headers()) || is_viewer(path)) {
             return Ok(());
         }
         let given = given_token(request.headers(), request.uri());
@@ -180,6 +195,9 @@ fn given_token(headers: &HeaderMap, uri: &Uri) -> Option<Vec<u8>> {
         let (scheme, token) = value.split_at_checked(7)?;
         return scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii().to_vec());
     }
+    if uri.path() == "/live" || uri.path().starts_with("/live/") {
+        return socket_token(headers);
+    }
     if !is_file_path(uri.path()) {
         return None;
     }
@@ -187,10 +205,25 @@ fn given_token(headers: &HeaderMap, uri: &Uri) -> Option<Vec<u8>> {
     parameters.one("access_token").ok()?.map(String::into_bytes)
 }
 
+/// Browsers cannot set a header of a WebSocket, but name subprotocols: one of them stands for the token.
+fn socket_token(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let named = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let mut names =
+        named.filter_map(|names| names.to_str().ok()).flat_map(|names| names.split(','));
+    let token = names.find_map(|name| name.trim().strip_prefix(TOKEN_SUBPROTOCOL));
+    token.map(|token| token.as_bytes().to_vec())
+}
+
+/// Whether an address is that of a viewer's files: their bytes tell nothing of recordings.
+fn is_viewer(path: &str) -> bool {
+    path.starts_with("/viewer/")
+}
+
 fn allow(origin: &HeaderValue, is_preflight: bool, headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     let exposed = "Accept-Ranges, Content-Length, Content-Range, ETag, Server-Timing, \
-                   Livebag-Log-Time, Livebag-Publish-Time, Livebag-Sequence, Livebag-Type";
+                   Livebag-Log-Time, Livebag-Publish-Time, Livebag-Sequence, Livebag-Type, \
+                   Livebag-Frame-Id, Livebag-Damaged";
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(exposed));
     if is_preflight {
         let methods = HeaderValue::from_static("GET, HEAD");
@@ -266,6 +299,28 @@ mod tests {
         ] {
             assert!(!secrets.allows_origin(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn sockets() {
+        let secrets = Secrets::default().with_origins(&["file://".into()]);
+        let asks = |origin: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static("robot:8767"));
+            if let Some(origin) = origin {
+                headers.insert(header::ORIGIN, HeaderValue::from_str(origin).unwrap());
+            }
+            secrets.allows_socket(&headers)
+        };
+        let good =
+            ["http://robot:8767", "https://app.foxglove.dev", "file://", "http://localhost:1"];
+        assert!(asks(None) && good.iter().all(|origin| asks(Some(origin))));
+        let bad = ["http://robot:8768", "https://evil.example", "null", "", "robot:8767", "://"];
+        assert!(bad.iter().all(|origin| !asks(Some(origin))));
+        let mut headers = HeaderMap::new();
+        let names = HeaderValue::from_static("foxglove.sdk.v1, livebag.token.0123456789abcdef");
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, names);
+        assert_eq!(socket_token(&headers).unwrap(), b"0123456789abcdef");
     }
 
     #[test]

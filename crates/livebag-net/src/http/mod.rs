@@ -4,6 +4,7 @@ mod app;
 mod body;
 mod error;
 mod guard;
+mod live;
 mod range;
 mod routes;
 mod serve;

@@ -25,6 +25,7 @@ use super::routes::router;
 use crate::catalog::Catalog;
 use crate::limits::{CONNECTIONS_PER_ADDRESS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, ServerLimits};
 use crate::link::{Link, MeteredStream};
+use crate::live::Viewer;
 use crate::small_file::{PEM_BYTES_MAX, small_file};
 use crate::tell::ServerStatus;
 
@@ -53,6 +54,8 @@ pub struct ServerOptions {
     /// Copies every message into memory of the server's, as answers over TLS do, instead of handing
     /// large ones to the network where the page cache has them.
     pub copies: bool,
+    /// A viewer that the user has brought, served at `/viewer/`.
+    pub viewer: Option<Viewer>,
 }
 
 /// Why there is no server.
@@ -138,7 +141,9 @@ impl Server {
             .enable_all()
             .build()
             .map_err(ServeError::Threads)?;
-        let app = Arc::new(App::new(catalog, options.secrets, options.clock, options.limits));
+        let mut app = App::new(catalog, options.secrets, options.clock, options.limits);
+        app.viewer = options.viewer;
+        let app = Arc::new(app);
         let service = router(app.clone());
         runtime.spawn(give_back(app.pool.clone()));
         let copies = options.copies;
@@ -335,6 +340,8 @@ where
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        // Live sockets go on by themselves.
+        .with_upgrades()
         .await;
     served.map_err(io::Error::other)
 }

@@ -173,6 +173,11 @@ impl Question {
         Self { verb: "history", parameters: given.collect() }
     }
 
+    /// New messages as server-sent events, until the recording ends.
+    pub fn follow() -> Self {
+        Self { verb: "follow", parameters: Vec::new() }
+    }
+
     /// Newest messages first, as many as arrive within a time, not older than `last`; of the topics in
     /// `decimate` (`/topic:HZ`) at most HZ messages a second.
     pub fn auto(within: &str, last: Option<&str>, decimate: &[String]) -> Self {
@@ -222,7 +227,8 @@ impl RemoteRecording {
         self.server.json(&format!("/v1/bags/{}?schemas=true", escape(&self.name)))
     }
 
-    /// An answer as the server gives it, in `format` (`mcap`, `jsonl`); `auto` has only `mcap`.
+    /// An answer as the server gives it, in `format` (`mcap`, `jsonl`); `auto` has only `mcap`, `follow` only
+    /// its events.
     ///
     /// # Errors
     /// See [`RemoteError`].
@@ -239,7 +245,7 @@ impl RemoteRecording {
         for topic in topics {
             path.push_str(&format!("topic={}&", escape(topic)));
         }
-        if question.verb != "auto" {
+        if !["auto", "follow"].contains(&question.verb) {
             path.push_str(&format!("format={format}"));
         }
         self.server.get(&path)

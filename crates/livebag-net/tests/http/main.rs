@@ -13,6 +13,8 @@ mod fuzz;
 mod held;
 mod idle;
 mod in_place;
+mod live;
+mod over_time;
 mod page;
 mod process;
 mod recipe;

@@ -9,12 +9,14 @@ use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest, State};
 
 use crate::storage::{Disk, ReadDisk};
 
+pub(crate) mod events;
 mod names;
 mod recovery;
 mod state;
 mod summary;
 pub(crate) mod unpack;
 
+pub use events::{EventError, add_event};
 pub(crate) use names::FileNames;
 use recovery::manifest;
 pub(crate) use recovery::read_owner;

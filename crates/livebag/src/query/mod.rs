@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use livebag_format::container::{ClockJumps, Losses, Manifest, MetadataEntry, Removed};
+use livebag_format::event::Event;
 
+use crate::container::events;
 pub use crate::container::{ContainerError, ContainerState};
 use crate::container::{Opened, as_it_is, read_owner, settled, settled_thoroughly};
 use crate::storage::{Disk, KernelDisk, ReadDisk, ReadFile};
@@ -24,6 +26,7 @@ mod follow;
 mod index;
 mod newest_first;
 mod open;
+mod timeline;
 mod topic;
 mod virtual_file;
 
@@ -33,6 +36,10 @@ pub use cursor::Cursor;
 pub use follow::{Follow, Followed};
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
+pub use timeline::{
+    LossCause, LossSpan, TimeBins, Timeline, TimelineCache, TimelineQuery, TopicProgress,
+    TopicTimeline,
+};
 pub use topic::ContainerTopic;
 pub use virtual_file::{VirtualFile, VirtualFileError};
 
@@ -284,6 +291,23 @@ impl Container {
     pub fn attachments_path(&self) -> Option<PathBuf> {
         let name = Some(&self.manifest.attachments).filter(|name| !name.is_empty());
         name.map(|name| self.path.join(name))
+    }
+
+    /// Named moments and time ranges, in order of time, as they are now. Damaged lines of their file are left
+    /// out.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn events(&self) -> Result<Vec<Event>, ContainerError> {
+        self.events_on(&KernelDisk::for_reading())
+    }
+
+    /// The same on any disk.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn events_on(&self, disk: &dyn ReadDisk) -> Result<Vec<Event>, ContainerError> {
+        Ok(events::read(disk, &self.path)?.events)
     }
 
     /// Directories of the later splits; the first split is in the container's own directory.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::bag::BagWriteError;
+use crate::container::EventError;
 
 /// Why recording could not begin, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +83,9 @@ pub enum RecordError {
         "the cycle board cannot be watched: {0}; use --schedule immediate, or fix the cause above"
     )]
     CycleBoard(#[source] livebag_shm::CycleError),
+    /// An event could not be added.
+    #[error(transparent)]
+    Event(#[from] EventError),
     /// The recorder's thread is gone.
     #[error("the recorder has stopped")]
     Stopped,

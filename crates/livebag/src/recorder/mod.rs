@@ -7,7 +7,9 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use livebag_format::Topic;
+use livebag_format::event::Event;
 
+use crate::container::{EventError, events};
 use crate::limits::{JOBS_MAX, READ_INTEREST};
 use crate::queue::{NewMessage, TopicQueue};
 use crate::source::Selector;
@@ -60,6 +62,16 @@ impl ReaderNotice {
         // Read by the recorder's thread alone, for nothing else than its value.
         self.0.read_until_nanos.fetch_max(until, Ordering::Relaxed);
     }
+
+    /// How the recording goes: [`Recorder::status`], from any thread.
+    pub fn status(&self) -> Status {
+        self.0.status()
+    }
+
+    /// Bound of what waits in memory.
+    pub fn cache_bytes_max(&self) -> u64 {
+        self.0.options.cache_bytes_max
+    }
 }
 
 /// A recording in progress. Dropping it closes the container, too, but only [`Recorder::finish`] reports
@@ -69,6 +81,8 @@ pub struct Recorder {
     commands: SyncSender<Command>,
     thread: Option<JoinHandle<Result<(), Arc<RecordError>>>>,
     method: Option<MethodChoice>,
+    /// Whether a container is written, which has a place for events.
+    is_container: bool,
 }
 
 impl Recorder {
@@ -120,6 +134,7 @@ impl Recorder {
         let shared = Arc::new(Shared::new(Arc::new(disk), directory, options));
         let mut this = Self::start(bag::Collector::create(shared.clone(), writer)?, shared)?;
         this.method = Some(method);
+        this.is_container = false;
         Ok(this)
     }
 
@@ -155,7 +170,7 @@ impl Recorder {
                 path: shared.directory.clone(),
                 source,
             })?;
-        Ok(Self { shared, commands, thread: Some(thread), method: None })
+        Ok(Self { shared, commands, thread: Some(thread), method: None, is_container: true })
     }
 
     /// How bytes reach the disk, and why not by a better way; `None` on a simulated disk.
@@ -232,32 +247,41 @@ impl Recorder {
         self.commands.send(Command::Snapshot).map_err(|_| RecordError::Stopped)
     }
 
+    /// Adds a named event with a few words of `text` (or none): to the log times of `span`, both ends
+    /// included, or to the present moment. The event is on the medium when this returns. The calling thread
+    /// waits for that, the recording does not.
+    ///
+    /// # Errors
+    /// If the name is empty, the name or text too long, the disk refuses, the recorder has stopped, or a bag of
+    /// another make is written.
+    pub fn event(
+        &self,
+        name: &str,
+        text: &str,
+        span: impl Into<Option<(u64, u64)>>,
+    ) -> Result<Event, RecordError> {
+        let now = || {
+            let nanos = self.shared.options.clock.wall_nanos();
+            (nanos, nanos)
+        };
+        let (from_nanos, to_nanos) = span.into().unwrap_or_else(now);
+        let event = Event { name: name.to_owned(), text: text.to_owned(), from_nanos, to_nanos };
+        events::check(&event)?;
+        if !self.is_container {
+            return Err(EventError::NoContainer.into());
+        }
+        let _turn = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+        // A container that is closed has no lock any more.
+        if self.has_closed() {
+            return Err(RecordError::Stopped);
+        }
+        events::append(&*self.shared.disk, &self.shared.directory, &event)?;
+        Ok(event)
+    }
+
     /// Counts and state at the moment.
     pub fn status(&self) -> Status {
-        let topics = self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        let topics = topics.iter().map(|(topic, counters)| TopicStatus {
-            name: topic.name.clone(),
-            type_name: topic.type_name.clone(),
-            message_encoding: topic.message_encoding.clone(),
-            messages: counters.messages.load(Ordering::Acquire),
-            bytes: counters.bytes.load(Ordering::Relaxed),
-            repeated: counters.repeated.load(Ordering::Relaxed),
-            lost: counters.losses(),
-            skipped: counters.skipped.load(Ordering::Relaxed),
-            removed: counters.removed.load(Ordering::Relaxed),
-            writer_gone: counters.is_gone.load(Ordering::Relaxed),
-            writer_returns: counters.returns.load(Ordering::Relaxed),
-            refused: counters.refused.get().cloned(),
-        });
-        Status {
-            topics: topics.collect(),
-            cache_bytes: self.shared.budget.used_bytes(),
-            slot_bytes: self.shared.slot_bytes.load(Ordering::Acquire),
-            paused: self.is_paused(),
-            splits: self.shared.splits.load(Ordering::Relaxed),
-            clock_jumps: self.shared.clock_jumps(),
-            failure: self.shared.failure().cloned(),
-        }
+        self.shared.status()
     }
 
     /// Records what has been published until now, closes the container, and returns the final status.

@@ -127,6 +127,17 @@ struct Proven {
     record_header: Option<[u8; RECORD_HEADER_BYTES]>,
 }
 
+/// How a chunk begins.
+struct ChunkStart {
+    /// Up to its first message.
+    head: Vec<u8>,
+    header: ChunkHeader,
+    /// Where its record ends.
+    end: u64,
+    /// Whether its record begins as it must.
+    is_right: bool,
+}
+
 /// What is at a place.
 enum Step {
     /// Something whole that ends here.
@@ -465,7 +476,7 @@ impl<'a> Walk<'a> {
             places.dedup();
             for at in places {
                 let bytes = match self.chunk_at(at)? {
-                    Some((_, _, end, _)) => end - at,
+                    Some(ChunkStart { end, .. }) => end - at,
                     // One that the end of the file cuts is read to there.
                     None if self.cut_chunk_at(at)?.is_some() => self.length - at,
                     None => continue,
@@ -637,10 +648,9 @@ impl<'a> Walk<'a> {
         self.claims[first..].iter().take_while(move |c| place_of(&c.entry).0 < range.end)
     }
 
-    /// The start of the chunk at a place, its header, its end, and whether its record begins as it must. Where an
-    /// index tells of a chunk, opcode and length follow from the rest of the header.
-    #[expect(clippy::type_complexity, reason = "parts of one thing")]
-    fn chunk_at(&self, at: u64) -> io::Result<Option<(Vec<u8>, ChunkHeader, u64, bool)>> {
+    /// The start of the chunk at a place. Where an index tells of a chunk, opcode and length follow from the rest of
+    /// the header.
+    fn chunk_at(&self, at: u64) -> io::Result<Option<ChunkStart>> {
         let mut head =
             self.read(at, at + (CHUNK_HEADER_BYTES_MAX + MESSAGE_HEADER_BYTES) as u64)?;
         let mut header = ChunkHeader::parse(&head);
@@ -652,11 +662,11 @@ impl<'a> Walk<'a> {
         head[..RECORD_HEADER_BYTES].copy_from_slice(&header.record());
         let end = header.total_bytes().and_then(|bytes| at.checked_add(bytes));
         let end = end.filter(|end| *end <= self.length);
-        Ok(end.map(|end| (head, header, end, is_right)))
+        Ok(end.map(|end| ChunkStart { head, header, end, is_right }))
     }
 
     fn prove(&self, at: u64) -> io::Result<Option<Proven>> {
-        let Some((head, header, end, is_right)) = self.chunk_at(at)? else {
+        let Some(ChunkStart { head, header, end, is_right }) = self.chunk_at(at)? else {
             return self.prove_cut(at);
         };
         let proven = self.prove_chunk(&head, (at, end), &header)?;

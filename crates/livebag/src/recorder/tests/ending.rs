@@ -95,7 +95,8 @@ fn a_snapshot_has_nothing_that_is_older_than_asked_for() {
     for k in 0..10 {
         let age_nanos = if k < 5 { 3_600_000_000_000 } else { 1_000_000_000 };
         let log_time_nanos = now - age_nanos + k;
-        let message = Message { log_time_nanos, ..message(k, &[k as u8; 70_000]) };
+        let data = [k as u8; 70_000];
+        let message = Message { log_time_nanos, ..message(k, &data) };
         writer.write_message(&message).unwrap();
     }
     recorder.snapshot().unwrap();

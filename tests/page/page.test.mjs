@@ -411,10 +411,11 @@ test("memory stays flat, however much is opened, scrubbed and zoomed", async () 
   for (let round = 0; round < Math.ceil(rounds / 3); round += 1) await busy();
   const early = await heap();
   for (let round = 0; round < rounds; round += 1) await busy();
-  const late = await heap();
+  // The browser lets go of closed panels when it likes: waited for is that it has.
+  let late = await heap();
+  const isFlat = () => late.megabytes < early.megabytes + 3 && late.nodes < early.nodes * 1.3 + 200 && late.listeners < early.listeners * 1.3 + 50;
+  await until(async () => isFlat() || ((late = await heap()), isFlat()), `memory as before: ${JSON.stringify(early)}`);
   console.log(`memory: ${JSON.stringify(early)}, then ${JSON.stringify(late)}`);
-  assert.ok(late.megabytes < early.megabytes + 3, `the heap grew: ${JSON.stringify([early, late])}`);
-  assert.ok(late.nodes < early.nodes * 1.3 + 200 && late.listeners < early.listeners * 1.3 + 50, `elements stay behind: ${JSON.stringify([early, late])}`);
   await close();
   await recorder.end();
   stop();

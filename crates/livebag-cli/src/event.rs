@@ -11,7 +11,9 @@ use crate::outcome::{CliError, Outcome};
 use crate::select::{self, When};
 use crate::text;
 
-/// Name a moment or a time range of a recording, or list the events that it has.
+/// Name moments and time ranges of a recording.
+///
+/// Name one, or list the events that it has.
 ///
 /// Events are kept beside container.yaml and become metadata records in exports. They are only ever added.
 /// While the recording is written its recorder adds them, as with `livebag ctl RUN event NAME`.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tries what users install, outside the repository, in clean folders: release-test.sh [DIST]
 # Without DIST: `make install` and the .deb, made of the debug build (the step `install` of test.sh).
-# With DIST (release.sh): its archive, .deb and wheel, too; the image of packaging/Containerfile where podman is; and
+# With DIST (release.sh): its archive, .deb and wheel, too; the image of packaging/Containerfile where buildah is; and
 # what is for aarch64, run by qemu.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -91,21 +91,20 @@ if [ -n "$dist" ]; then
     fi
 fi
 
-# An image, which is the archive and nothing else.
-if [ -n "$dist" ] && command -v podman >/dev/null; then
+# An image, which is the archive and nothing else. (buildah runs it where podman may not set limits.)
+if [ -n "$dist" ] && command -v buildah >/dev/null; then
     name=livebag-$version-$machine-linux-musl
-    podman=(podman --root "$work/images" --runroot "$work/images-run" --storage-driver vfs)
-    if "${podman[@]}" build --isolation chroot -q -f packaging/Containerfile --build-arg NAME="$name" -t livebag-test "$dist" >"$work/image.log" 2>&1; then
-        mkdir "$work/data"
-        in_image=("${podman[@]}" run --rm --network none --cgroups disabled -v "$work/data:/data" livebag-test)
-        if "${in_image[@]}" --version >"$work/image.log" 2>&1; then
-            { "${in_image[@]}" demo --dir run --seconds 2 >"$work/image.log" 2>&1 || [ $? = 3 ]; } || { cat "$work/image.log"; fail "the demo in the image"; }
-            "$binary" info "$work/data/run" >/dev/null
-            ok "the image of packaging/Containerfile runs the demo"
-        else note "podman runs nothing here ($(tail -n1 "$work/image.log")): the image was built, not run"; fi
-    else cat "$work/image.log"; fail "podman build"; fi
-    "${podman[@]}" unshare rm -rf "$work/images" 2>/dev/null || rm -rf "$work/images"
-else note "no podman or no release: packaging/Containerfile stays untried"; fi
+    buildah=(buildah --root "$work/images" --runroot "$work/images-run" --storage-driver vfs)
+    "${buildah[@]}" build --isolation chroot -q -f packaging/Containerfile --build-arg NAME="$name" -t livebag-test "$dist" >"$work/image.log" 2>&1 ||
+        { cat "$work/image.log"; fail "buildah build"; }
+    mkdir "$work/data"
+    container=$("${buildah[@]}" from --pull-never localhost/livebag-test)
+    "${buildah[@]}" run --isolation chroot -v "$work/data:/data" -v /dev/shm:/dev/shm "$container" -- livebag demo --dir run --seconds 2 >"$work/image.log" 2>&1 ||
+        [ $? = 3 ] || { cat "$work/image.log"; fail "the demo in the image"; }
+    "${buildah[@]}" rm "$container" >/dev/null
+    "$binary" info "$work/data/run" >/dev/null
+    ok "the image of packaging/Containerfile runs the demo"
+else note "no buildah or no release: packaging/Containerfile stays untried"; fi
 
 # What is for the other machine.
 if [ -n "$dist" ] && [ "$machine" != aarch64 ] && compgen -G "$dist/*-aarch64-linux-musl.tar.gz" >/dev/null; then

@@ -25,6 +25,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 const CHUNK_AGE: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(5);
 const NICE: i32 = 19;
+/// Batches that wait at most in this measurement.
+const SPARES: usize = 16;
 
 type Failed = Box<dyn Error + Send + Sync>;
 
@@ -37,8 +39,15 @@ fn become_real_time() -> bool {
     answer == 0
 }
 
-/// Lowers the priority of a thread of this process.
+/// Lowers the priority of a thread of this process, once it has given itself its name.
 fn make_nice(name: &str) -> Result<(), Failed> {
+    while !try_make_nice(name)? {
+        std::thread::sleep(PERIOD);
+    }
+    Ok(())
+}
+
+fn try_make_nice(name: &str) -> Result<bool, Failed> {
     #[expect(clippy::disallowed_methods, reason = "the kernel's files are no recording")]
     for task in std::fs::read_dir("/proc/self/task")? {
         let path = task?.path();
@@ -47,10 +56,11 @@ fn make_nice(name: &str) -> Result<(), Failed> {
         if name.starts_with(comm.trim()) {
             let id = path.file_name().and_then(|id| id.to_str()?.parse().ok());
             let id = id.and_then(Pid::from_raw).ok_or("no id")?;
-            return Ok(setpriority_process(Some(id), NICE)?);
+            setpriority_process(Some(id), NICE)?;
+            return Ok(true);
         }
     }
-    Err(format!("no thread {name}").into())
+    Ok(false)
 }
 
 /// Calls `write` at 1 kHz, and gives how long each call took, in nanoseconds; and whether in real time.
@@ -91,7 +101,6 @@ fn by_inlet(directory: &Path, count: u64) -> Result<(Vec<u64>, bool, u64), Faile
     Ok((taken, is_real_time, lost.total()))
 }
 
-#[derive(Default)]
 struct Batch {
     records: Vec<u8>,
     /// Log time, place and length of each message.
@@ -99,8 +108,18 @@ struct Batch {
     opened: Option<Instant>,
 }
 
+impl Batch {
+    /// Memory that is asked for, and faulted in, before a writer needs it, as the recorder's segments are.
+    fn prepared() -> Self {
+        let mut records = vec![1; CHUNK_BYTES];
+        records.clear();
+        let mut entries = vec![(1, 1, 1); CHUNK_BYTES / MESSAGE_BYTES];
+        entries.clear();
+        Self { records, entries, opened: None }
+    }
+}
+
 /// What a lock guards: the batch that is open, those that are full, and memory for the next ones.
-#[derive(Default)]
 struct Locked {
     open: Batch,
     full: VecDeque<Batch>,
@@ -108,8 +127,13 @@ struct Locked {
 }
 
 impl Locked {
+    fn new() -> Self {
+        let spare = (0..SPARES).map(|_| Batch::prepared()).collect();
+        Self { open: Batch::prepared(), full: VecDeque::with_capacity(SPARES), spare }
+    }
+
     fn next(&mut self) -> Batch {
-        let next = self.spare.pop().unwrap_or_default();
+        let next = self.spare.pop().unwrap_or_else(Batch::prepared);
         std::mem::replace(&mut self.open, next)
     }
 }
@@ -153,7 +177,7 @@ fn drain_locked(queue: &Mutex<Locked>, file: &File, at: &mut u64) -> Result<(), 
 fn by_lock(directory: &Path, count: u64) -> Result<(Vec<u64>, bool, u64), Failed> {
     #[expect(clippy::disallowed_methods, reason = "this is no recording")]
     let file = File::create(directory.join("lock"))?;
-    let (queue, clock) = (Arc::new(Mutex::new(Locked::default())), Clock::system());
+    let (queue, clock) = (Arc::new(Mutex::new(Locked::new())), Clock::system());
     let ends = Arc::new(AtomicBool::new(false));
     let (ours, until) = (queue.clone(), ends.clone());
     let consumer = Builder::new().name("consumer".into()).spawn(move || {

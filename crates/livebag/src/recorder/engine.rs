@@ -129,7 +129,11 @@ impl Engine {
                 }
                 Ok(Command::Follow(selector)) => self.discovery.follow(selector),
                 Ok(Command::Split) => self.begin_split(),
-                Ok(Command::Snapshot) => self.queues.flush(),
+                Ok(Command::Snapshot) => {
+                    // The ring is looked through once a second only.
+                    self.queues.evict();
+                    self.queues.flush();
+                }
                 Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return true,
                 Err(TryRecvError::Empty) => return false,
             }

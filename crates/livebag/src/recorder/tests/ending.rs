@@ -82,3 +82,23 @@ fn a_ring_that_is_let_go_is_counted() {
     assert_eq!((status.totals().0, status.totals().2.total()), (0, 0));
     assert_eq!(status.topics[0].skipped, 100);
 }
+
+/// Also between two of the ring's own looks, a second apart.
+#[test]
+fn a_snapshot_has_nothing_that_is_older_than_asked_for() {
+    let disk = SimulatedDisk::new(10);
+    let duration_max = Some(std::time::Duration::from_secs(60));
+    let snapshot = Some(SnapshotRing { duration_max });
+    let recorder = record_with(&disk, RecorderOptions { snapshot, ..RecorderOptions::default() });
+    let writer = recorder.topic(topic("/a")).unwrap();
+    let now = crate::clock::Clock::system().wall_nanos();
+    for k in 0..10 {
+        let age_nanos = if k < 5 { 3_600_000_000_000 } else { 1_000_000_000 };
+        let log_time_nanos = now - age_nanos + k;
+        let message = Message { log_time_nanos, ..message(k, &[k as u8; 70_000]) };
+        writer.write_message(&message).unwrap();
+    }
+    recorder.snapshot().unwrap();
+    let status = recorder.finish().unwrap();
+    assert_eq!((status.totals().0, status.topics[0].skipped), (5, 5));
+}

@@ -19,7 +19,7 @@ use crate::text;
 /// While the recording is written its recorder adds them, as with `livebag ctl RUN event NAME`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    livebag event run1 'near miss' --from +82.4s --text 'pedestrian at the crossing'\n  \
+    livebag event run1 'near miss' --from +82.4s --text 'pedestrian crossing'\n  \
     livebag event run1 roundabout --from 14:03:10 --to 14:03:42\n  \
     livebag event run1 --list --json | jq -r '.[].name'")]
 pub struct Args {

@@ -586,8 +586,10 @@ impl<'a> Scan<'a> {
                         match header.map(|header| header.opcode) {
                             // How many of its messages are gone is not known: one at least.
                             Some(opcode::CHUNK) if is_cut_chunk(&mut window, at, length)? => {
+                                self.settle(LastRecord::default());
                                 self.chunk(at, length - at, BlockKind::CutChunk)?;
-                                self.last.is_damaged = true;
+                                self.last = LastRecord::default();
+                                self.contents.lost_count += 1;
                             }
                             Some(opcode::MESSAGE | opcode::CHUNK) => self.contents.lost_count += 1,
                             _ => {}

@@ -40,6 +40,7 @@ pub const FILES: &[PageFile] = files![
     "address.js": SCRIPT,
     "api.js": SCRIPT,
     "axis.js": SCRIPT,
+    "buttons.js": SCRIPT,
     "choice.js": SCRIPT,
     "colours.js": SCRIPT,
     "density.js": SCRIPT,

@@ -30,6 +30,17 @@ export function lines(name, question) {
   ];
 }
 
+/** Viewers that watch a recording while it is written; they cannot send a token. @param {string} name @returns {Viewer[]} */
+export function liveViewers(name) {
+  if (token() !== null) return [];
+  const socket = `${location.origin.replace(/^http/, "ws")}/live/${encodeURIComponent(name)}`;
+  const source = new URLSearchParams({ ds: "foxglove-websocket", "ds.url": socket }).toString();
+  return [
+    { name: "Foxglove", url: `https://app.foxglove.dev/~/view?${source}`, note: "app.foxglove.dev connects to this server" },
+    { name: "WebSocket", copy: socket, note: "The address for Foxglove, Lichtblick and PlotJuggler" },
+  ];
+}
+
 /** @param {string} name @param {Question} question @param {number} bytes @returns {Viewer[]} */
 export function viewers(name, question, bytes) {
   const file = location.origin + fileAddress(name, question);

@@ -3,7 +3,9 @@
 /** @import { Session } from "./session.js" */
 /** @import { Status } from "./types.js" */
 
+import { viewerButton } from "./buttons.js";
 import { fill, h, say } from "./dom.js";
+import { liveViewers } from "./elsewhere.js";
 import * as format from "./format.js";
 
 /** Below this the disk is nearly full: ten minutes. */
@@ -39,7 +41,8 @@ export function findings(status, isLosing) {
 export function health(session) {
   const verdict = h("p", { className: "verdict", role: "status" });
   const figures = h("dl", { className: "health-figures" });
-  const element = h("section", { className: "health", "aria-label": "Is it recording well?", hidden: !session.isLive }, verdict, figures);
+  const element = h("section", { className: "health", "aria-label": "Is it recording well?", hidden: !session.isLive }, verdict, figures,
+    h("div", { className: "buttons" }, ...liveViewers(session.info.name).map(viewerButton)));
   let [lostBefore, losingUntil] = [-1, 0];
   const figure = (/** @type {string} */ name, /** @type {string} */ text, /** @type {number | null} */ share = null) =>
     h("div", {}, h("dt", {}, name), h("dd", {}, text, share !== null && meter(name, share)));

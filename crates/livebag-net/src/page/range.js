@@ -4,7 +4,8 @@
 /** @import { Timeline } from "./types.js" */
 
 import * as api from "./api.js";
-import { copied, fill, h, say } from "./dom.js";
+import { copyButton, viewerButton } from "./buttons.js";
+import { fill, h, say } from "./dom.js";
 import * as format from "./format.js";
 import { isAbort, settled } from "./loader.js";
 import { lines, RERUN_BYTES_MAX, viewers } from "./elsewhere.js";
@@ -84,10 +85,7 @@ export function rangePanel(session) {
     fill(rest,
       h("div", { className: "buttons" }, downloadButton(session, question, bytes, `Download MCAP, ${format.bytes(bytes)}`), h("span", { className: "quiet" }, format.plural(messages, "message"))),
       h("div", { className: "buttons" }, h("span", { className: "quiet" }, "Copy as"), ...lines(session.info.name, question).map(({ name, text }) => copyButton(name, text))),
-      h("div", { className: "buttons" }, h("span", { className: "quiet" }, "Open in"), ...viewers(session.info.name, question, bytes).map((viewer) =>
-        viewer.copy ? copyButton(viewer.name, viewer.copy, viewer.note)
-          : viewer.url ? h("a", { className: "button", href: viewer.url, target: "_blank", rel: "noreferrer", title: viewer.note }, viewer.name)
-            : h("span", { className: "button off", title: viewer.note, "aria-disabled": "true" }, viewer.name))),
+      h("div", { className: "buttons" }, h("span", { className: "quiet" }, "Open in"), ...viewers(session.info.name, question, bytes).map(viewerButton)),
       bytes > RERUN_BYTES_MAX && h("p", { className: "quiet" }, `Rerun loads a file whole: choose less than ${format.bytes(RERUN_BYTES_MAX)}.`),
       api.token() !== null && h("p", { className: "quiet" }, "This server wants a token. Viewers take it as &access_token=… at the end of the file's address; this page never writes it there."));
   };
@@ -100,15 +98,6 @@ export function rangePanel(session) {
     load();
   }
   return element;
-}
-
-/** @param {string} name @param {string} text @param {string} [note] */
-function copyButton(name, text, note) {
-  const button = h("button", { type: "button", title: `${note ? `${note}\n` : ""}Copies:\n${text}`, "data-text": text, onclick: async () => {
-    say(button, (await copied(text)) ? "copied" : "not copied");
-    setTimeout(() => say(button, name), 1200);
-  } }, name);
-  return button;
 }
 
 /**

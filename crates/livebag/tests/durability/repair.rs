@@ -395,8 +395,16 @@ fn check(seed: u64) {
     let mut salvaged = Vec::new();
     for (brick, chunks) in &original.bricks {
         let bytes = fs::read(path.join(brick)).unwrap_or_default();
-        salvaged.extend(salvage(&path.join(brick), original));
+        let from_file = salvage(&path.join(brick), original);
         for chunk in chunks {
+            // A message with another time, one of a chunk whose checksum tells of damage, and a frame without
+            // checksum, entry and message index are not meant.
+            let left = bytes.get(chunk.offset as usize..).unwrap_or_default();
+            let left = &left[..left.len().min(chunk.record_bytes)];
+            if chunk.has_checksum && left == &chunk.bytes[..left.len()] {
+                salvaged
+                    .extend(from_file.iter().filter(|key| chunk.messages.contains(*key)).cloned());
+            }
             let range = chunk.offset as usize..chunk.offset as usize + chunk.bytes.len();
             let is_same = bytes.get(range).is_some_and(|bytes| bytes == chunk.bytes);
             let set = if is_same { &mut provable } else { &mut changed };

@@ -232,7 +232,6 @@ fn recover(
         let trust = Trust {
             settled_bytes: if settled { u64::MAX } else { 0 },
             has_lost_no_sector: survived || was_closed,
-            was_closed,
         };
         let mended = mend_group(disk, directory, manifest, (brick, topics), (&mark, trust));
         match mended {
@@ -337,13 +336,14 @@ fn mend_group(
     claims.extend(others);
     claims.sort_unstable_by_key(|claim| (claim.member, claim.number));
     let mut of_members = claims.chunk_by_mut(|a, b| a.member == b.member).peekable();
+    let lost = std::mem::take(&mut survey.lost);
     for (member, (index, found)) in (0..).zip(indexes.iter().zip(found)) {
         let claims = of_members.next_if(|claims| claims[0].member == member).unwrap_or_default();
         let index_mended = index.mend(disk, claims, found)?;
         let described = &mut manifest.topics[index.topic];
         // The manifest of a closed container knows how many there were, whatever its index says.
         let gone_here = match manifest.state {
-            State::Recording => index_mended.given_up,
+            State::Recording => index_mended.given_up + lost[usize::from(member)],
             _ => described.message_count.saturating_sub(index_mended.count),
         };
         mended.is_changed |= index_mended.is_changed

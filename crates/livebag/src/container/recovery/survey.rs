@@ -81,6 +81,9 @@ pub(super) struct Survey {
     pub shortened: Option<Change>,
     /// Messages without an entry, by member.
     pub found: Vec<Vec<IndexEntry>>,
+    /// Messages that no index claims, of chunks that could not be proven, as the message indexes behind
+    /// them tell; by member.
+    pub lost: Vec<u64>,
     /// Where the summary goes: behind the last thing that is kept.
     pub tail: u64,
     /// Where channels are first announced, or will be.
@@ -108,7 +111,6 @@ pub(super) struct Trust {
     /// Whether what the kernel was given is in the file as far as the file goes: it still runs, or the
     /// recorder closed and synced it. Otherwise a power cut may have cost any sector.
     pub has_lost_no_sector: bool,
-    pub was_closed: bool,
 }
 
 /// A chunk that has been proven.
@@ -176,7 +178,11 @@ impl<'a> Walk<'a> {
     ) -> io::Result<Self> {
         claims.sort_unstable_by_key(|c| (place_of(&c.entry), c.member, c.number));
         let length = file.length()?;
-        let survey = Survey { found: vec![Vec::new(); members.len()], ..Survey::default() };
+        let survey = Survey {
+            found: vec![Vec::new(); members.len()],
+            lost: vec![0; members.len()],
+            ..Survey::default()
+        };
         Ok(Self {
             file,
             length,
@@ -355,6 +361,9 @@ impl<'a> Walk<'a> {
             let jumps = ChunkHeader::parse(&head).is_some()
                 && self.lands(end)?
                 && !self.is_claimed(at + 1..end);
+            if jumps {
+                self.count_lost(at, end)?;
+            }
             return Ok(Step::Unknown(jumps.then_some(end)));
         }
         let is_filler = matches!(record.opcode, opcode::PADDING..=opcode::GIVEN_UP);
@@ -371,6 +380,29 @@ impl<'a> Walk<'a> {
             opcode::DATA_END if record.body_bytes == 4 => Step::End,
             _ => Step::Unknown(None),
         })
+    }
+
+    /// Counts messages of a chunk that could not be proven and that no index claims.
+    fn count_lost(&mut self, at: u64, end: u64) -> io::Result<()> {
+        if !self.claims_at(at).is_empty() {
+            return Ok(());
+        }
+        let mut index_at = end;
+        // Each channel has one message index.
+        for _ in 0..self.members.len() {
+            let head = self.read(index_at, index_at + MESSAGE_INDEX_HEADER_BYTES as u64)?;
+            let Some((record, end)) = self.record(index_at)? else { break };
+            let [.., low, high, _, _, _, _] = head[..] else { break };
+            if record.opcode != opcode::MESSAGE_INDEX {
+                break;
+            }
+            if let Some(member) = self.member_of(u16::from_le_bytes([low, high])) {
+                let entries = (end - index_at).saturating_sub(MESSAGE_INDEX_HEADER_BYTES as u64);
+                self.survey.lost[member] += entries / MESSAGE_INDEX_ENTRY_BYTES as u64;
+            }
+            index_at = end;
+        }
+        Ok(())
     }
 
     /// Whether a schema or channel is one of a topic of this brick, or one that no topic knows.
@@ -864,11 +896,8 @@ impl<'a> Walk<'a> {
             if times != (message.log_time_nanos, message.log_time_nanos)
                 || self.read(end, whole_to)? != index
             {
-                // In a brick that was closed nothing is in flight.
-                if !self.trust.was_closed {
-                    return Ok(None);
-                }
-                whole_to = end;
+                // The header alone may have been moved here by a medium that mixes sectors up.
+                return Ok(None);
             }
         }
         let whole = !self.file.has_hole(at, whole_to - at)?;

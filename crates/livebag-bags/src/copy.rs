@@ -254,7 +254,7 @@ fn container_metadata(source: &dyn MessageSource) -> Vec<MetadataEntry> {
 /// The event that a metadata record stands for, if it is one that a container can keep.
 fn event(record: &MetadataRecord) -> Option<Event> {
     let event = Event::from_values(&record.values).filter(|_| record.name == EVENT_RECORD);
-    event.filter(|event| livebag::internal::is_event(event))
+    event.filter(livebag::internal::is_event)
 }
 
 /// The events among a recording's metadata records, in order of time.

@@ -11,13 +11,15 @@ use crate::outcome::{CliError, Outcome};
 use crate::select::{self, When};
 use crate::text;
 
-/// Name a moment or a time range of a recording, or list the events that it has.
+/// Name moments and time ranges of a recording.
+///
+/// Name one, or list the events that it has.
 ///
 /// Events are kept beside container.yaml and become metadata records in exports. They are only ever added.
 /// While the recording is written its recorder adds them, as with `livebag ctl RUN event NAME`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    livebag event run1 'near miss' --from +82.4s --text 'pedestrian at the crossing'\n  \
+    livebag event run1 'near miss' --from +82.4s --text 'pedestrian crossing'\n  \
     livebag event run1 roundabout --from 14:03:10 --to 14:03:42\n  \
     livebag event run1 --list --json | jq -r '.[].name'")]
 pub struct Args {

@@ -337,9 +337,6 @@ impl Work {
                     }
                 }
             }
-            Asked::Playback(_) if self.playhead.is_none() => {
-                return Err("what is shown here is the present: it cannot be played".into());
-            }
             Asked::Playback(request) => {
                 self.knows_playback = true;
                 // Of a slider that is dragged only the last place counts, and each is answered.
@@ -409,6 +406,10 @@ impl Work {
     /// Does what was asked for; gives the moment that is shown.
     fn play(&mut self, now: u64, messages: &mut Vec<Message>) -> Result<u64, ContainerError> {
         let (Some(head), Some(playable)) = (&mut self.playhead, self.feed.playable()?) else {
+            for _ in self.asked.drain(..) {
+                let why = "what is shown here is the present: it cannot be played";
+                messages.push(text(protocol::status(Level::Error, why, None)));
+            }
             return Ok(u64::MAX);
         };
         let mut tell = |head: &Playhead, did_seek: bool, request_id: &str| {

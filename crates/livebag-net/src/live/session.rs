@@ -69,6 +69,10 @@ struct Work {
     said_nanos: u64,
     shown_nanos: u64,
     range: Option<(u64, u64)>,
+    /// When the client first subscribed.
+    subscribed_nanos: Option<u64>,
+    /// Whether the client decides what plays, or time goes on because it has waited long enough.
+    has_begun: bool,
 }
 
 /// What a turn gave: messages for the client, and their bytes.
@@ -135,6 +139,8 @@ impl Session {
             said_nanos: now,
             shown_nanos: 0,
             range: None,
+            subscribed_nanos: None,
+            has_begun: false,
         };
         Self {
             work: Some(Box::new(work)),
@@ -326,6 +332,8 @@ impl Work {
                         return Err(format!("there is no channel {channel}"));
                     }
                     self.subscriptions.push(id);
+                    let now = self.clock.monotonic_nanos();
+                    self.subscribed_nanos.get_or_insert(now);
                 }
             }
             Asked::Unsubscribe(ids) => {
@@ -412,6 +420,13 @@ impl Work {
             }
             return Ok(u64::MAX);
         };
+        // Nothing plays before the viewer has subscribed, one channel after the other perhaps.
+        let patience = LIVE_CHANNELS_INTERVAL.as_nanos() as u64;
+        let is_due = |since: u64| now.saturating_sub(since) >= patience;
+        self.has_begun |= !self.asked.is_empty() || self.subscribed_nanos.is_some_and(is_due);
+        if !self.has_begun {
+            *head = Playhead::new(playable, now);
+        }
         let mut tell = |head: &Playhead, did_seek: bool, request_id: &str| {
             let (status, speed) = head.status();
             let at = (head.at(playable, now), speed);

@@ -19,10 +19,10 @@ try {
   const time = (/** @type {number} */ seconds) => (began + BigInt(Math.round(seconds * 1e9))).toString();
   await run(LIVEBAG, "event", path.join(runs, "2026-11-24_old_town"), "hard brake", "--text", "pedestrian steps onto the road", "--from", "20s", "--to", "23s");
   await run(LIVEBAG, "event", path.join(runs, "2026-11-24_old_town"), "handover", "--text", "driver takes over", "--from", "41s");
-  const panels = "p=image+/camera_front/image&p=image+/camera_rear/image&p=points+/lidar/points&p=plot+/imu/data+linear_acceleration.x+linear_acceleration.y&p=plot+/odom+twist.twist.linear.x";
+  const panels = "p=image+/camera_front/image&p=image+/camera_rear/image&p=points+/lidar/points&p=plot+/imu/data+linear_acceleration.x+linear_acceleration.y";
   const recording = `#/2026-11-24_old_town?at=${time(21.5)}&${panels}`;
   const phone = { viewport: { width: 390, height: 780 }, deviceScaleFactor: 1, hasTouch: true, isMobile: true };
-  const wide = { viewport: { width: 1280, height: 860 } };
+  const wide = { viewport: { width: 1280, height: 820 } };
   /** @type {[string, string, object, ((page: any) => Promise<unknown>)?][]} */
   const shots = [
     ["page-dark", recording, { ...wide, colorScheme: "dark" }],

@@ -32,7 +32,10 @@ cargo build --quiet --locked "${packages[@]}" --bin livebag --example make_drive
 export LIVEBAG=$TARGET/debug/livebag LIVEBAG_MAKE_DRIVE=$TARGET/debug/examples/make_drive
 export LIVEBAG_PAGE_NPM=$BUILD/page LIVEBAG_PAGE_FOLDER=$BUILD/page/runs
 if [ "${1:-}" = pictures ]; then
-    exec node tests/page/pictures.mjs docs/pictures
+    node tests/page/pictures.mjs docs/pictures
+    # Pictures in a repository are small: at most 256 colours.
+    command -v pngquant >/dev/null || install_debs "small pictures" pngquant
+    exec pngquant --force --ext .png --strip --quality 0-90 docs/pictures/*.png
 fi
 say "the page in a browser"
 code=0

@@ -12,6 +12,7 @@ mod files;
 mod frame;
 mod kernel_cpu;
 mod online;
+mod page;
 mod query;
 mod record;
 mod recover;
@@ -115,6 +116,13 @@ enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// What a page that shows a recording asks of the server, and costs the recorder
+    Page {
+        #[command(flatten)]
+        args: page::PageArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// ROS 2 networks: what is carried, recorded, played and bridged
     Ros2 {
         #[command(flatten)]
@@ -181,6 +189,7 @@ impl Verb {
             | Self::Cycle { output, .. }
             | Self::Soak { output, .. }
             | Self::Online { output, .. }
+            | Self::Page { output, .. }
             | Self::Ros2 { output, .. }
             | Self::All { output } => Some(output),
             _ => None,
@@ -202,6 +211,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Cycle { args, output } => cycle(&args, &output),
         Verb::Soak { args, output } => soak(&args, &output),
         Verb::Online { args, output } => online(&args, &output),
+        Verb::Page { args, output } => page(&args, &output),
         Verb::Ros2 { args, output } => ros2(&args, &output),
         Verb::All { output } => all(&output),
         Verb::StreamWriter { orders } => stream::run::write(&orders),
@@ -294,6 +304,16 @@ fn online(args: &online::OnlineArgs, output: &OutputArgs) -> Result<()> {
     )
 }
 
+fn page(args: &page::PageArgs, output: &OutputArgs) -> Result<()> {
+    let page::Outcome { rows, runs } = page::measure(args)?;
+    let machine = Machine::describe(&args.directory());
+    publish(
+        Report { bench: "page", machine, rows, runs, failures: Vec::new() },
+        output,
+        page::COLUMNS,
+    )
+}
+
 fn query(args: &query::matrix::QueryArgs, output: &OutputArgs) -> Result<()> {
     let query::matrix::Outcome { rows, runs } = query::matrix::measure(args)?;
     let machine = Machine::describe(&args.dir);
@@ -337,6 +357,7 @@ fn all(output: &OutputArgs) -> Result<()> {
         submit(&defaults(&[]), output),
         cycle(&defaults(&[]), output),
         online(&defaults(&[]), output),
+        page(&defaults(&[]), output),
         ros2(&defaults(&[]), output),
     ];
     steps.into_iter().collect()

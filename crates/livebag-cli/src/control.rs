@@ -29,6 +29,8 @@ const SPLIT_WAIT: Duration = Duration::from_secs(2);
 const SPLIT_LOOK: Duration = Duration::from_millis(1);
 /// No request is longer.
 const REQUEST_BYTES_MAX: u64 = 32 << 10;
+/// Nor is a status: some 500 bytes for each topic.
+const STATUS_BYTES_MAX: u64 = 64 << 20;
 
 /// What a recorder can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -112,6 +114,9 @@ pub struct Answer {
     pub topics: Vec<TopicAnswer>,
     /// Bytes waiting in memory.
     pub cache_bytes: u64,
+    /// Bytes of frames waiting in the slots of their streams.
+    #[serde(default)]
+    pub slot_bytes: u64,
     /// What ended the recording early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -140,11 +145,15 @@ pub struct TopicAnswer {
     pub name: String,
     /// Where every message is that was published.
     pub account: Account,
+    /// Whether its writer has died.
+    #[serde(default)]
+    pub writer_gone: bool,
 }
 
 impl TopicAnswer {
     fn new(topic: &TopicStatus) -> Self {
-        Self { name: topic.name.clone(), account: topic.account() }
+        let (name, writer_gone) = (topic.name.clone(), topic.writer_gone);
+        Self { name, account: topic.account(), writer_gone }
     }
 }
 
@@ -163,6 +172,7 @@ impl Answer {
             account: status.account(),
             topics: status.topics.iter().map(TopicAnswer::new).collect(),
             cache_bytes: status.cache_bytes,
+            slot_bytes: status.slot_bytes,
             failure: status.failure.as_ref().map(ToString::to_string),
             event: None,
         }
@@ -336,6 +346,18 @@ pub fn notify_read(directory: &Path) {
     };
     // Without it what is read is some 50 ms older.
     let _ = say();
+}
+
+/// What the recorder of a container says, if there is one, it belongs to this user, and it answers soon.
+pub fn status(directory: &Path) -> Option<Answer> {
+    let (_opened, short) = short_path(directory).ok()?;
+    let mut stream = UnixStream::connect(short).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(format!("{}\n", Order::Status.word()).as_bytes()).ok()?;
+    let mut line = String::new();
+    BufReader::new(stream.take(STATUS_BYTES_MAX)).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
 }
 
 /// The keyboard of a terminal, key by key; the terminal is given back as it was.

@@ -1,10 +1,13 @@
 //! What a request asks for.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use livebag::{Container, Query, Span};
 
-use crate::limits::{ARRAY_ITEMS_MAX, NAME_BYTES_MAX, TOPICS_MAX, WITHIN_MAX};
+use crate::limits::{
+    ARRAY_ITEMS_MAX, FIELDS_MAX, NAME_BYTES_MAX, PICTURE_WIDTH_MAX, TOPICS_MAX, WITHIN_MAX,
+};
 use crate::moment::{self, Moment};
 use crate::text::shortened;
 
@@ -40,9 +43,24 @@ pub enum MessageForm {
         array_items_max: usize,
     },
     /// A picture, every value kept.
-    Png,
+    Png {
+        /// Columns at most; of more some are left out.
+        width_max: Option<usize>,
+    },
     /// A picture of eight bits.
-    Jpeg,
+    Jpeg {
+        /// Columns at most; of more averages are given.
+        width_max: Option<usize>,
+    },
+}
+
+/// Which message beside a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The first behind it.
+    Next,
+    /// The last before it.
+    Previous,
 }
 
 /// The names and values of a request, each asked for once, so that a misspelt one is not passed over.
@@ -119,6 +137,76 @@ impl Parameters {
                 shortened(topic)
             ))),
             None => Ok(topics),
+        }
+    }
+
+    /// `topic=…` of what is about one topic.
+    ///
+    /// # Errors
+    /// If there is none or another one, or it is too long.
+    pub fn topic(&mut self) -> Result<String, AskError> {
+        let mut topics = self.topics()?;
+        match topics.len() {
+            1 => Ok(topics.remove(0)),
+            count => Err(AskError(format!("{count} topics are named: name one (topic=/camera)"))),
+        }
+    }
+
+    /// `field=…`, at least once.
+    ///
+    /// # Errors
+    /// If there is none or too many, or one is too long.
+    pub fn fields(&mut self) -> Result<Vec<String>, AskError> {
+        let fields = self.all("field");
+        if fields.is_empty() || fields.len() > FIELDS_MAX {
+            return Err(AskError(format!(
+                "{} fields are named: name 1 to {FIELDS_MAX} (field=linear_acceleration.x)",
+                fields.len()
+            )));
+        }
+        match fields.iter().find(|field| field.is_empty() || field.len() > NAME_BYTES_MAX) {
+            Some(field) => Err(AskError(format!(
+                "`{}` is not a name of a field: 1 to {NAME_BYTES_MAX} bytes were expected",
+                shortened(field)
+            ))),
+            None => Ok(fields),
+        }
+    }
+
+    /// A whole number within bounds.
+    ///
+    /// # Errors
+    /// If it is none, or beyond them.
+    pub fn number(
+        &mut self,
+        name: &str,
+        bounds: RangeInclusive<usize>,
+    ) -> Result<Option<usize>, AskError> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse() {
+            Ok(number) if is_number && bounds.contains(&number) => Ok(Some(number)),
+            _ => Err(AskError(format!(
+                "`{name}` is a whole number from {} to {}, not `{}`",
+                bounds.start(),
+                bounds.end(),
+                shortened(&text)
+            ))),
+        }
+    }
+
+    /// `step=next` or `step=previous`.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn step(&mut self) -> Result<Option<Step>, AskError> {
+        match self.one("step")?.as_deref() {
+            None => Ok(None),
+            Some("next") => Ok(Some(Step::Next)),
+            Some("previous") => Ok(Some(Step::Previous)),
+            Some(other) => {
+                Err(AskError(format!("`step` is next or previous, not `{}`", shortened(other))))
+            }
         }
     }
 
@@ -216,11 +304,15 @@ impl Parameters {
     /// If one of them makes no sense.
     pub fn message_form(&mut self) -> Result<MessageForm, AskError> {
         let array_items_max = self.array_items()?;
+        let width_max = self.number("width", 1..=PICTURE_WIDTH_MAX)?;
         match self.one("format")?.as_deref() {
+            Some("png") => Ok(MessageForm::Png { width_max }),
+            Some("jpeg" | "jpg") => Ok(MessageForm::Jpeg { width_max }),
+            None | Some("raw" | "json") if width_max.is_some() => {
+                Err(AskError("`width` is of pictures: ask for format=jpeg or format=png".into()))
+            }
             None | Some("raw") => Ok(MessageForm::Raw),
             Some("json") => Ok(MessageForm::Json { array_items_max }),
-            Some("png") => Ok(MessageForm::Png),
-            Some("jpeg" | "jpg") => Ok(MessageForm::Jpeg),
             Some(other) => Err(AskError(format!(
                 "`format` is raw, json, png or jpeg, not `{}`",
                 shortened(other)

@@ -9,22 +9,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use livebag::{
-    Buffer, Clock, Container, ContainerError, ContainerState, KernelDisk, Query, VirtualFile,
-    VirtualFileError,
+    Buffer, Clock, Container, ContainerError, ContainerState, KernelDisk, Query, Timeline,
+    TimelineCache, TimelineQuery, TopicProgress, VirtualFile, VirtualFileError,
 };
 use livebag_format::container::CONTAINER_FILE;
 
-use crate::answer::AnswerError;
+use crate::answer::{AnswerError, RecorderStatus, StatusSource};
 use crate::limits::{
     CATALOG_BAGS_MAX, CATALOG_DEPTH_MAX, CATALOG_INTERVAL, CONNECTIONS_MAX, LIVE_INTERVAL,
-    OPEN_BAGS_MAX, VIRTUAL_FILE_GROWTH, VIRTUAL_FILE_PATIENCE, VIRTUAL_FILES_BYTES_MAX,
-    VIRTUAL_FILES_FORGOTTEN_MAX, VIRTUAL_FILES_MAX,
+    OPEN_BAGS_MAX, TIMELINES_KEPT_MAX, VIRTUAL_FILE_GROWTH, VIRTUAL_FILE_PATIENCE,
+    VIRTUAL_FILES_BYTES_MAX, VIRTUAL_FILES_FORGOTTEN_MAX, VIRTUAL_FILES_MAX,
 };
 
 /// Is told when a live container is read, so that its recorder commits sooner.
 pub trait KeepFresh: Send + Sync {
     /// `container` is being read.
     fn is_read(&self, container: &Path);
+
+    /// What the recorder of `container` says of itself, if it can be asked.
+    fn status(&self, _container: &Path) -> Option<RecorderStatus> {
+        None
+    }
 }
 
 /// Why nothing can be served.
@@ -68,6 +73,8 @@ pub struct ServedRecording {
     fresh: Option<Arc<dyn KeepFresh>>,
     open: Mutex<Option<Open>>,
     files: Mutex<Files>,
+    /// What is known of its timeline; `None` until somebody asks.
+    timeline: Mutex<Option<TimelineCache>>,
     used_nanos: AtomicU64,
 }
 
@@ -200,6 +207,7 @@ impl Catalog {
             fresh: self.fresh.clone(),
             open: Mutex::default(),
             files: Mutex::default(),
+            timeline: Mutex::default(),
             used_nanos: AtomicU64::new(0),
         }
     }
@@ -220,6 +228,19 @@ impl Catalog {
         for container in &open[..=too_many] {
             *lock(&container.open) = None;
             lock(&container.files).clear();
+        }
+    }
+
+    /// Forgets the timelines that were used longest ago, while too many are kept.
+    pub fn forget_timelines(&self) {
+        let mut kept: Vec<Arc<ServedRecording>> =
+            lock(&self.bags).by_name.values().cloned().collect();
+        // One that is locked is in use just now.
+        kept.retain(|bag| bag.timeline.try_lock().is_ok_and(|timeline| timeline.is_some()));
+        let Some(too_many) = kept.len().checked_sub(TIMELINES_KEPT_MAX) else { return };
+        kept.sort_by_key(|bag| bag.used_nanos.load(Ordering::Relaxed));
+        for bag in &kept[..too_many] {
+            *lock(&bag.timeline) = None;
         }
     }
 
@@ -338,6 +359,18 @@ impl ServedRecording {
         Ok(container)
     }
 
+    /// What it holds over time.
+    ///
+    /// # Errors
+    /// If a topic is not there, or an index cannot be read.
+    pub fn timeline(
+        &self,
+        container: &Container,
+        query: &TimelineQuery,
+    ) -> Result<Timeline, ContainerError> {
+        container.timeline(query, lock(&self.timeline).get_or_insert_default())
+    }
+
     /// Whether its files are open, or just being opened.
     pub fn is_open(&self) -> bool {
         self.open.try_lock().map_or(true, |open| open.is_some())
@@ -408,6 +441,20 @@ impl ServedRecording {
                 Err(AnswerError::FilesInUse)
             }
         }
+    }
+}
+
+impl StatusSource for ServedRecording {
+    fn container(&self) -> Result<Arc<Container>, ContainerError> {
+        self.container()
+    }
+
+    fn progress(&self, container: &Container) -> Result<Vec<TopicProgress>, ContainerError> {
+        container.progress(lock(&self.timeline).get_or_insert_default())
+    }
+
+    fn recorder_status(&self) -> Option<RecorderStatus> {
+        self.fresh.as_ref()?.status(&self.path)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use livebag::{
     Buffer, Clock, Container, IndexEntry, McapAnswer, Message, Query, Recorder, RecorderOptions,
-    Span, Topic, Verdict, VirtualFile,
+    Span, TimelineCache, TimelineQuery, Topic, Verdict, VirtualFile,
 };
 use livebag_format::cdr::{ImageHeader, image_prefix};
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest};
@@ -20,14 +20,15 @@ use tokio::runtime::Runtime;
 
 use crate::ask::{Parameters, escape, unescape};
 use crate::catalog::Catalog;
+use crate::field::{self, FieldReader};
 use crate::http::internals::{App, Wanted, router, serve, wanted};
 use crate::limits::{
-    LIVE_REQUEST_ID_BYTES_MAX, LIVE_SPEED_MAX, LIVE_SUBSCRIPTIONS_MAX, NAME_BYTES_MAX,
-    ServerLimits, TOPICS_MAX, WITHIN_MAX,
+    BINS_MAX, FIELDS_MAX, LIVE_REQUEST_ID_BYTES_MAX, LIVE_SPEED_MAX, LIVE_SUBSCRIPTIONS_MAX,
+    NAME_BYTES_MAX, ServerLimits, TOPICS_MAX, WITHIN_MAX,
 };
 use crate::link::Link;
 use crate::live::{self, Asked};
-use crate::{moment, picture};
+use crate::{moment, picture, points};
 
 /// Names, values, escapes, times and durations.
 pub fn ask(bytes: &[u8]) {
@@ -53,6 +54,13 @@ pub fn ask(bytes: &[u8]) {
     }
     let _ = (ask.form(), ask.moment("from"), ask.moment("to"), ask.duration("last"));
     let _ = parse().and_then(|mut ask| ask.message_form());
+    let _ = (ask.step(), ask.topic());
+    if let Ok(fields) = ask.fields() {
+        assert!((1..=FIELDS_MAX).contains(&fields.len()));
+    }
+    if let Ok(Some(bins)) = ask.number("bins", 2..=BINS_MAX) {
+        assert!((2..=BINS_MAX).contains(&bins));
+    }
     if let Err(error) = ask.end() {
         assert!(error.0.len() < 1000, "what was sent is not sent back at length");
     }
@@ -101,6 +109,61 @@ pub fn image(bytes: &[u8]) {
         assert!(reader.info().width > 0 && reader.info().height > 0);
     }
     let _ = picture::jpeg(&topic, message, &mut Buffer::default());
+    let width_max = 1 + usize::from(kind / 2);
+    let mut small = Buffer::default();
+    if picture::png_within(&topic, message, Some(width_max), &mut small).is_ok() {
+        let reader = png::Decoder::new(std::io::Cursor::new(&small[..])).read_info().unwrap();
+        assert!(reader.info().width as usize <= width_max);
+    }
+    let _ = picture::jpeg_within(&topic, message, Some(width_max), &mut Buffer::default());
+}
+
+/// A point cloud that is none: a byte for its encoding, one for how many points are wanted.
+pub fn cloud(bytes: &[u8]) {
+    let Some((&[kind, max], message)) = bytes.split_first_chunk() else { return };
+    let topic = Topic {
+        name: "/lidar".into(),
+        type_name: "sensor_msgs/msg/PointCloud2".into(),
+        message_encoding: if kind % 2 == 0 { "cdr" } else { "ros1" }.into(),
+        ..Default::default()
+    };
+    let mut out = Buffer::default();
+    if points::points(&topic, message, max.into(), &mut out).is_ok() {
+        assert!(out.len() <= points::bytes_of(max.into()) && out.starts_with(b"LBP1"));
+    }
+}
+
+/// The path of a field, a definition and a message, all hostile: a byte for the encoding, one for the path's length, two for
+/// the definition's.
+pub fn fields(bytes: &[u8]) {
+    let Some((&[kind, path, low, high], rest)) = bytes.split_first_chunk() else { return };
+    let (path, rest) = rest.split_at(usize::from(path).min(rest.len()));
+    let (schema, message) =
+        rest.split_at(usize::from(u16::from_le_bytes([low, high])).min(rest.len()));
+    let (message_encoding, schema_encoding) =
+        [("cdr", "ros2msg"), ("ros1", "ros1msg"), ("json", "")][usize::from(kind % 3)];
+    let topic = Topic {
+        name: "/topic".into(),
+        type_name: "a_msgs/msg/A".into(),
+        message_encoding: message_encoding.into(),
+        schema_encoding: schema_encoding.into(),
+        schema: schema.to_vec(),
+        ..Default::default()
+    };
+    let mut wanted = vec![String::from_utf8_lossy(path).into_owned()];
+    if let Ok(rows) = field::fields(&topic, Some(message)) {
+        let listed = rows.iter().filter(|row| row.numeric);
+        wanted.extend(listed.map(|row| row.field.replace("[]", "[0]")).take(FIELDS_MAX - 1));
+    }
+    for field in &wanted {
+        let Ok(mut reader) = FieldReader::new(&topic, std::slice::from_ref(field)) else {
+            continue;
+        };
+        for _ in 0..2 {
+            let _ = reader.push(message, &mut |at, _| assert_eq!(at, 0));
+        }
+        reader.drain(&mut |row, at, _| assert!(row < 2 && at == 0));
+    }
 }
 
 /// A schema and a message, both hostile, decoded and made CDR of: a byte for their encoding, two for the schema's length.
@@ -324,6 +387,17 @@ fn read_everything(path: &Path) {
     let rows = crate::tell::TopicRows::new(&container, true);
     let info = crate::tell::RecordingInfo::with_rows("run1", &container, rows);
     let _ = info.map(|info| serde_json::to_vec(&info));
+    let mut cache = TimelineCache::default();
+    for (from_nanos, to_nanos, bins_max) in [
+        (None, None, 600),
+        (Some(1_100_000_000), Some(1_100_000_900), 4000),
+        (Some(0), Some(u64::MAX), 2),
+    ] {
+        let query = TimelineQuery { topics: Vec::new(), from_nanos, to_nanos, bins_max };
+        if let Ok(timeline) = container.timeline(&query, &mut cache) {
+            assert!(timeline.bins.count() <= bins_max);
+        }
+    }
     let mut out = Buffer::default();
     for span in [
         Span::All,

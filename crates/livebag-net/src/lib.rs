@@ -23,6 +23,8 @@ mod answer;
 pub mod ask;
 #[cfg(feature = "server")]
 mod catalog;
+#[cfg(feature = "server")]
+mod field;
 #[cfg(all(feature = "server", any(test, fuzzing)))]
 pub mod fuzzing;
 #[cfg(feature = "server")]
@@ -38,6 +40,8 @@ mod page;
 #[cfg(feature = "server")]
 pub mod picture;
 #[cfg(feature = "server")]
+mod points;
+#[cfg(feature = "server")]
 mod pool;
 pub mod remote;
 mod small_file;
@@ -47,6 +51,8 @@ mod text;
 mod wireless;
 pub mod zenoh;
 
+#[cfg(feature = "server")]
+pub use answer::{RecorderStatus, RecorderTopic};
 #[cfg(feature = "server")]
 pub use catalog::{Catalog, CatalogError, KeepFresh};
 #[cfg(feature = "server")]

@@ -78,6 +78,41 @@ pub const OPEN_BAGS_MAX: usize = 64;
 /// A live recording is opened anew so often, to see whether its recorder has died.
 pub const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Bins of a timeline or a series, unless a request says how many …
+pub const TIMELINE_BINS_DEFAULT: usize = 600;
+/// … of a series …
+pub const SERIES_BINS_DEFAULT: usize = 1000;
+/// … and at most.
+pub const BINS_MAX: usize = 4000;
+/// Recordings of which the timeline is kept for the next question: some 12 MB of memory each at most.
+pub const TIMELINES_KEPT_MAX: usize = 8;
+/// Attachments that a timeline marks.
+pub const ATTACHMENTS_MARKED_MAX: usize = 1000;
+/// Longest record of the summary of a file with attachments.
+pub const SUMMARY_RECORD_BYTES_MAX: usize = 1 << 20;
+/// Fields of a series.
+pub const FIELDS_MAX: usize = 16;
+/// Fields of a topic that are listed.
+pub const FIELDS_LISTED_MAX: usize = 4096;
+/// Messages that a series reads; of more it reads each second, third, … and says so …
+pub const SERIES_MESSAGES_MAX: u64 = 1 << 19;
+/// … and bytes of them, as the first one is.
+pub const SERIES_BYTES_MAX: u64 = 512 << 20;
+/// Messages that a series decodes before it takes their values …
+pub const SERIES_BATCH_MESSAGES: usize = 256;
+/// … and their bytes.
+pub const SERIES_BATCH_BYTES: usize = 1 << 20;
+/// Points that a request gets unless it says how many …
+pub const POINTS_DEFAULT: usize = 20_000;
+/// … and at most.
+pub const POINTS_MAX: usize = 200_000;
+/// Widest picture that a request may ask for.
+pub const PICTURE_WIDTH_MAX: usize = 1 << 16;
+/// Time between two events of a recording's status.
+pub const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+/// Looks over which rates are averaged: two seconds.
+pub const STATUS_LOOKS: usize = 4;
+
 /// Topics that one request may name.
 pub const TOPICS_MAX: usize = 1000;
 /// Longest name of a topic or a recording in a request.

@@ -42,6 +42,7 @@ pub const FILES: &[PageFile] = files![
     "axis.js": SCRIPT,
     "choice.js": SCRIPT,
     "colours.js": SCRIPT,
+    "density.js": SCRIPT,
     "dom.js": SCRIPT,
     "elsewhere.js": SCRIPT,
     "format.js": SCRIPT,

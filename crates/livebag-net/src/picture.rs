@@ -59,7 +59,11 @@ struct Samples<'a> {
     is_wide: bool,
 }
 
-fn samples<'a>(topic: &Topic, message: &'a [u8]) -> Result<Samples<'a>, PictureError> {
+fn samples<'a>(
+    topic: &Topic,
+    message: &'a [u8],
+    width_max: Option<usize>,
+) -> Result<Samples<'a>, PictureError> {
     let is_image = matches!(&*topic.type_name, "sensor_msgs/msg/Image" | "sensor_msgs/Image");
     let image = match &*topic.message_encoding {
         "cdr" if is_image => cdr::parse_image(message)?,
@@ -89,11 +93,23 @@ fn samples<'a>(topic: &Topic, message: &'a [u8]) -> Result<Samples<'a>, PictureE
     {
         return Err(wrong);
     }
-    let rows = image.data.chunks_exact(step as usize).take(height as usize);
+    let pixel = Pixel { channels, bytes };
+    let is_wider = width_max.is_some_and(|width_max| width as usize > width_max);
+    let smaller = width_max.filter(|_| is_wider).map(|width_max| {
+        smaller(image.data, (width as usize, height as usize, step as usize), pixel, width_max)
+    });
+    let (data, width, height, step, row_bytes) = match &smaller {
+        Some((data, width, height)) => {
+            let row_bytes = width * channels * bytes;
+            (&data[..], *width as u32, *height as u32, row_bytes as u32, row_bytes)
+        }
+        None => (image.data, width, height, step, row_bytes),
+    };
+    let rows = data.chunks_exact(step as usize).take(height as usize);
     let rows = rows.map(|row| &row[..row_bytes]);
     let is_big_endian = header.is_bigendian;
     let plain = match (bytes, is_bgr) {
-        (1, false) if step as usize == row_bytes => {
+        (1, false) if smaller.is_none() && step as usize == row_bytes => {
             Cow::from(&image.data[..row_bytes * height as usize])
         }
         (1, false) => rows.flatten().copied().collect(),
@@ -114,6 +130,52 @@ fn samples<'a>(topic: &Topic, message: &'a [u8]) -> Result<Samples<'a>, PictureE
         }
     };
     Ok(Samples { width, height, channels, bytes: plain, is_wide: bytes > 1 })
+}
+
+/// What a picture has of each pixel.
+#[derive(Clone, Copy)]
+struct Pixel {
+    /// Samples.
+    channels: usize,
+    /// Bytes of each.
+    bytes: usize,
+}
+
+/// A smaller picture of at most `width_max` columns, its columns and rows: each pixel stands for a square of so
+/// many columns and rows. Of samples of eight bits it is the mean of four of them; of others it is one of them,
+/// because what is no distance makes no mean.
+fn smaller(
+    data: &[u8],
+    (width, height, step): (usize, usize, usize),
+    Pixel { channels, bytes }: Pixel,
+    width_max: usize,
+) -> (Vec<u8>, usize, usize) {
+    let side = width.div_ceil(width_max);
+    let (columns, lines) = (width / side, (height / side).max(1));
+    let pixel_bytes = channels * bytes;
+    let (near, far) = (side / 4, side - 1 - side / 4);
+    let mut out = Vec::with_capacity(columns * lines * pixel_bytes);
+    for line in 0..lines {
+        let row = |offset: usize| {
+            let at = (line * side + offset).min(height - 1) * step;
+            &data[at..at + width * pixel_bytes]
+        };
+        let (upper, lower) = (row(near), row(far));
+        for column in 0..columns {
+            let left = (column * side + near) * pixel_bytes;
+            if bytes > 1 {
+                out.extend_from_slice(&upper[left..left + pixel_bytes]);
+                continue;
+            }
+            let right = (column * side + far) * pixel_bytes;
+            for channel in 0..channels {
+                let four = [upper, lower]
+                    .map(|row| u16::from(row[left + channel]) + u16::from(row[right + channel]));
+                out.push(((four[0] + four[1] + 2) / 4) as u8);
+            }
+        }
+    }
+    (out, columns, lines)
 }
 
 fn not_an_image<T>(topic: &Topic) -> Result<T, PictureError> {
@@ -152,7 +214,20 @@ pub const BYTES_FOR_EACH: usize = 4;
 /// # Errors
 /// If no picture can be made of it.
 pub fn png(topic: &Topic, message: &[u8], out: &mut Buffer) -> Result<(), PictureError> {
-    let samples = samples(topic, message)?;
+    png_within(topic, message, None, out)
+}
+
+/// The same of at most so many columns.
+///
+/// # Errors
+/// If no picture can be made of it.
+pub fn png_within(
+    topic: &Topic,
+    message: &[u8],
+    width_max: Option<usize>,
+    out: &mut Buffer,
+) -> Result<(), PictureError> {
+    let samples = samples(topic, message, width_max)?;
     let failed = |error: png::EncodingError| PictureError::Encode(error.to_string());
     let mut encoder = png::Encoder::new(out, samples.width, samples.height);
     encoder.set_color(match samples.channels {
@@ -172,7 +247,20 @@ pub fn png(topic: &Topic, message: &[u8], out: &mut Buffer) -> Result<(), Pictur
 /// # Errors
 /// If no picture can be made of it.
 pub fn jpeg(topic: &Topic, message: &[u8], out: &mut Buffer) -> Result<(), PictureError> {
-    let samples = samples(topic, message)?;
+    jpeg_within(topic, message, None, out)
+}
+
+/// The same of at most so many columns.
+///
+/// # Errors
+/// If no picture can be made of it.
+pub fn jpeg_within(
+    topic: &Topic,
+    message: &[u8],
+    width_max: Option<usize>,
+    out: &mut Buffer,
+) -> Result<(), PictureError> {
+    let samples = samples(topic, message, width_max)?;
     let (Ok(width), Ok(height)) = (samples.width.try_into(), samples.height.try_into()) else {
         return Err(PictureError::Encode("a JPEG has at most 65535 rows and columns".into()));
     };

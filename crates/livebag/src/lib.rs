@@ -57,8 +57,9 @@ pub use play::{
 };
 pub use query::{
     Buffer, Container, ContainerError, ContainerFile, ContainerState, ContainerTopic, Cursor,
-    DAMAGED_RECORD, Follow, Followed, IndexEntry, Laid, McapAnswer, Messages, NewestFirst, Query,
-    Span, Verdict, VirtualFile, VirtualFileError, damaged_topics,
+    DAMAGED_RECORD, Follow, Followed, IndexEntry, Laid, LossCause, LossSpan, McapAnswer, Messages,
+    NewestFirst, Query, Span, TimeBins, Timeline, TimelineCache, TimelineQuery, TopicProgress,
+    TopicTimeline, Verdict, VirtualFile, VirtualFileError, damaged_topics,
 };
 pub use queue::NewMessage;
 pub use recorder::{

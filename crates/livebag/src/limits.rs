@@ -182,6 +182,19 @@ pub const VIRTUAL_CARRIED_BYTES_MAX: usize = 32 << 20;
 /// How far ahead of a sequential reader the kernel is asked to read.
 pub const READ_AHEAD_BYTES: u64 = 16 << 20;
 
+/// Cells of a container's timeline that are kept for its next question, of 24 bytes each …
+pub const TIMELINE_CELLS_MAX: usize = 1 << 19;
+/// … and of a topic's: where its messages lie in more, cells become wider. An hour has some of half a second …
+pub const TIMELINE_TOPIC_CELLS_MAX: usize = 1 << 13;
+/// … and of a topic at least.
+pub const TIMELINE_TOPIC_CELLS_MIN: usize = 1 << 8;
+/// Silences of a topic that are kept: the longest.
+pub const TIMELINE_SILENCES_MAX: usize = 512;
+/// A topic is silent from so many usual periods without a message on …
+pub const SILENCE_PERIODS: u64 = 3;
+/// … and so many nanoseconds.
+pub const SILENCE_NANOS_MIN: u64 = 500_000_000;
+
 /// Time between the making of a player's streams and its first message, in which recorders find
 /// them.
 pub const PLAY_LEAD_IN: Duration = Duration::from_millis(250);

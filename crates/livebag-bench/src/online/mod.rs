@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+pub use world::topics;
+
 use crate::error::{BenchError, Result};
 use crate::record::matrix::{directory_or_default, prepare_directory};
 use crate::report::Row;

@@ -349,7 +349,8 @@ pub struct Figures {
     messages_per_s: f64,
     /// CPU time of the recording process and of the kernel's threads per 10^9 bytes.
     pub cpu_s_per_gb: f64,
-    process_cpu_s_per_gb: f64,
+    /// The same without the kernel's threads.
+    pub process_cpu_s_per_gb: f64,
     kernel_cpu_s_per_gb: Option<f64>,
     rss_mb: f64,
     submit_p50_us: Option<f64>,

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use livebag::{Clock, ReaderNotice, Recorder};
 use livebag_net::zenoh::{ZenohServer, robot_name};
-use livebag_net::{Catalog, KeepFresh, Secrets, Server, TlsFiles, Viewer};
+use livebag_net::{
+    Catalog, KeepFresh, RecorderStatus, RecorderTopic, Secrets, Server, TlsFiles, Viewer,
+};
 
 pub use livebag_net::ServerOptions as Options;
 
@@ -108,6 +110,10 @@ pub fn beside(
         fn is_read(&self, _container: &Path) {
             self.0.is_read();
         }
+
+        fn status(&self, _container: &Path) -> Option<RecorderStatus> {
+            Some((self.0.status(), self.0.cache_bytes_max()).into())
+        }
     }
     let fresh: Arc<dyn KeepFresh> = Arc::new(Beside(recorder.reader_notice()));
     let catalog = Catalog::new(&[directory.to_owned()], options.clock.clone(), Some(fresh))?;
@@ -155,5 +161,23 @@ impl KeepFresh for Messenger {
                 Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
             }
         }
+    }
+
+    fn status(&self, container: &Path) -> Option<RecorderStatus> {
+        let answer = control::status(container)?;
+        let topic = |topic: control::TopicAnswer| RecorderTopic {
+            name: topic.name,
+            lost: topic.account.lost,
+            is_gone: topic.writer_gone,
+        };
+        Some(RecorderStatus {
+            paused: answer.paused,
+            splits: answer.splits.into(),
+            cache_bytes: answer.cache_bytes,
+            cache_bytes_max: None,
+            slot_bytes: Some(answer.slot_bytes),
+            lost: answer.account.lost,
+            topics: answer.topics.into_iter().map(topic).collect(),
+        })
     }
 }

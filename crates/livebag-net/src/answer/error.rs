@@ -3,7 +3,9 @@
 use livebag::{ContainerError, VirtualFileError};
 
 use crate::ask::{AskError, BetweenError};
+use crate::field::FieldError;
 use crate::picture::PictureError;
+use crate::points::PointsError;
 
 /// Why an answer ends early, or does not begin.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,12 @@ pub enum AnswerError {
     /// There is no picture.
     #[error(transparent)]
     Picture(#[from] PictureError),
+    /// There are no points.
+    #[error(transparent)]
+    Points(#[from] PointsError),
+    /// There are no such numbers.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// A message cannot be understood.
     #[error("a message of {topic} cannot be decoded: {error}")]
     Decode {

@@ -73,7 +73,7 @@ pub fn send_follow(
     }
 }
 
-fn put_text(outlet: &mut Outlet, text: &str) -> Result<(), AnswerError> {
+pub(super) fn put_text(outlet: &mut Outlet, text: &str) -> Result<(), AnswerError> {
     let mut piece = outlet.piece(PIECE_BYTES);
     piece.buffer().put(text.as_bytes());
     outlet.send(piece)

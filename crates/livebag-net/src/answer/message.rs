@@ -3,16 +3,17 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use livebag::{Buffer, Container, Query, Topic};
+use livebag::{Buffer, Container, ContainerError, Query, Span, Topic};
 use livebag_format::DecodeError;
 use livebag_format::decode::{DecodeOptions, Decoder};
 
 use super::{AnswerError, Outlet};
-use crate::ask::MessageForm;
+use crate::ask::{MessageForm, Step, full_names};
 use crate::limits::{DECODED_VALUES_MAX, DECODED_VALUES_SMALL};
-use crate::picture;
+use crate::moment::Moment;
 use crate::pool::Pool;
 use crate::tell::MessageLine;
+use crate::{picture, points};
 
 /// What the head of a response says of a message.
 pub struct MessageHead {
@@ -24,25 +25,65 @@ pub struct MessageHead {
     pub body_bytes: u64,
     /// Newer messages that were passed over because they are damaged.
     pub damaged: u64,
+    /// The frame that points are in.
+    pub frame_id: Option<String>,
 }
 
-/// Sends the newest message of a query; `tell` is told its head before. All memory for it is taken before
+/// Which message.
+pub struct MessageQuery {
+    /// Topic name.
+    pub topic: String,
+    /// The last one up to then; without it the newest.
+    pub at: Option<Moment>,
+    /// The one behind or before that time instead.
+    pub step: Option<Step>,
+}
+
+impl MessageQuery {
+    /// The query whose newest message it is.
+    fn resolve(&self, container: &Container) -> Result<Query, ContainerError> {
+        let topics = full_names(container, std::slice::from_ref(&self.topic));
+        let (start, end) = container
+            .time_range()?
+            .unwrap_or_else(|| (container.started_nanos(), container.started_nanos()));
+        let at = self.at.map(|at| at.nanos(start));
+        let span = match (self.step, at) {
+            (None, None) => Span::All,
+            (None, Some(at)) => Span::History(0, at),
+            (Some(Step::Previous), at) => match at.unwrap_or(end).checked_sub(1) {
+                Some(before) => Span::History(0, before),
+                None => Span::History(1, 0),
+            },
+            (Some(Step::Next), at) => {
+                let from = at.unwrap_or(end).saturating_add(1);
+                let span = Span::History(from, u64::MAX);
+                let mut cursor = container.query(&Query { topics: topics.clone(), span })?;
+                // Nothing behind it: an empty time.
+                let next = cursor.next_entry()?.map_or(0, |(_, entry)| entry.log_time_nanos);
+                Span::History(from, next)
+            }
+        };
+        Ok(Query { topics, span })
+    }
+}
+
+/// Sends a message; `tell` is told its head before. All memory for it is taken before
 /// it is read: who waits for that longer than `patience` is refused.
 ///
 /// # Errors
 /// If the recording cannot be read, has no such message, or it cannot be given in that form.
 pub fn send_message(
     container: &Container,
-    query: &Query,
+    query: &MessageQuery,
     form: MessageForm,
     (outlet, patience): (&mut Outlet, Duration),
     tell: impl FnOnce(MessageHead),
 ) -> Result<(), AnswerError> {
-    let mut messages = container.newest_first(query)?;
+    let mut messages = container.newest_first(&query.resolve(container)?)?;
     while let Some((topic, entry)) = messages.next_entry()? {
         let factor = match form {
             MessageForm::Raw | MessageForm::Json { .. } => 1,
-            MessageForm::Png | MessageForm::Jpeg => picture::BYTES_FOR_EACH,
+            MessageForm::Png { .. } | MessageForm::Jpeg { .. } => picture::BYTES_FOR_EACH,
         };
         let bytes = (entry.data_bytes as usize).saturating_mul(factor);
         let mut piece = outlet.piece_within(bytes, patience)?;
@@ -64,8 +105,12 @@ pub fn send_message(
         };
         match form {
             MessageForm::Raw => {}
-            MessageForm::Png => picture::png(topic, &data, piece.buffer())?,
-            MessageForm::Jpeg => picture::jpeg(topic, &data, piece.buffer())?,
+            MessageForm::Png { width_max } => {
+                picture::png_within(topic, &data, width_max, piece.buffer())?;
+            }
+            MessageForm::Jpeg { width_max } => {
+                picture::jpeg_within(topic, &data, width_max, piece.buffer())?;
+            }
             MessageForm::Json { array_items_max } => {
                 let failed =
                     |error: String| AnswerError::Decode { topic: topic.name.clone(), error };
@@ -80,7 +125,47 @@ pub fn send_message(
         drop(data);
         let body_bytes = piece.buffer().len() as u64;
         let (type_name, damaged) = (topic.type_name.clone(), messages.damaged());
-        tell(MessageHead { line, type_name, body_bytes, damaged });
+        tell(MessageHead { line, type_name, body_bytes, damaged, frame_id: None });
+        return outlet.send(piece);
+    }
+    Err(AnswerError::NoMessage)
+}
+
+/// Sends at most `points_max` points of a message, as [`send_message`] sends it.
+///
+/// # Errors
+/// As [`send_message`].
+pub fn send_points(
+    container: &Container,
+    query: &MessageQuery,
+    points_max: usize,
+    (outlet, patience): (&mut Outlet, Duration),
+    tell: impl FnOnce(MessageHead),
+) -> Result<(), AnswerError> {
+    let mut messages = container.newest_first(&query.resolve(container)?)?;
+    while let Some((topic, entry)) = messages.next_entry()? {
+        // Its points are in memory twice: as it has them, and as they are given.
+        let bytes = entry.data_bytes as usize + points::bytes_of(points_max);
+        let mut piece = outlet.piece_within(bytes, patience)?;
+        let mut data = Buffer::default();
+        if !messages.append_to(&mut data)? {
+            continue;
+        }
+        let topic = container.topics()[topic].topic();
+        let frame_id = points::points(topic, &data, points_max, piece.buffer())?.to_owned();
+        let line = MessageLine {
+            topic: topic.name.clone(),
+            log_time: entry.log_time_nanos,
+            publish_time: entry.publish_time_nanos,
+            sequence: entry.sequence,
+            bytes: entry.data_bytes as usize,
+            value: None,
+            error: None,
+        };
+        drop(data);
+        let body_bytes = piece.buffer().len() as u64;
+        let (type_name, damaged) = (topic.type_name.clone(), messages.damaged());
+        tell(MessageHead { line, type_name, body_bytes, damaged, frame_id: Some(frame_id) });
         return outlet.send(piece);
     }
     Err(AnswerError::NoMessage)

@@ -30,6 +30,9 @@ mod follow;
 mod json;
 mod message;
 mod patience;
+mod series;
+mod status;
+mod timeline;
 
 pub use auto::Auto;
 pub use decimation::Decimation;
@@ -37,8 +40,11 @@ pub use error::AnswerError;
 pub use follow::send_follow;
 pub use json::{JsonOut, send_info};
 use message::Decoders;
-pub use message::send_message;
+pub use message::{MessageHead, MessageQuery, send_message, send_points};
 pub use patience::wait_within;
+pub use series::{SeriesQuery, send_fields, send_series, span_of};
+pub use status::{RecorderStatus, RecorderTopic, StatusSource, send_status};
+pub use timeline::send_timeline;
 
 /// The receiving end of an answer.
 pub struct Pieces {

@@ -17,6 +17,7 @@ fn asks() {
             b"topic=/a&topic=%2Fb&last=1s&format=jsonl&decode=true&array_items=5",
             b"within=2m30s&decimate=/a:5&last=500ms",
             b"from=1700000000.5&to=2023-11-14T22:13:20Z",
+            b"topic=/a&field=a.b[3]&field=c&bins=4000&step=next&width=640&max=1000",
             b"+1.5s",
             b"1700000000123456789",
             b"1.999999999999",
@@ -66,11 +67,57 @@ fn images() {
     };
     let seeds = [
         cdr("bgr8", 4, 3, 12),
+        cdr("bgr8", 400, 3, 1200),
         cdr("mono16", 4, 3, 9),
         cdr("32FC1", 2, 2, 8),
         cdr("rgba8", 1, 1, 4),
     ];
     run("image", image, 20_000, &seeds.each_ref().map(Vec::as_slice));
+}
+
+#[test]
+fn clouds() {
+    use livebag_format::cdr::{PointField, PointsHeader, points_prefix, points_suffix};
+    let of = |datatype: u8, point_step: u32, height: u32| {
+        let named = |(at, name)| PointField { name, offset: at as u32 * 4, datatype, count: 1 };
+        let fields: Vec<_> =
+            ["x", "y", "z", "intensity"].into_iter().enumerate().map(named).collect();
+        let (width, row_step) = (3, 3 * point_step);
+        let header = PointsHeader {
+            height,
+            width,
+            fields: &fields,
+            point_step,
+            row_step,
+            ..Default::default()
+        };
+        let mut message = vec![0, 5];
+        points_prefix(&header, row_step * height, &mut message);
+        message.resize(message.len() + (row_step * height) as usize, 7);
+        message.extend(points_suffix(true));
+        message
+    };
+    let seeds = [of(7, 16, 1), of(8, 24, 2), of(3, 15, 1)];
+    run("cloud", cloud, 20_000, &seeds.each_ref().map(Vec::as_slice));
+}
+
+#[test]
+fn paths_of_fields() {
+    let of = |kind: u8, path: &str, schema: &str, message: &[u8]| {
+        let length = (schema.len() as u16).to_le_bytes();
+        let head = [kind, path.len() as u8, length[0], length[1]];
+        [&head, path.as_bytes(), schema.as_bytes(), message].concat()
+    };
+    let nested =
+        "B[] b\nstring s\nfloat64[3] f\n================\nMSG: a_msgs/B\nuint8[] x\nuint16 y";
+    let message = b"\0\x01\0\0\x01\0\0\0\x01\0\0\0\x05\0\x07\0\x02\0\0\0h\0\0\0\0\0\0\0\0\0";
+    let seeds = [
+        of(0, "b[0].y", nested, message),
+        of(0, "f[2]", nested, message),
+        of(1, "header.stamp.sec", "time t\nfloat32 x", &[1; 12]),
+        of(2, "a.b[1]", "", br#"{"a": {"b": [1, 2.5]}, "ok": true}"#),
+    ];
+    run("fields", fields, 20_000, &seeds.each_ref().map(Vec::as_slice));
 }
 
 #[test]

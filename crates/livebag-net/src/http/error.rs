@@ -58,6 +58,8 @@ impl HttpError {
                     | VirtualFileError::Latest,
                 )
                 | AnswerError::Picture(_)
+                | AnswerError::Points(_)
+                | AnswerError::Field(_)
                 | AnswerError::Decode { .. } => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },

@@ -222,7 +222,8 @@ fn is_viewer(path: &str) -> bool {
 fn allow(origin: &HeaderValue, is_preflight: bool, headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     let exposed = "Accept-Ranges, Content-Length, Content-Range, ETag, Server-Timing, \
-                   Livebag-Log-Time, Livebag-Publish-Time, Livebag-Sequence, Livebag-Type";
+                   Livebag-Log-Time, Livebag-Publish-Time, Livebag-Sequence, Livebag-Type, \
+                   Livebag-Frame-Id, Livebag-Damaged";
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(exposed));
     if is_preflight {
         let methods = HeaderValue::from_static("GET, HEAD");

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use livebag::{Query, Span};
+use livebag::{Query, Span, TimelineQuery};
 use tokio::sync::oneshot;
 
 use super::app::{Answer, App, lay_out};
@@ -19,12 +19,16 @@ use super::guard::guard;
 use super::live;
 use super::range::{self, Wanted};
 use crate::answer::{
-    AnswerError, Auto, Decimation, JsonOut, Outlet, bytes_of, send_all, send_follow, send_info,
-    send_message,
+    AnswerError, Auto, Decimation, JsonOut, MessageHead, MessageQuery, Outlet, SeriesQuery,
+    bytes_of, send_all, send_fields, send_follow, send_info, send_message, send_points,
+    send_series, send_status, send_timeline, span_of,
 };
 use crate::ask::{AskError, Form, MessageForm, Parameters, between, full_names};
 use crate::catalog::{Reading, ServedFile};
-use crate::limits::{BODY_BYTES_MAX, NAME_BYTES_MAX, OPEN_BAGS_MAX, PIECE_BYTES};
+use crate::limits::{
+    BINS_MAX, BODY_BYTES_MAX, NAME_BYTES_MAX, OPEN_BAGS_MAX, PIECE_BYTES, POINTS_DEFAULT,
+    POINTS_MAX, SERIES_BINS_DEFAULT, TIMELINE_BINS_DEFAULT,
+};
 use crate::link::Link;
 use crate::moment::Moment;
 use crate::page::{self, PageFile};
@@ -50,6 +54,11 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/bags/{bag}/auto", get(auto))
         .route("/v1/bags/{bag}/follow", get(follow))
         .route("/v1/bags/{bag}/message", get(message))
+        .route("/v1/bags/{bag}/points", get(points))
+        .route("/v1/bags/{bag}/timeline", get(timeline))
+        .route("/v1/bags/{bag}/series", get(series))
+        .route("/v1/bags/{bag}/fields", get(fields))
+        .route("/v1/bags/{bag}/events", get(events))
         .route("/v1/bags/{bag}/manifest", get(live::manifest))
         .route("/bags/{file}", get(file))
         .route("/live", get(live::of_streams))
@@ -394,27 +403,37 @@ async fn message(
     RawQuery(query): RawQuery,
 ) -> Result<Response, HttpError> {
     let mut ask = parameters(query)?;
-    let (mut topics, at, form) = (ask.topics()?, ask.moment("at")?, ask.message_form()?);
+    let query = message_query(&mut ask)?;
+    let form = ask.message_form()?;
     ask.end()?;
-    if topics.len() != 1 {
-        let text = format!("{} topics are named: name one (topic=/camera)", topics.len());
-        return Err(AskError(text).into());
-    }
-    let topic = topics.remove(0);
     let asked_nanos = app.clock.monotonic_nanos();
     let served = app.container(&text_of(name)?)?;
     let turn = app.turn(link.peer()).await?;
     let (tell, told) = oneshot::channel();
-    let mut answer = lay_out(turn, asked_nanos, move |app, outlet| {
-        let container = served.container()?;
-        let query = match at {
-            None => Query { topics: full_names(&container, &[topic]), span: Span::All },
-            Some(at) => between(&container, &[topic], Some(Moment::At(0)), Some(at))?,
-        };
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         let way = (outlet, app.limits.turn_timeout);
         // An asker who has gone needs no head.
-        send_message(&container, &query, form, way, |head| drop(tell.send(head)))
+        send_message(&*served.container()?, &query, form, way, |head| drop(tell.send(head)))
     });
+    let content_type = match form {
+        MessageForm::Raw => "application/octet-stream",
+        MessageForm::Png { .. } => "image/png",
+        MessageForm::Jpeg { .. } => "image/jpeg",
+        MessageForm::Json { .. } => "application/json",
+    };
+    respond_with_head(answer, told, content_type).await
+}
+
+fn message_query(ask: &mut Parameters) -> Result<MessageQuery, AskError> {
+    Ok(MessageQuery { topic: ask.topic()?, at: ask.moment("at")?, step: ask.step()? })
+}
+
+/// The response with one message, whose head is told before its first piece comes.
+async fn respond_with_head(
+    mut answer: Answer,
+    told: oneshot::Receiver<MessageHead>,
+    content_type: &'static str,
+) -> Result<Response, HttpError> {
     let first = match answer.pieces.recv().await {
         Some(Err(error)) => return Err(error.into()),
         Some(Ok(piece)) => piece,
@@ -422,12 +441,6 @@ async fn message(
         None => Default::default(),
     };
     let head = told.await.map_err(|_| HttpError::Broken)?;
-    let content_type = match form {
-        MessageForm::Raw => "application/octet-stream",
-        MessageForm::Png => "image/png",
-        MessageForm::Jpeg => "image/jpeg",
-        MessageForm::Json { .. } => "application/json",
-    };
     let mut response = Response::new(body::stream_of(head.body_bytes, first, answer));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -436,10 +449,131 @@ async fn message(
     insert(headers, "livebag-publish-time", &head.line.publish_time.to_string());
     insert(headers, "livebag-sequence", &head.line.sequence.to_string());
     insert(headers, "livebag-type", &head.type_name);
+    if let Some(frame_id) = head.frame_id {
+        insert(headers, "livebag-frame-id", &frame_id);
+    }
     if head.damaged > 0 {
         insert(headers, "livebag-damaged", &head.damaged.to_string());
     }
     Ok(response)
+}
+
+/// Points of a cloud, thinned out.
+async fn points(
+    State(app): State<Arc<App>>,
+    Extension(link): Extension<Arc<Link>>,
+    name: Name,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    let mut ask = parameters(query)?;
+    let query = message_query(&mut ask)?;
+    let points_max = ask.number("max", 1..=POINTS_MAX)?.unwrap_or(POINTS_DEFAULT);
+    ask.end()?;
+    let asked_nanos = app.clock.monotonic_nanos();
+    let served = app.container(&text_of(name)?)?;
+    let turn = app.turn(link.peer()).await?;
+    let (tell, told) = oneshot::channel();
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+        let way = (outlet, app.limits.turn_timeout);
+        send_points(&*served.container()?, &query, points_max, way, |head| drop(tell.send(head)))
+    });
+    respond_with_head(answer, told, "application/octet-stream").await
+}
+
+/// Counts, bytes, losses and silences over time.
+async fn timeline(
+    State(app): State<Arc<App>>,
+    Extension(link): Extension<Arc<Link>>,
+    name: Name,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    let mut ask = parameters(query)?;
+    let (topics, from, to) = (ask.topics()?, ask.moment("from")?, ask.moment("to")?);
+    let bins_max = ask.number("bins", 2..=BINS_MAX)?.unwrap_or(TIMELINE_BINS_DEFAULT);
+    ask.end()?;
+    let asked_nanos = app.clock.monotonic_nanos();
+    let served = app.container(&text_of(name)?)?;
+    let turn = app.turn(link.peer()).await?;
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+        let container = served.container()?;
+        let query = between(&container, &topics, from, to)?;
+        let (from_nanos, to_nanos) = span_of(&container, &query)?;
+        let query = TimelineQuery {
+            topics: query.topics,
+            from_nanos: Some(from_nanos),
+            to_nanos: Some(to_nanos),
+            bins_max,
+        };
+        let timeline = served.timeline(&container, &query)?;
+        app.catalog.forget_timelines();
+        send_timeline(&container, &timeline, outlet)
+    });
+    respond(&app, asked_nanos, answer, "application/json", true).await
+}
+
+/// Numbers over time.
+async fn series(
+    State(app): State<Arc<App>>,
+    Extension(link): Extension<Arc<Link>>,
+    name: Name,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    let mut ask = parameters(query)?;
+    let (topic, fields) = (ask.topic()?, ask.fields()?);
+    let (from, to) = (ask.moment("from")?, ask.moment("to")?);
+    let bins_max = ask.number("bins", 2..=BINS_MAX)?.unwrap_or(SERIES_BINS_DEFAULT);
+    ask.end()?;
+    let asked_nanos = app.clock.monotonic_nanos();
+    let served = app.container(&text_of(name)?)?;
+    let turn = app.turn(link.peer()).await?;
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+        let container = served.container()?;
+        let (from_nanos, to_nanos) = span_of(&container, &between(&container, &[], from, to)?)?;
+        let query = SeriesQuery { topic, fields, from_nanos, to_nanos, bins_max };
+        send_series(&container, &query, app.limits.turn_timeout, outlet)
+    });
+    respond(&app, asked_nanos, answer, "application/json", true).await
+}
+
+/// The fields of a topic's messages.
+async fn fields(
+    State(app): State<Arc<App>>,
+    Extension(link): Extension<Arc<Link>>,
+    name: Name,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    let mut ask = parameters(query)?;
+    let topic = ask.topic()?;
+    ask.end()?;
+    let asked_nanos = app.clock.monotonic_nanos();
+    let served = app.container(&text_of(name)?)?;
+    let turn = app.turn(link.peer()).await?;
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+        send_fields(&*served.container()?, &topic, app.limits.turn_timeout, outlet)
+    });
+    respond(&app, asked_nanos, answer, "application/json", true).await
+}
+
+/// How a recording goes, as server-sent events. It holds its turn as long as it lasts.
+async fn events(
+    State(app): State<Arc<App>>,
+    Extension(link): Extension<Arc<Link>>,
+    method: Method,
+    name: Name,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    if let Some(refused) = refuse_head(&method) {
+        return Ok(refused);
+    }
+    no_parameters(query)?;
+    let asked_nanos = app.clock.monotonic_nanos();
+    let served = app.container(&text_of(name)?)?;
+    let turn = app.turn(link.peer()).await?;
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+        app.catalog.forget_timelines();
+        send_status(&*served, &app.clock, outlet)
+    });
+    respond(&app, asked_nanos, answer, "text/event-stream", false).await
 }
 
 async fn file(

@@ -3,13 +3,14 @@
 /** @import { Session } from "./session.js" */
 /** @import { TopicRow, LaneRow, LossRow, TopicStatus, Lost } from "./types.js" */
 
+import { TOPIC_DATA } from "./choice.js";
 import { causeColour, colour, onColours } from "./colours.js";
+import { drawDensity, smoothed } from "./density.js";
 import { fill, h, onceAFrame, say } from "./dom.js";
 import * as format from "./format.js";
 import { addGestures, alongAxis } from "./gestures.js";
 import { sayAt } from "./hover.js";
 import { openMenu } from "./menu.js";
-import { TOPIC_DATA } from "./choice.js";
 
 const HEIGHT = 24;
 /** A loss is at least this wide, however short it was. */
@@ -20,6 +21,8 @@ class Lane {
   isSeen = false;
   /** @type {LaneRow | null} */
   row = null;
+  /** Its messages by bin, to draw. @type {ArrayLike<number>} */
+  #smooth = [];
 
   /** @param {Session} session @param {TopicRow} topic */
   constructor(session, topic) {
@@ -37,6 +40,12 @@ class Lane {
     sayAt(this.canvas, (x) => this.#at(x));
   }
 
+  /** @param {LaneRow | null} row */
+  take(row) {
+    this.row = row;
+    this.#smooth = row ? smoothed(row.message_counts) : [];
+  }
+
   draw() {
     if (!this.isSeen) return;
     const { session, row } = this;
@@ -46,8 +55,9 @@ class Lane {
     context.fillRect(Math.max(0, axis.x(axis.start)), HEIGHT - 1, Math.min(axis.width, axis.x(axis.end)) - Math.max(0, axis.x(axis.start)), 1);
     if (!row || !timeline) return;
     const start = session.since(timeline.start_time);
+    drawDensity(context, this.#smooth, (at) => Math.floor(axis.x(start + at * timeline.bin_nanos)), axis.width, HEIGHT);
+    // Over the bars, whose means run over the edges of a silence.
     this.#drawGaps(context, row);
-    drawDensity(context, row.message_counts, (at) => Math.floor(axis.x(start + at * timeline.bin_nanos)), axis.width);
     for (const loss of row.lost) this.#drawLoss(context, loss);
     this.#drawUnplaced(context, row.lost_unplaced);
   }
@@ -71,7 +81,7 @@ class Lane {
 
   /** What was lost at a time that nobody knows stands at the lane's end. @param {CanvasRenderingContext2D} context @param {Lost} lost */
   #drawUnplaced(context, lost) {
-    const sum = format.lostSum(lost);
+    const sum = unplaced(lost);
     if (sum === 0) return;
     const text = `+${format.count(sum)}`;
     context.font = "600 10px system-ui, sans-serif";
@@ -110,7 +120,7 @@ class Lane {
     const bin = Math.floor((axis.time(x) - session.since(timeline.start_time)) / timeline.bin_nanos);
     const messages = row.message_counts[bin];
     if (messages) said.push(`${format.plural(messages, "message")}, ${format.bytes(row.bytes[bin])} in ${format.span(timeline.bin_nanos)}`);
-    if (x > axis.width - 40 && format.lostSum(row.lost_unplaced) > 0) said.push(`${format.causes(row.lost_unplaced)} lost at a time that is not known`);
+    if (x > axis.width - 40 && unplaced(row.lost_unplaced) > 0) said.push(`${format.plural(unplaced(row.lost_unplaced), "message")} lost at a time that is not known (${format.causes(row.lost_unplaced)})`);
     return said;
   }
 
@@ -139,28 +149,8 @@ class Lane {
   }
 }
 
-/**
- * Bars of messages per bin; as high as there are, beside the fullest in view.
- * @param {CanvasRenderingContext2D} context
- * @param {number[]} counts
- * @param {(at: number) => number} left of a bin
- * @param {number} width
- */
-function drawDensity(context, counts, left, width) {
-  let most = 1;
-  for (const value of counts) most = Math.max(most, value);
-  context.fillStyle = colour("density");
-  context.beginPath();
-  for (let at = 0; at < counts.length; at += 1) {
-    const value = counts[at] ?? 0;
-    if (value === 0) continue;
-    const [from, to] = [left(at), left(at + 1)];
-    if (to < 0 || from > width) continue;
-    const height = 3 + Math.round((value / most) * (HEIGHT - 9));
-    context.rect(from, HEIGHT - height, Math.max(1, to - from), height);
-  }
-  context.fill();
-}
+/** @param {Lost} lost */
+const unplaced = (lost) => lost.total ?? format.lostSum(lost);
 
 /** All lanes, with a filter. @param {Session} session */
 export function lanes(session) {
@@ -183,7 +173,7 @@ export function lanes(session) {
   session.on("view", draw);
   session.on("timeline", () => {
     const rows = new Map(session.timeline?.topics.map((row) => [row.topic, row]));
-    for (const lane of list) lane.row = rows.get(lane.topic.name) ?? null;
+    for (const lane of list) lane.take(rows.get(lane.topic.name) ?? null);
     draw();
   });
   const tell = () => {

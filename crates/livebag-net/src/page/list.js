@@ -63,9 +63,9 @@ class Row {
     return words.every((word) => text.includes(word));
   }
 
-  /** @param {AbortSignal} signal @param {Turns} turns */
+  /** Topics and sizes; of a live recording as they are now. @param {AbortSignal} signal @param {Turns} turns */
   async load(signal, turns) {
-    this.info ??= await turns.run(() => api.bag(this.bag.name, signal));
+    if (this.bag.state === "live" || !this.info) this.info = await turns.run(() => api.bag(this.bag.name, signal));
     this.show(this.bag);
   }
 
@@ -159,6 +159,7 @@ export async function showList(page, place, signal) {
     if (document.hidden) continue;
     try {
       take(await api.bags(signal));
+      for (const row of rows.values()) if (row.info && row.bag.state === "live") await row.load(signal, turns);
     } catch (error) {
       if (isAbort(error)) return;
       fill(said, `The server does not answer: ${error instanceof Error ? error.message : String(error)}`);

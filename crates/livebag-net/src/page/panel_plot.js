@@ -114,7 +114,8 @@ export function plotPanel(session, spec, signal) {
     const fields = dropped.sources.filter(({ field }) => field !== "");
     if (fields.length > 0) replacePanel(session, spec, { kind: "plot", sources: [...spec.sources, ...fields] });
   });
-  void load();
+  // Before the axis has its width, the lanes' first answer is waited for.
+  if (session.timeline) void load();
   return element;
 }
 

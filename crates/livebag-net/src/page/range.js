@@ -11,6 +11,8 @@ import { lines, RERUN_BYTES_MAX, viewers } from "./elsewhere.js";
 
 /** Without a file picker a download with a token is held in memory. */
 const HELD_BYTES_MAX = 1e9;
+/** Of a range, so that what its edges cut is little. */
+const BINS = 4000;
 
 /** @param {Session} session */
 export function rangePanel(session) {
@@ -28,7 +30,7 @@ export function rangePanel(session) {
     asking = new AbortController();
     try {
       const both = AbortSignal.any([asking.signal, session.signal]);
-      sums = await api.timeline(session.info.name, { from: session.at(range.from).toString(), to: session.at(range.to).toString(), bins: 1 }, both);
+      sums = await api.timeline(session.info.name, { from: session.at(range.from).toString(), to: session.at(range.to).toString(), bins: BINS }, both);
       show();
     } catch (error) {
       if (!isAbort(error)) session.complain(error);
@@ -47,7 +49,7 @@ export function rangePanel(session) {
     h("header", {}, head, h("button", { type: "button", title: "Show only the range", onclick: () => session.range && session.axis.show(session.range.from, session.range.to) }, "Zoom to it"),
       h("button", { type: "button", title: "Forget the range (Escape)", onclick: () => session.select(null) }, "Clear")),
     h("div", { className: "range-body" },
-      h("div", { className: "range-topics" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, all), h("th", {}, "topic"), h("th", {}, "messages"), h("th", {}, "bytes"))), table)), rest));
+      h("div", { className: "range-topics" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, all), h("th", {}, "topic"), h("th", { title: "Counted in small bins: the edges may cut one" }, "messages"), h("th", {}, "bytes"))), table)), rest));
 
   const show = () => {
     const { range } = session;
@@ -55,6 +57,11 @@ export function rangePanel(session) {
     if (!range) return;
     say(head, `${format.clock(session.at(range.from))} to ${format.clock(session.at(range.to))}: ${format.span(range.to - range.from)}`);
     if (!sums) return;
+    const { start_time, bin_nanos } = sums;
+    // Bins whose middle is in the range.
+    const start = session.since(start_time) + bin_nanos / 2;
+    const [first, last] = [Math.ceil((range.from - start) / bin_nanos), Math.floor((range.to - start) / bin_nanos)];
+    const sum = (/** @type {number[]} */ values) => values.slice(Math.max(0, first), Math.max(0, last + 1)).reduce((total, value) => total + value, 0);
     const rows = sums.topics.map((lane) => ({ topic: lane.topic, messages: sum(lane.message_counts), bytes: sum(lane.bytes) })).filter((row) => row.messages > 0);
     const focus = document.activeElement instanceof HTMLInputElement ? document.activeElement.value : null;
     fill(table, ...rows.map((row) => {
@@ -94,9 +101,6 @@ export function rangePanel(session) {
   }
   return element;
 }
-
-/** @param {number[]} values */
-const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 /** @param {string} name @param {string} text @param {string} [note] */
 function copyButton(name, text, note) {

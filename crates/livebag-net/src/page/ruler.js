@@ -3,6 +3,7 @@
 /** @import { Session } from "./session.js" */
 
 import { colour, onColours } from "./colours.js";
+import { smoothed } from "./density.js";
 import { h, onceAFrame } from "./dom.js";
 import { clock, day, span } from "./format.js";
 import { addGestures, alongAxis } from "./gestures.js";
@@ -58,9 +59,10 @@ export function overview(session) {
       // Each topic counts alike, whatever its rate: what is missing shows.
       const heights = new Float32Array(bins);
       for (const lane of lanes.topics) {
-        let most = 1;
-        for (const value of lane.message_counts) most = Math.max(most, value);
-        lane.message_counts.forEach((value, at) => (heights[at] = (heights[at] ?? 0) + value / most));
+        const counts = Array.from(smoothed(lane.message_counts));
+        let most = 0;
+        for (const value of counts) most = Math.max(most, value);
+        counts.forEach((value, at) => (heights[at] = (heights[at] ?? 0) + value / (most || 1)));
       }
       let most = 0;
       for (const value of heights) most = Math.max(most, value);

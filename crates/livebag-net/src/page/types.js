@@ -55,7 +55,7 @@
  * @property {number[]} message_counts
  * @property {number[]} bytes
  * @property {LossRow[]} lost
- * @property {Lost} lost_unplaced
+ * @property {Lost} lost_unplaced `total` leaves out those that a gap places without a cause
  * @property {Stretch[]} gaps
  */
 

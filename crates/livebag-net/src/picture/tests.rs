@@ -82,3 +82,25 @@ fn sizes_that_lie_are_refused() {
     let other = Topic { type_name: "std_msgs/msg/String".into(), ..topic() };
     assert!(matches!(png(&other, &[]), Err(PictureError::NotAnImage { .. })));
 }
+
+#[test]
+fn a_smaller_picture_has_at_most_so_many_columns() {
+    let small = |message: &[u8], width_max: usize| {
+        let mut out = Buffer::default();
+        png_within(&topic(), message, Some(width_max), &mut out).unwrap();
+        read_png(&out)
+    };
+    // Columns of 0, 10, 20, … in both rows, and a gap behind each.
+    let row: Vec<u8> = (0..8).map(|column| column * 10).chain([99]).collect();
+    let gray = message("mono8", 8, 2, 9, &row.repeat(2));
+    assert_eq!(small(&gray, 8), (8, 2, row[..8].repeat(2)));
+    assert_eq!(small(&gray, 100), (8, 2, row[..8].repeat(2)));
+    assert_eq!(small(&gray, 4), (4, 1, vec![5, 25, 45, 65]));
+    assert_eq!(small(&gray, 5).0, 4, "whole columns are put together");
+    assert_eq!(small(&gray, 1), (1, 1, vec![35]), "two of eight columns stand for all");
+    let bgr = message("bgr8", 2, 2, 6, &[10, 20, 30, 20, 30, 40].repeat(2));
+    assert_eq!(small(&bgr, 1), (1, 1, vec![35, 25, 15]));
+    // A distance is one that was measured.
+    let depth = message("16UC1", 2, 1, 4, &[0x34, 0x12, 0, 0]);
+    assert_eq!(small(&depth, 1), (1, 1, vec![0x12, 0x34]));
+}

@@ -21,7 +21,7 @@ fn bearer(token: &str) -> String {
 }
 
 /// One target of every kind.
-const TARGETS: [&str; 11] = [
+const TARGETS: [&str; 15] = [
     "/",
     "/openapi.json",
     "/v1/status",
@@ -31,6 +31,10 @@ const TARGETS: [&str; 11] = [
     "/v1/bags/run1/history",
     "/v1/bags/run1/auto",
     "/v1/bags/run1/message?topic=/text",
+    "/v1/bags/run1/timeline",
+    "/v1/bags/run1/series?topic=/camera&field=height",
+    "/v1/bags/run1/fields?topic=/camera",
+    "/v1/bags/run1/events",
     "/bags/run1.mcap",
     "/nowhere",
 ];

@@ -170,6 +170,14 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
+    /// The next chunk of a body that goes on.
+    pub fn chunk(&mut self) -> io::Result<String> {
+        let line = self.line()?;
+        let count = usize::from_str_radix(&line, 16).map_err(io::Error::other)?;
+        let chunk = self.take(count + 2)?;
+        Ok(String::from_utf8_lossy(&chunk[..count]).into_owned())
+    }
+
     /// Passes over the body of a response to who knows what: one to HEAD has none, and what comes
     /// after it is a status line.
     pub fn skip_body(&mut self, head: &Response) -> io::Result<()> {

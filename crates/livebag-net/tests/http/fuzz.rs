@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-const PATHS: [&str; 14] = [
+const PATHS: [&str; 20] = [
     "/",
     "/openapi.json",
     "/v1/status",
@@ -51,6 +51,12 @@ const PATHS: [&str; 14] = [
     "/v1/bags/run1/history",
     "/v1/bags/run1/auto",
     "/v1/bags/run1/message",
+    "/v1/bags/run1/timeline",
+    "/v1/bags/run1/series",
+    "/v1/bags/run1/fields",
+    "/v1/bags/run1/points",
+    "/v1/bags/run1/events",
+    "/page/main.js",
     "/bags/run1.mcap",
     "/v1/bags/none/latest",
     "/bags/none.mcap",
@@ -58,7 +64,7 @@ const PATHS: [&str; 14] = [
     "/v1",
 ];
 /// What is answered as it stands.
-const TARGETS: [&str; 12] = [
+const TARGETS: [&str; 18] = [
     "/v1/bags/run1/latest?topic=/text&last=50ms",
     "/v1/bags/run1/latest?last=0&format=jsonl",
     "/v1/bags/run1/history?from=100ms&to=200ms&decode=true&array_items=3",
@@ -69,10 +75,16 @@ const TARGETS: [&str; 12] = [
     "/v1/bags/run1/message?topic=/camera&format=jpeg&at=50ms",
     "/v1/bags/run1/message?topic=/text&format=png",
     "/v1/bags/run1/message?topic=/text&format=json",
+    "/v1/bags/run1/timeline?bins=30&from=50ms",
+    "/v1/bags/run1/timeline?topic=/text&bins=4000&to=300ms",
+    "/v1/bags/run1/series?topic=/camera&field=height&field=header.stamp.sec&bins=20",
+    "/v1/bags/run1/series?topic=/camera&field=data[3]&from=1",
+    "/v1/bags/run1/fields?topic=/camera",
+    "/v1/bags/run1/message?topic=/camera&format=png&width=2&step=previous",
     "/bags/run1.mcap?topic=/text",
     "/bags/run1.mcap?from=10ms&to=500ms&access_token=x",
 ];
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 18] = [
     "topic",
     "last",
     "from",
@@ -84,10 +96,15 @@ const NAMES: [&str; 13] = [
     "decode",
     "array_items",
     "access_token",
+    "bins",
+    "field",
+    "width",
+    "max",
+    "step",
     "other",
     "",
 ];
-const VALUES: [&str; 44] = [
+const VALUES: [&str; 48] = [
     "/text",
     "/camera",
     "text",
@@ -124,6 +141,10 @@ const VALUES: [&str; 44] = [
     "NaN",
     "inf",
     "1e308",
+    "next",
+    "height",
+    "data[99999999]",
+    "data[",
     "/text:5",
     "/text:1e-300",
     "/camera:0",

@@ -14,6 +14,7 @@ mod held;
 mod idle;
 mod in_place;
 mod live;
+mod over_time;
 mod page;
 mod process;
 mod recipe;

@@ -11,6 +11,8 @@ use crate::storage::ReadFile;
 
 /// Less than this the kernel reads ahead by itself.
 const AHEAD_BYTES_MIN: u64 = 128 << 10;
+/// Entries read at once where many are: 192 KiB, which stay in the processor's cache.
+const ENTRIES_AT_ONCE: u64 = 4096;
 /// Entries within about a page of the file.
 const NEAR_ENTRIES: u64 = 64;
 
@@ -137,6 +139,24 @@ impl IndexReader {
         out.clear();
         out.extend(bytes.as_chunks().0.iter().filter_map(IndexEntry::decode));
         Ok(count as u64)
+    }
+
+    /// Gives each of entries `range`, in large reads through `bytes`; `None` for one that is damaged.
+    pub fn each(
+        &self,
+        range: std::ops::Range<u64>,
+        bytes: &mut Vec<u8>,
+        take: &mut impl FnMut(Option<IndexEntry>),
+    ) -> Result<(), ContainerError> {
+        let mut start = range.start;
+        while start < range.end {
+            let count = (range.end - start).min(ENTRIES_AT_ONCE);
+            bytes.resize(count as usize * ENTRY_BYTES, 0);
+            self.read(entry_offset(start), bytes)?;
+            bytes.as_chunks().0.iter().for_each(|entry| take(IndexEntry::decode(entry)));
+            start += count;
+        }
+        Ok(())
     }
 
     /// The first of `count` entries whose log time is not before `nanos`.

@@ -26,6 +26,7 @@ mod follow;
 mod index;
 mod newest_first;
 mod open;
+mod timeline;
 mod topic;
 mod virtual_file;
 
@@ -35,6 +36,10 @@ pub use cursor::Cursor;
 pub use follow::{Follow, Followed};
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
+pub use timeline::{
+    LossCause, LossSpan, TimeBins, Timeline, TimelineCache, TimelineQuery, TopicProgress,
+    TopicTimeline,
+};
 pub use topic::ContainerTopic;
 pub use virtual_file::{VirtualFile, VirtualFileError};
 

@@ -88,6 +88,7 @@ pub(super) fn add_topics(
                     .map(|name| open(name).map(|(path, file)| Brick::new(path, file)))
                     .collect::<Result<_, _>>()?,
                 message_bytes: described.message_bytes,
+                lost: described.lost,
             })
         });
         let is_ended = matches!(state, ContainerState::Closed | ContainerState::Recovered);

@@ -20,6 +20,8 @@ pub(super) struct Segment {
     pub index: IndexReader,
     pub bricks: Vec<Brick>,
     pub message_bytes: u64,
+    /// What the split's manifest says.
+    pub lost: Losses,
 }
 
 impl Segment {

@@ -62,6 +62,16 @@ impl ReaderNotice {
         // Read by the recorder's thread alone, for nothing else than its value.
         self.0.read_until_nanos.fetch_max(until, Ordering::Relaxed);
     }
+
+    /// How the recording goes: [`Recorder::status`], from any thread.
+    pub fn status(&self) -> Status {
+        self.0.status()
+    }
+
+    /// Bound of what waits in memory.
+    pub fn cache_bytes_max(&self) -> u64 {
+        self.0.options.cache_bytes_max
+    }
 }
 
 /// A recording in progress. Dropping it closes the container, too, but only [`Recorder::finish`] reports
@@ -271,30 +281,7 @@ impl Recorder {
 
     /// Counts and state at the moment.
     pub fn status(&self) -> Status {
-        let topics = self.shared.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        let topics = topics.iter().map(|(topic, counters)| TopicStatus {
-            name: topic.name.clone(),
-            type_name: topic.type_name.clone(),
-            message_encoding: topic.message_encoding.clone(),
-            messages: counters.messages.load(Ordering::Acquire),
-            bytes: counters.bytes.load(Ordering::Relaxed),
-            repeated: counters.repeated.load(Ordering::Relaxed),
-            lost: counters.losses(),
-            skipped: counters.skipped.load(Ordering::Relaxed),
-            removed: counters.removed.load(Ordering::Relaxed),
-            writer_gone: counters.is_gone.load(Ordering::Relaxed),
-            writer_returns: counters.returns.load(Ordering::Relaxed),
-            refused: counters.refused.get().cloned(),
-        });
-        Status {
-            topics: topics.collect(),
-            cache_bytes: self.shared.budget.used_bytes(),
-            slot_bytes: self.shared.slot_bytes.load(Ordering::Acquire),
-            paused: self.is_paused(),
-            splits: self.shared.splits.load(Ordering::Relaxed),
-            clock_jumps: self.shared.clock_jumps(),
-            failure: self.shared.failure().cloned(),
-        }
+        self.shared.status()
     }
 
     /// Records what has been published until now, closes the container, and returns the final status.

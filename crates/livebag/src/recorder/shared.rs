@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use livebag_format::Topic;
 use livebag_format::container::ClockJumps;
 
-use super::status::Counters;
+use super::status::{Counters, Status, TopicStatus};
 use super::{Overflow, RecordError, RecorderOptions};
 use crate::limits::TOPICS_MAX;
 use crate::queue::{Budget, QueueOptions, TopicQueue};
@@ -91,6 +91,34 @@ impl Shared {
             options.overflow = Overflow::DropNewest;
         }
         self.make_queue_with(name, options)
+    }
+
+    /// Counts and state at the moment.
+    pub fn status(&self) -> Status {
+        let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let topics = topics.iter().map(|(topic, counters)| TopicStatus {
+            name: topic.name.clone(),
+            type_name: topic.type_name.clone(),
+            message_encoding: topic.message_encoding.clone(),
+            messages: counters.messages.load(Ordering::Acquire),
+            bytes: counters.bytes.load(Ordering::Relaxed),
+            repeated: counters.repeated.load(Ordering::Relaxed),
+            lost: counters.losses(),
+            skipped: counters.skipped.load(Ordering::Relaxed),
+            removed: counters.removed.load(Ordering::Relaxed),
+            writer_gone: counters.is_gone.load(Ordering::Relaxed),
+            writer_returns: counters.returns.load(Ordering::Relaxed),
+            refused: counters.refused.get().cloned(),
+        });
+        Status {
+            topics: topics.collect(),
+            cache_bytes: self.budget.used_bytes(),
+            slot_bytes: self.slot_bytes.load(Ordering::Acquire),
+            paused: self.paused.load(Ordering::Relaxed),
+            splits: self.splits.load(Ordering::Relaxed),
+            clock_jumps: self.clock_jumps(),
+            failure: self.failure().cloned(),
+        }
     }
 
     pub fn clock_jumps(&self) -> ClockJumps {

@@ -144,6 +144,13 @@ impl ColumnDecoder {
         Ok(ColumnDecoder { columns, is_ros1, rows: 0 })
     }
 
+    /// Decodes no further than the first `count` columns, and gives only those.
+    #[must_use]
+    pub fn first_columns(mut self, count: usize) -> Self {
+        self.columns.truncate(count);
+        self
+    }
+
     /// Adds one message's values. A message that cannot be decoded adds nothing.
     ///
     /// # Errors

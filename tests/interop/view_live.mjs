@@ -1,9 +1,9 @@
 // Looks at a recording by Foxglove's own client of its WebSocket protocol (@foxglove/ws-protocol):
 //
-//     node --experimental-websocket view_live.mjs URL COUNT
+//     node --experimental-websocket view_live.mjs URL COUNT [END]
 //
 // Subscribes to every channel, and prints {"name", "subprotocol", "topics": {TOPIC: [[log time, SHA-256 of the message], …]}}
-// once it has COUNT messages.
+// once it has COUNT messages, or is told that the log time END is shown.
 
 import { createHash } from "node:crypto";
 import { createRequire } from "node:module";
@@ -15,7 +15,7 @@ const home = process.env.LIVEBAG_NPM ?? path.resolve(here, "../../build/npm");
 const require = createRequire(path.join(home, "package.json"));
 const { FoxgloveClient } = require("@foxglove/ws-protocol");
 
-const [url, count] = process.argv.slice(2);
+const [url, count, end] = process.argv.slice(2);
 const socket = new WebSocket(url, [FoxgloveClient.SUPPORTED_SUBPROTOCOL]);
 const client = new FoxgloveClient({ ws: socket });
 const topics = {};
@@ -26,6 +26,11 @@ let seen = 0;
 function fail(error) {
   console.error(`error: ${error?.message ?? error}`);
   process.exit(1);
+}
+
+function conclude() {
+  console.log(JSON.stringify({ name, subprotocol: socket.protocol, topics }));
+  process.exit(0);
 }
 
 client.on("error", fail);
@@ -49,7 +54,7 @@ client.on("message", ({ subscriptionId, timestamp, data }) => {
   topics[bySubscription.get(subscriptionId)].push([String(timestamp), digest]);
   seen += 1;
   if (seen === Number(count)) {
-    console.log(JSON.stringify({ name, subprotocol: socket.protocol, topics }));
-    process.exit(0);
+    conclude();
   }
 });
+client.on("time", ({ timestamp }) => end !== undefined && timestamp >= BigInt(end) && conclude());

@@ -1,4 +1,4 @@
-"""Looks at a recording by a client that is not ours (PyPI robo-ws-bridge), as view_live.mjs does: view_live.py URL COUNT."""
+"""Looks at a recording by a client that is not ours (PyPI robo-ws-bridge), as view_live.mjs does: view_live.py URL COUNT [END]."""
 
 import asyncio
 import hashlib
@@ -8,7 +8,7 @@ import sys
 from robo_ws_bridge import WebSocketBridgeClient
 
 
-async def main(url, count):
+async def main(url, count, end):
     client = WebSocketBridgeClient(url)
     topics, seen, whole = {}, 0, asyncio.Event()
 
@@ -23,6 +23,11 @@ async def main(url, count):
         if seen == count:
             whole.set()
 
+    async def time(timestamp):
+        if end is not None and timestamp >= end:
+            whole.set()
+
+    client.on_time_update(time)
     client.on_advertised_channel(advertised)
     client.on_message(message)
     await client.connect()
@@ -31,4 +36,4 @@ async def main(url, count):
     await client.disconnect()
 
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None))

@@ -199,7 +199,7 @@ pub const LIVE_AHEAD_BYTES: u64 = 64 << 10;
 /// A larger message is left out.
 pub const LIVE_MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Of the messages that wait for a subscription so many of the newest are looked at; the others are left out.
-pub const LIVE_BEHIND_MAX: usize = 256;
+pub const LIVE_BEHIND_MAX: usize = 2048;
 /// Streams that are shown without a recording.
 pub const LIVE_STREAMS_MAX: usize = 1024;
 /// Pause between two sentences about what was left out.

@@ -69,6 +69,10 @@ struct Work {
     said_nanos: u64,
     shown_nanos: u64,
     range: Option<(u64, u64)>,
+    /// When the client first subscribed.
+    subscribed_nanos: Option<u64>,
+    /// Whether the client decides what plays, or time goes on because it has waited long enough.
+    has_begun: bool,
 }
 
 /// What a turn gave: messages for the client, and their bytes.
@@ -135,6 +139,8 @@ impl Session {
             said_nanos: now,
             shown_nanos: 0,
             range: None,
+            subscribed_nanos: None,
+            has_begun: false,
         };
         Self {
             work: Some(Box::new(work)),
@@ -326,6 +332,8 @@ impl Work {
                         return Err(format!("there is no channel {channel}"));
                     }
                     self.subscriptions.push(id);
+                    let now = self.clock.monotonic_nanos();
+                    self.subscribed_nanos.get_or_insert(now);
                 }
             }
             Asked::Unsubscribe(ids) => {
@@ -336,9 +344,6 @@ impl Work {
                         return Err(format!("there is no subscription {id}"));
                     }
                 }
-            }
-            Asked::Playback(_) if self.playhead.is_none() => {
-                return Err("what is shown here is the present: it cannot be played".into());
             }
             Asked::Playback(request) => {
                 self.knows_playback = true;
@@ -409,8 +414,19 @@ impl Work {
     /// Does what was asked for; gives the moment that is shown.
     fn play(&mut self, now: u64, messages: &mut Vec<Message>) -> Result<u64, ContainerError> {
         let (Some(head), Some(playable)) = (&mut self.playhead, self.feed.playable()?) else {
+            for _ in self.asked.drain(..) {
+                let why = "what is shown here is the present: it cannot be played";
+                messages.push(text(protocol::status(Level::Error, why, None)));
+            }
             return Ok(u64::MAX);
         };
+        // Nothing plays before the viewer has subscribed, one channel after the other perhaps.
+        let patience = LIVE_CHANNELS_INTERVAL.as_nanos() as u64;
+        let is_due = |since: u64| now.saturating_sub(since) >= patience;
+        self.has_begun |= !self.asked.is_empty() || self.subscribed_nanos.is_some_and(is_due);
+        if !self.has_begun {
+            *head = Playhead::new(playable, now);
+        }
         let mut tell = |head: &Playhead, did_seek: bool, request_id: &str| {
             let (status, speed) = head.status();
             let at = (head.at(playable, now), speed);

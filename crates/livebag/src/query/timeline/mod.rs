@@ -226,13 +226,13 @@ impl Topic<'_> {
                 }
                 placing.spans(&self.summary.lost, bins, &mut this.lost);
             }
-            None => self.from_entries(bins, &placing, &mut this)?,
+            None => self.add_entries(bins, &placing, &mut this)?,
         }
         Ok(this)
     }
 
     /// Bins that are narrower than the summary's cells.
-    fn from_entries(
+    fn add_entries(
         &self,
         bins: TimeBins,
         placing: &Placing,

@@ -12,7 +12,7 @@ use std::error::Error;
 use std::f64::consts::TAU;
 use std::io::BufRead;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use livebag::{Clock, NewMessage, Overflow, Recorder, RecorderOptions, Topic, TopicWriter};
@@ -236,7 +236,7 @@ enum Fate {
 
 /// The lines of the input.
 fn commands() -> Outcome<Receiver<String>> {
-    let (sender, receiver) = channel();
+    let (sender, receiver) = sync_channel(1);
     std::thread::Builder::new().name("commands".into()).spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             if sender.send(line).is_err() {

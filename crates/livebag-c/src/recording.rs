@@ -216,8 +216,8 @@ pub unsafe extern "C" fn livebag_close(recording: *mut Recording) {
 /// `recording` is open; NULL gives false.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_is_live(recording: *const Recording) -> bool {
-    // SAFETY: as the caller says.
     give(false, || {
+        // SAFETY: as the caller says.
         unsafe { handle(recording) }.is_ok_and(|it| it.bag.state() == ContainerState::Live)
     })
 }
@@ -438,8 +438,8 @@ pub unsafe extern "C" fn livebag_cursor_topic_at(
 /// `cursor` is valid and used by this thread alone; NULL gives 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_damaged(cursor: *const Cursor) -> u64 {
-    // SAFETY: as the caller says.
     give(0, || {
+        // SAFETY: as the caller says.
         unsafe { handle(cursor) }.map_or(0, |it| match &it.messages {
             Messages::Walk(walk) => walk.borrow_dependent().damaged(),
             Messages::Follow(following) => following.follow.damaged(),

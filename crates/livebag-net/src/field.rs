@@ -439,7 +439,7 @@ mod tests {
     fn message(n: i16, x: f64, many: &[f64]) -> Vec<u8> {
         let mut cdr = vec![0, 1, 0, 0];
         let align = |cdr: &mut Vec<u8>, to: usize| {
-            while (cdr.len() - 4) % to != 0 {
+            while !(cdr.len() - 4).is_multiple_of(to) {
                 cdr.push(0)
             }
         };

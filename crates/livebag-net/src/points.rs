@@ -224,7 +224,7 @@ mod tests {
                         |at: usize| f32::from_le_bytes(point[at..at + 4].try_into().unwrap());
                     let k = float(0);
                     assert_eq!((float(4), float(8), float(12)), (k + 0.5, -k, k));
-                    assert!(k as u32 % 5 != 4 && (max != 15 || k as u32 % 2 == 0));
+                    assert!(k as u32 % 5 != 4 && (max != 15 || (k as u32).is_multiple_of(2)));
                 }
             }
         }

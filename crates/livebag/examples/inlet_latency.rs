@@ -4,6 +4,8 @@
 //! beside one busy loop for each core. In turn: `TopicWriter::write`, and a mutexed batch that a thread swaps out
 //! every 5 ms, checks and writes. Prints one line of JSON for each run, and percentiles over all runs.
 
+#![expect(clippy::disallowed_methods, reason = "a measurement has its own clock and files")]
+
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fs::File;
@@ -48,7 +50,6 @@ fn make_nice(name: &str) -> Result<(), Failed> {
 }
 
 fn try_make_nice(name: &str) -> Result<bool, Failed> {
-    #[expect(clippy::disallowed_methods, reason = "the kernel's files are no recording")]
     for task in std::fs::read_dir("/proc/self/task")? {
         let path = task?.path();
         let comm = std::fs::read_to_string(path.join("comm"))?;
@@ -175,7 +176,6 @@ fn drain_locked(queue: &Mutex<Locked>, file: &File, at: &mut u64) -> Result<(), 
 }
 
 fn by_lock(directory: &Path, count: u64) -> Result<(Vec<u64>, bool, u64), Failed> {
-    #[expect(clippy::disallowed_methods, reason = "this is no recording")]
     let file = File::create(directory.join("lock"))?;
     let (queue, clock) = (Arc::new(Mutex::new(Locked::new())), Clock::system());
     let ends = Arc::new(AtomicBool::new(false));
@@ -226,7 +226,6 @@ fn main() -> Result<(), Failed> {
     for run in 1..=runs {
         for (kind, name) in ["inlet", "lock"].into_iter().enumerate() {
             let folder = Path::new(&directory).join(format!("{name}-{run}"));
-            #[expect(clippy::disallowed_methods, reason = "this is no recording")]
             std::fs::create_dir_all(&folder)?;
             let (taken, is_real_time, lost) = match kind {
                 0 => by_inlet(&folder, count)?,

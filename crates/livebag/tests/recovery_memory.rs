@@ -1,5 +1,7 @@
 //! What recovery takes of memory for each message: docs/durability.md says how much at most.
 
+#![expect(clippy::disallowed_methods, reason = "real files are damaged")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::path::Path;

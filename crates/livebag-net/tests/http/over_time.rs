@@ -417,7 +417,8 @@ fn a_live_recording_tells_how_it_goes_until_it_ends() {
     client.send("GET", "/v1/bags/run1/events", &[]);
     assert_eq!(client.head().unwrap().status, 200);
     let mut text = String::new();
-    let mut read = |client: &mut Client, is_there: &dyn Fn(&[(String, Value)]) -> bool| {
+    type IsThere<'a> = &'a dyn Fn(&[(String, Value)]) -> bool;
+    let mut read = |client: &mut Client, is_there: IsThere| {
         while !is_there(&events(&text)) {
             text.push_str(&client.chunk().unwrap());
         }

@@ -101,20 +101,25 @@ export function hashOf(place) {
   return `#/${place.name ? encodeURIComponent(place.name) : ""}${text === "" ? "" : `?${text}`}`;
 }
 
-/** The hash that this page wrote last: a change to it is not a wish to go elsewhere. */
+/** The hash that is shown. Another one in the address bar is a wish to go elsewhere. */
 let own = "";
 
-/** Remembers a state in the address bar, without a new entry in the history. @param {Partial<Place>} place */
+/** A view begins to show what the address bar says. */
+export function adopt() {
+  own = location.hash;
+}
+
+/**
+ * Remembers a state in the address bar, without a new entry in the history; not while the address bar already
+ * names another view.
+ * @param {Partial<Place>} place
+ */
 export function remember(place) {
-  own = hashOf(place);
-  if (own !== location.hash) history.replaceState(null, "", own);
+  const hash = hashOf(place);
+  if (isElsewhere() || hash === own) return;
+  history.replaceState(null, "", hash);
+  own = location.hash;
 }
 
-/** Whether the address bar shows something else than what this page wrote. */
+/** Whether the address bar names something else than what is shown. */
 export const isElsewhere = () => location.hash !== own;
-
-/** @param {Partial<Place>} place */
-export function go(place) {
-  own = "";
-  location.hash = hashOf(place);
-}

@@ -112,9 +112,11 @@ export async function showList(page, place, signal) {
     say(said, words.length === 0 ? format.plural(rows.size, "recording") : `${found} of ${format.plural(rows.size, "recording")}`);
     nothing.hidden = found > 0;
     say(nothing, rows.size === 0 ? "There are no recordings here yet." : "No recording has such a name, topic, type or day.");
-    remember({ search: search.value });
   };
-  search.addEventListener("input", show);
+  search.addEventListener("input", () => {
+    show();
+    remember({ search: search.value });
+  });
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       const row = entry.isIntersecting && [...rows.values()].find((one) => one.element === entry.target);

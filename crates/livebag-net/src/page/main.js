@@ -1,6 +1,6 @@
 // livebag's page: reads the address, shows the list, a recording or the form for the token.
 
-import { isElsewhere, placeOf } from "./address.js";
+import { adopt, isElsewhere, placeOf } from "./address.js";
 import * as api from "./api.js";
 import { applyTheme, setTheme, theme } from "./colours.js";
 import { h } from "./dom.js";
@@ -17,6 +17,7 @@ let view = new AbortController();
 async function show() {
   view.abort();
   const own = (view = new AbortController());
+  adopt();
   const place = placeOf(location.hash);
   page.replaceChildren();
   document.body.classList.remove("selecting");

@@ -15,10 +15,10 @@ impl TimeBins {
     /// would be narrower than a nanosecond. Two are the least that may be asked for.
     pub fn new(from_nanos: u64, to_nanos: u64, count_max: usize) -> Self {
         let to = to_nanos.max(from_nanos);
-        let count = |shift: u32| (to >> shift) - (from_nanos >> shift) + 1;
-        let fits = |shift: &u32| count(*shift) <= count_max.max(2) as u64;
+        let last = |shift: u32| (to >> shift) - (from_nanos >> shift);
+        let fits = |shift: &u32| last(*shift) < count_max.max(2) as u64;
         let shift = (0..u64::BITS - 1).find(fits).unwrap_or(u64::BITS - 1);
-        Self { shift, first: from_nanos >> shift, count: count(shift) as usize }
+        Self { shift, first: from_nanos >> shift, count: last(shift) as usize + 1 }
     }
 
     /// How many there are.

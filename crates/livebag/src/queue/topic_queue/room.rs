@@ -70,6 +70,11 @@ impl TopicQueue {
     pub fn evict_before(&self, nanos: u64) {
         let mut outlet = self.inlet.outlet();
         self.collect(&mut outlet);
+        if outlet.is_empty() {
+            // All of the ring is where writers still add.
+            self.end_open(&mut outlet);
+            self.collect(&mut outlet);
+        }
         while outlet.oldest().is_some_and(|oldest| oldest.newest_nanos() < nanos) {
             self.drop_oldest(&mut outlet);
         }

@@ -36,6 +36,10 @@ impl Tone {
 /// When there is colour, for everything that this process prints from now on.
 pub fn choose(when: clap::ColorChoice) {
     match when {
+        // `anstream` takes a CI for a terminal with colour, whatever TERM says.
+        clap::ColorChoice::Auto if std::env::var_os("TERM").is_some_and(|term| term == "dumb") => {
+            ColorChoice::Never.write_global();
+        }
         // As the environment and the terminal say.
         clap::ColorChoice::Auto => {}
         clap::ColorChoice::Always => ColorChoice::Always.write_global(),

@@ -38,7 +38,7 @@ impl TimeBins {
 
     /// The last nanosecond of the last.
     pub fn last_nanos(self) -> u64 {
-        ((self.first + self.count as u64 - 1) << self.shift) | (self.bin_nanos() - 1)
+        ((self.first + (self.count as u64 - 1)) << self.shift) | (self.bin_nanos() - 1)
     }
 
     /// Which has a time.

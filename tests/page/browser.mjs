@@ -25,7 +25,12 @@ const FLAGS = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--e
 
 /** @type {{kill: (signal?: NodeJS.Signals) => unknown}[]} */
 const processes = [];
-process.on("exit", () => processes.forEach((one) => one.kill("SIGKILL")));
+process.on("exit", endAll);
+
+/** Ends what a test that failed has left running: Node would wait for it. */
+export function endAll() {
+  processes.forEach((one) => one.kill("SIGKILL"));
+}
 
 /** A process that ends with the tests. @param {string} program @param {string[]} args */
 export function start(program, args) {

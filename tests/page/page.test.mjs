@@ -5,7 +5,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { browser, colours, drive, folder, LIVEBAG, MAKE_DRIVE, open, run, serve, until } from "./browser.mjs";
+import { browser, colours, drive, endAll, folder, LIVEBAG, MAKE_DRIVE, open, run, serve, until } from "./browser.mjs";
 
 const SECONDS = 30;
 const FRONT = "/camera_front/image";
@@ -29,6 +29,7 @@ before(async () => {
 after(async () => {
   server.stop();
   await browser.close();
+  endAll();
 });
 
 /** @param {any} page @param {string} topic */
@@ -432,7 +433,7 @@ test("real recordings", { skip: existsSync(DATA) ? false : "SKIPPED: ../shared/d
     await page.keyboard.press("End");
     await until(async () => (await page.locator(".panel .note").first().textContent()) !== "", `${name} shows a message`);
     if (name === "do" || name === "outdoor") await until(async () => (await colours(page.locator(".panel.image canvas").first())) > 8, `${name} shows a picture`);
-    assert.equal(await page.locator(".problem:visible").count(), 0, name);
+    await until(async () => (await page.locator(".problem:visible").count()) === 0, `nothing is wrong with ${name}`);
     await close();
   }
   stop();

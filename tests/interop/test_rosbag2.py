@@ -449,7 +449,8 @@ def test_types_that_ros2_has_changed_become_what_rosbags_makes_of_them(tmp_path)
         battery, marker, array = (writer.add_connection(f"/{at}", name, typestore=store) for at, name in enumerate(names))
         for number in range(5):
             header = types["std_msgs/msg/Header"](number, stamp, "f" * number)
-            state = types[names[0]](header, 12.5, 1.5, 2.5, 3.5, 4.5, 0.5, 1, 2, 3, True, numpy.ones(number, numpy.float32),
+            cells = numpy.ones(number, numpy.float32)
+            state = types[names[0]](header, 12.5, 20.5, 1.5, 2.5, 3.5, 4.5, 0.5, 1, 2, 3, True, cells, cells,
                                     "here" * number, "serial")
             pose = types["geometry_msgs/msg/Pose"](point(1, 2, 3), types["geometry_msgs/msg/Quaternion"](0, 0, 0, 1))
             mark = types[names[1]](header, "ns" * number, 7, 1, 0, pose, types["geometry_msgs/msg/Vector3"](1, 2, 3),

@@ -30,6 +30,7 @@ const SPLIT_LOOK: Duration = Duration::from_millis(1);
 /// No request is longer.
 const REQUEST_BYTES_MAX: u64 = 32 << 10;
 /// Nor is a status: some 500 bytes for each topic.
+#[cfg(feature = "http")]
 const STATUS_BYTES_MAX: u64 = 64 << 20;
 
 /// What a recorder can be told.
@@ -349,6 +350,7 @@ pub fn notify_read(directory: &Path) {
 }
 
 /// What the recorder of a container says, if there is one, it belongs to this user, and it answers soon.
+#[cfg(feature = "http")]
 pub fn status(directory: &Path) -> Option<Answer> {
     let (_opened, short) = short_path(directory).ok()?;
     let mut stream = UnixStream::connect(short).ok()?;

@@ -248,7 +248,7 @@ test("a range: its sums, its file, and lines that do what they say", async () =>
   await page.mouse.up();
   await page.keyboard.up("Shift");
   const range = page.locator(".range");
-  await range.locator("tbody tr").first().waitFor();
+  await page.locator('.range[aria-busy="false"] tbody tr').first().waitFor();
   const imu = range.locator("tbody tr", { hasText: "/imu/data" }).locator("td").nth(2);
   assert.ok(Math.abs(Number(await imu.textContent()) - 600) < 20, "three seconds of 200 Hz");
   await range.locator('thead input[type="checkbox"]').uncheck();

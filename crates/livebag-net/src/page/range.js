@@ -24,6 +24,7 @@ export function rangePanel(session) {
   /** @type {Timeline | null} */
   let sums = null;
 
+  // While the range moves its sums are those of an earlier one: busy, and drawn faintly.
   const load = settled(120, async () => {
     const { range } = session;
     if (!range) return;
@@ -32,6 +33,7 @@ export function rangePanel(session) {
     try {
       const both = AbortSignal.any([asking.signal, session.signal]);
       sums = await api.timeline(session.info.name, { from: session.at(range.from).toString(), to: session.at(range.to).toString(), bins: BINS }, both);
+      if (session.range === range) element.ariaBusy = "false";
       show();
     } catch (error) {
       if (!isAbort(error)) session.complain(error);
@@ -89,14 +91,13 @@ export function rangePanel(session) {
       bytes > RERUN_BYTES_MAX && h("p", { className: "quiet" }, `Rerun loads a file whole: choose less than ${format.bytes(RERUN_BYTES_MAX)}.`),
       api.token() !== null && h("p", { className: "quiet" }, "This server wants a token. Viewers take it as &access_token=… at the end of the file's address; this page never writes it there."));
   };
-  session.on("range", () => {
+  const changed = () => {
+    element.ariaBusy = "true";
     show();
     load();
-  });
-  if (session.range) {
-    show();
-    load();
-  }
+  };
+  session.on("range", changed);
+  if (session.range) changed();
   return element;
 }
 

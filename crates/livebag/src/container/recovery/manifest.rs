@@ -166,7 +166,12 @@ pub(super) fn name_newest_files(
         let count = file.read_at(&mut magic, 0)?;
         let is_ours = MAGIC.starts_with(&magic[..count]);
         let read = read_brick(brick, file.clone())?;
-        if read.topics.is_empty() && is_ours && !may_have_chunk(&*file)? {
+        if read.is_attachments() && manifest.attachments.is_empty() {
+            manifest.attachments = read.name;
+            continue;
+        }
+        let is_empty = read.topics.is_empty() && !read.has_other_records;
+        if is_empty && is_ours && !may_have_chunk(&*file)? {
             disk.remove(brick)?;
         }
         for (channel_id, announced) in &read.topics {
@@ -201,8 +206,8 @@ struct Brick {
     profile: String,
     /// Channels with their topics, in the order in which they were announced.
     topics: Vec<(u16, Topic)>,
-    /// Whether it has an attachment, which no recorder puts into a brick.
-    has_attachments: bool,
+    /// Whether it has attachments or metadata records, which no recorder puts into a brick.
+    has_other_records: bool,
 }
 
 /// Makes a manifest in state `recording` of the files in a directory.
@@ -329,7 +334,7 @@ fn match_channels(
 impl Brick {
     /// Whether it is the file with what the recording carries along, and no brick.
     fn is_attachments(&self) -> bool {
-        self.has_attachments && self.topics.is_empty() && self.name == ATTACHMENTS_FILE
+        self.has_other_records && self.topics.is_empty() && self.name == ATTACHMENTS_FILE
     }
 
     /// Whether the entry points to a message of the channel that says the same.
@@ -355,7 +360,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn ReadFile>) -> io::Result<Bri
         library: String::new(),
         profile: String::new(),
         topics: Vec::new(),
-        has_attachments: false,
+        has_other_records: false,
     };
     let length = brick.file.length()?;
     let mut schemas = Vec::new();
@@ -408,7 +413,7 @@ fn read_definitions(
                 None => {}
             }
         }
-        brick.has_attachments |= record.opcode == opcode::ATTACHMENT;
+        brick.has_other_records |= matches!(record.opcode, opcode::ATTACHMENT | opcode::METADATA);
         if matches!(record.opcode, 0 | opcode::DATA_END) {
             break;
         }

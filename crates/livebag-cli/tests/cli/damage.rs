@@ -350,15 +350,25 @@ fn a_cut_mcap_is_written_anew() {
     let whole = folder.path().join("cut.recovered.mcap");
     assert_eq!(report["output"], text(&whole));
     assert_eq!(report["message_count"], 2 * COUNT, "only the summary was cut off");
+    assert_eq!(report["unknown_since_time"], Value::Null);
     assert_eq!(verify(&whole, 0)["message_count"], 2 * COUNT);
     assert_eq!(std::fs::read(&cut).unwrap().len(), bytes.len() - 300);
     run(&["recover", text(&cut)]).expect(1, &["exists already", "-o"]);
 
-    // A damaged chunk: its messages are lost, and counted.
-    let other = folder.path().join("other.mcap");
-    std::fs::write(&cut, &bytes).unwrap();
+    // Cut between two records: no message is known to be gone, and none to have been the last.
     let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
     let chunk = &summary.chunk_indexes[0];
+    let other = folder.path().join("other.mcap");
+    let behind = (chunk.chunk_start_offset + chunk.chunk_length) as usize;
+    std::fs::write(&cut, &bytes[..behind]).unwrap();
+    let recovered = run(&["recover", text(&cut), "-o", text(&other), "--json"]);
+    let report = recovered.expect(0, &["is not known"]).json();
+    assert_eq!(report["damaged"], 0);
+    assert_eq!(report["unknown_since_time"], chunk.message_end_time.to_string());
+    std::fs::remove_file(&other).unwrap();
+
+    // A damaged chunk: its messages are lost, and counted.
+    std::fs::write(&cut, &bytes).unwrap();
     rot(&cut, chunk.chunk_start_offset + chunk.chunk_length / 2);
     let found = damages(&verify(&cut, 1));
     assert!(found.contains("damaged"), "{found}");

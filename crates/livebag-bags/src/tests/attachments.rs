@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use super::*;
+use crate::attachments::AttachmentsFile;
 use crate::{Damage, Verified, verify};
 use livebag::{Container, Recorder, RecorderOptions};
 

@@ -23,7 +23,7 @@ use crate::container::ContainerError;
 use crate::container::FileNames;
 use crate::container::read_manifest;
 use crate::container::unpack::Unpacked;
-use crate::storage::{Access, Disk, ReadFile};
+use crate::storage::{Access, Disk, ReadFile, is_no_file};
 
 /// Longest schema, channel or header that is read.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -56,6 +56,18 @@ pub(crate) fn can_help(disk: &dyn Disk, path: &Path, error: &ContainerError) -> 
 
 fn is_index(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "idx")
+}
+
+fn is_brick(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "mcap")
+}
+
+/// What is in a directory, without pipes and folders that are called like a brick or an index.
+fn files_in(disk: &dyn Disk, path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = disk.list(path)?;
+    let is_file = |file: &Path| !disk.open(file).is_err_and(|error| is_no_file(&error));
+    files.retain(|file| !(is_brick(file) || is_index(file)) || is_file(file));
+    Ok(files)
 }
 
 /// Whether a directory holds a later split.
@@ -151,13 +163,12 @@ pub(super) fn name_newest_files(
     path: &Path,
     manifest: &mut Manifest,
 ) -> io::Result<()> {
-    let files = disk.list(path)?;
+    let files = files_in(disk, path)?;
     let is_named = |manifest: &Manifest, file: &Path| {
         let name = name_of(file);
         manifest.topics.iter().any(|topic| topic.index == name || topic.bricks.contains(&name))
     };
-    let is_brick = |file: &&PathBuf| file.extension().is_some_and(|e| e == "mcap");
-    for brick in files.iter().filter(is_brick) {
+    for brick in files.iter().filter(|file| is_brick(file)) {
         if is_named(manifest, brick) || name_of(brick) == manifest.attachments {
             continue;
         }
@@ -213,11 +224,11 @@ struct Brick {
 /// Makes a manifest in state `recording` of the files in a directory.
 pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, ContainerError> {
     let io_error = |source| ContainerError::Io { path: path.to_owned(), source };
-    let files = disk.list(path).map_err(io_error)?;
+    let files = files_in(disk, path).map_err(io_error)?;
     let mut bricks = Vec::new();
     let mut attachments = None;
     for file in &files {
-        if file.extension().is_some_and(|extension| extension == "mcap") {
+        if is_brick(file) {
             let opened = disk.open(file);
             let opened =
                 opened.map_err(|source| ContainerError::Io { path: file.clone(), source })?;

@@ -28,7 +28,7 @@ const QUESTION: Duration = Duration::from_millis(250);
 /// Time between two lines of progress, in questions.
 const LINE_QUESTIONS: u64 = 4;
 
-/// Record simulated sensors, and query meanwhile.
+/// Record simulated sensors, and query the recording.
 ///
 /// Cameras, a LiDAR and an IMU: the recording is asked for its newest second while it grows.
 ///

@@ -142,8 +142,8 @@ struct Pixel {
 }
 
 /// A smaller picture of at most `width_max` columns, its columns and rows: each pixel represents a square of N × N
-/// pixels. For 8-bit samples it is the mean of four of them; for others it is one of them, because values that are no
-/// intensities have no mean.
+/// pixels. For 8-bit samples it is the mean of four of them; for others it is one of them, because a missing
+/// distance must not enter a mean.
 fn smaller(
     data: &[u8],
     (width, height, step): (usize, usize, usize),

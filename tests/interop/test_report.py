@@ -24,8 +24,7 @@ rosbag2_performance_benchmarking:
 """
 
 # Written into the page as text, since --dump-dom shows nothing else.
-PROBE =
-"""
+PROBE = """
 <script>
 const box = e => { const b = e.getBoundingClientRect(); return {x: b.left, y: b.top, r: b.right, b: b.bottom}; };
 const charts = [...document.querySelectorAll("svg")].map(svg => ({

@@ -1,7 +1,7 @@
 //! MCAP files, by their summary; by a scan if they have none, are cut, or are not in chunks.
 //!
 //! A scan holds the place of each chunk, and of each run of about a mebibyte of messages outside of
-//! chunks. Messages still come out in order of time: see [`super::merge`].
+//! chunks. Messages come out in order of time all the same: see [`super::merge`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
@@ -38,7 +38,7 @@ pub(super) struct McapFile {
     merge: TimeMerge,
 }
 
-/// The known contents of the file.
+/// What the file is known to hold.
 struct Contents {
     file: Arc<ForeignFile>,
     profile: String,
@@ -55,7 +55,7 @@ struct Contents {
     bag_metadata: Option<BagMetadata>,
     /// Where their records begin.
     attachments: VecDeque<u64>,
-    /// Messages of damaged chunks, according to their message indexes.
+    /// Messages of damaged chunks, as far as their message indexes tell.
     lost_count: u64,
     warnings: Warnings,
 }
@@ -64,7 +64,7 @@ struct Contents {
 struct Block {
     offset: u64,
     bytes: u64,
-    /// Log time of its last message, according to the file's index.
+    /// Log time of its last message, as far as the file's index says.
     end_time_nanos: u64,
     kind: BlockKind,
 }
@@ -84,9 +84,9 @@ pub(crate) struct McapSummary {
     pub count: Option<u64>,
     /// Log times of the first and the last message.
     pub times: Option<(u64, u64)>,
-    /// Whether the end is missing, and the damage.
+    /// Whether the end is missing, and what is wrong.
     pub problem: Option<(bool, String)>,
-    /// Unusual, but not wrong.
+    /// What is unusual, though nothing is wrong.
     pub note: Option<String>,
 }
 
@@ -243,7 +243,7 @@ impl Contents {
                     at = seek(at, length, to);
                     reader.notify_seeked(at);
                 }
-                // Channels may be repeated without their schemas, which are then in the data.
+                // Channels may be repeated without their schemas, which stand in the data then.
                 Err(mcap::McapError::UnknownSchema(..)) => return Ok(None),
                 Err(error) => {
                     self.warnings.say(format!(
@@ -294,7 +294,7 @@ impl Contents {
         for chunk in chunks {
             let (offset, bytes) = (chunk.chunk_start_offset, chunk.chunk_length);
             let start_time_nanos = match (chunk.message_start_time, chunk.message_end_time) {
-                // A chunk with only schemas, or of messages at the beginning of time.
+                // A chunk of schemas alone, or of messages at the beginning of time.
                 (0, 0) if chunk.message_index_offsets.is_empty() => {
                     match self.earliest(offset, bytes)? {
                         Some(start_time_nanos) => start_time_nanos,
@@ -334,7 +334,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Totals from the statistics; `None` if they do not add up.
+    /// What the statistics say; `None` if they do not add up.
     fn told(&self, statistics: &Statistics) -> Option<SourceTotals> {
         let mut counts = vec![0; self.topics.len()];
         for (channel, count) in &statistics.channel_message_counts {
@@ -494,8 +494,8 @@ fn is_complete(summary: &Summary) -> bool {
         && (statistics.message_count == 0 || statistics.chunk_count > 0)
 }
 
-/// Whether everything in a summary fits into a file of this length: no byte of a file belongs to two chunks, nor to two
-/// metadata records. A small file would otherwise be read any number of times.
+/// Whether what a summary names can all be in a file of this length: no byte of a file belongs to two chunks,
+/// nor to two metadata records. A small file would otherwise be read any number of times.
 pub(super) fn is_possible(summary: &Summary, length: u64) -> bool {
     let chunks = summary.chunk_indexes.iter().map(|index| index.chunk_length);
     let metadata = summary.metadata_indexes.iter().map(|index| index.length);
@@ -556,7 +556,7 @@ impl<'a> Scan<'a> {
     }
 
     fn run(mut self) -> Result<Vec<BlockPlace>, ConvertError> {
-        // The window borrows the file while `contents` is filled.
+        // The window borrows the file while the rest of `contents` is filled.
         let file = ForeignFile::open(self.contents.file.path())?;
         let length = self.contents.file.length_bytes();
         let mut window = Window::new(&file);
@@ -604,8 +604,8 @@ impl<'a> Scan<'a> {
         Ok(self.places)
     }
 
-    /// Where to go on behind `at`, where there is no whole record. A message in a damaged chunk had a checksum that can
-    /// no longer be checked, so it is skipped in files with chunks.
+    /// Where to go on behind `at`, where there is no whole record. A message in a damaged chunk had a checksum
+    /// that can no longer be checked, so it is passed over where messages lie in chunks.
     fn next_record(
         &self,
         window: &mut Window<'_>,
@@ -626,11 +626,11 @@ impl<'a> Scan<'a> {
         next_record(window, at + 1, length, Some(channels))
     }
 
-    /// Counts messages missing in the last record, whose index records have all been seen.
+    /// Counts what is missing of the last record, of which all index records have been seen.
     fn settle(&mut self, next: LastRecord) {
         let last = std::mem::replace(&mut self.last, next);
         let missing = last.indexed.saturating_sub(last.found);
-        // Messages found in a damaged chunk are counted when they are read.
+        // What is found of a damaged chunk is counted when its messages are read.
         if last.found == 0 || !last.is_damaged {
             self.contents.lost_count += missing.max(u64::from(last.is_damaged));
         }

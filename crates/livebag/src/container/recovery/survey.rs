@@ -1,15 +1,16 @@
-//! The provable contents of a brick, found without changing it.
+//! What can be proven of a brick, found without changing it.
 //!
 //! The whole file is walked, record by record. A message is proven by
 //!
 //! - the checksum of its chunk,
-//! - or, for a frame without one, by an index entry that matches its headers, or by a complete chunk with its message
-//!   index; and by having no hole: bricks are only appended to, so a block is either as written or a hole,
+//! - or, for a frame without one, by an index entry that says the same as its headers, or by standing
+//!   in a whole chunk with its message index; and by having no hole: bricks are only appended to, so a
+//!   block is either what was written or a hole,
 //! - or by an entry below the mark in `container.synced`, or one that the kernel has had for long,
-//! - or by being complete in a chunk that the end of the file truncates, if nothing but truncation can have happened to
-//!   the file: the chunk's checksum can no longer be checked.
+//! - or by standing whole in a chunk that the end of the file cuts, where nothing else can have happened
+//!   to the file than being cut: the chunk's checksum can no longer be checked.
 //!
-//! Bytes that are no record, or cannot be proven, are skipped up to the next provable record.
+//! What is no record, or cannot be proven, is passed over up to the next thing that can be.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -67,16 +68,16 @@ pub(super) struct Stretch {
     pub records: Vec<u8>,
 }
 
-/// The findings.
+/// What was found.
 #[derive(Default)]
 pub(super) struct Survey {
     /// Proven chunks, in the order of the file.
     pub chunks: Vec<ChunkExtent>,
     pub stretches: Vec<Stretch>,
-    /// Incorrect message indexes and headers, with their corrections.
+    /// Message indexes and headers that are not what they must be.
     pub changes: Vec<Change>,
-    /// The chunk that the end of the file truncates, with its complete messages. Written before anything else: behind
-    /// its old length nothing must be added while it claims to be longer.
+    /// The chunk that the end of the file cuts, with what is whole of it. Written before anything else:
+    /// behind its old length nothing must be added while it claims to be longer.
     pub shortened: Option<Change>,
     /// Messages without an entry, by member.
     pub found: Vec<Vec<IndexEntry>>,
@@ -107,8 +108,8 @@ pub(super) struct Trust {
     /// Chunks below this offset that have all their entries are believed: the kernel that was given
     /// them still runs, and has had the time to tell of a failure.
     pub settled_bytes: u64,
-    /// Whether all data given to the kernel is in the file, up to the file's end: the kernel still runs, or the
-    /// recorder closed and synced the file. Otherwise a power cut may have cost any sector.
+    /// Whether what the kernel was given is in the file as far as the file goes: it still runs, or the
+    /// recorder closed and synced it. Otherwise a power cut may have cost any sector.
     pub has_lost_no_sector: bool,
 }
 
@@ -120,9 +121,9 @@ struct Proven {
     is_believed: bool,
     /// Whether the times in its header are those of its messages.
     has_right_times: bool,
-    /// The chunk with only its first messages, if the end of the file truncates it.
+    /// The chunk with its first messages alone, if the end of the file cuts it.
     shortened: Option<Vec<u8>>,
-    /// The start of its record, if that is incorrect.
+    /// The start of its record, if that is not what it must be.
     record_header: Option<[u8; RECORD_HEADER_BYTES]>,
 }
 
@@ -137,11 +138,11 @@ struct ChunkStart {
     is_right: bool,
 }
 
-/// The content at a place.
+/// What is at a place.
 enum Step {
     /// Something whole that ends here.
     To(u64),
-    /// Padding or data that was in flight, up to here.
+    /// Padding or what was in flight, up to here.
     Filler(u64),
     Chunk(Box<Proven>, u64),
     /// The end of the data.
@@ -168,7 +169,7 @@ pub(super) struct Walk<'a> {
     definitions: Vec<OnceCell<Rc<[Vec<u8>]>>>,
     /// How many stretches have had no room for a definition, by member and record.
     tried: HashMap<(usize, usize), usize>,
-    /// After it there are only zeros.
+    /// Behind it there are zeros alone.
     end: Cell<u64>,
     /// Where the record before begins, if it is filler.
     last_filler: Option<u64>,
@@ -294,7 +295,7 @@ impl<'a> Walk<'a> {
         };
         let whole = found == wanted || (parses && self.lands(header.map_or(0, |(_, end)| end))?);
         if !whole {
-            // Up to the next proven record, it is written again with the records that must follow it.
+            // As far as the next proven thing, it is written again with what belongs behind it.
             let next = self.search(magic)?;
             let end = next.map_or(self.end_of_bytes(magic)?, |next| next);
             let records = wanted.split_off(MAGIC.len());
@@ -542,8 +543,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Topics of a chunk whose schema and channel have not been seen before it: a stretch in front of it had them, and
-    /// they are rewritten there if there is room.
+    /// Topics of a chunk whose schema and channel have not been seen before it: a stretch in front of
+    /// it had them, and gets them again if it has the room.
     fn require_definitions(&mut self, chunk: &ChunkExtent) {
         for (channel_id, _) in &chunk.counts {
             let Some(place) = self.member_of(*channel_id) else { continue };
@@ -612,7 +613,7 @@ impl<'a> Walk<'a> {
         let bytes = self.message_indexes(&proven.extent, &proven.entries);
         let offset = proven.extent.offset + proven.extent.chunk_bytes();
         if self.read(offset, offset + bytes.len() as u64)? != bytes {
-            // Kept until it is written, together with the overwritten bytes as text.
+            // Kept until it is written, beside what it is written over as text.
             self.memory.take(4 * bytes.len() as u64)?;
             self.survey.changes.push(Change { offset, bytes });
         }
@@ -647,8 +648,8 @@ impl<'a> Walk<'a> {
         self.claims[first..].iter().take_while(move |c| place_of(&c.entry).0 < range.end)
     }
 
-    /// The start of the chunk at a place. If an index names a chunk, its opcode and length follow from the rest of the
-    /// header.
+    /// The start of the chunk at a place. Where an index tells of a chunk, opcode and length follow from the rest of
+    /// the header.
     fn chunk_at(&self, at: u64) -> io::Result<Option<ChunkStart>> {
         let mut head =
             self.read(at, at + (CHUNK_HEADER_BYTES_MAX + MESSAGE_HEADER_BYTES) as u64)?;
@@ -729,8 +730,8 @@ impl<'a> Walk<'a> {
         extent_of(at, header, entries.iter().map(of))
     }
 
-    /// The first messages of a chunk that the end of the file cuts. Its checksum is useless, so they are given a chunk
-    /// without one, which marks them as not proven to the bit.
+    /// The first messages of a chunk that the end of the file cuts. Its checksum is of no use, so they are
+    /// given a chunk without one, which says what they are: not proven to the bit.
     fn prove_cut(&self, at: u64) -> io::Result<Option<Proven>> {
         let Some(header) = self.cut_chunk_at(at)? else { return Ok(None) };
         let chunk = self.read(at, self.length)?;
@@ -784,7 +785,7 @@ impl<'a> Walk<'a> {
         let sizes = (records_bytes, stored_bytes);
         let mut bytes = Vec::new();
         put_compressed_chunk_header(&mut bytes, times, sizes, 0, header.compression);
-        // Uncompressed data keeps its place.
+        // What is not compressed stays where it is.
         bytes.append(&mut stored);
         Ok(Some(Proven {
             extent,
@@ -840,7 +841,7 @@ impl<'a> Walk<'a> {
         Ok(whole.then_some(entries))
     }
 
-    /// A chunk whose claims are accepted, if their number equals that of its message indexes.
+    /// A chunk whose claims are believed, if they are as many as its message indexes say.
     fn believe(&self, at: u64, end: u64, header: &ChunkHeader) -> io::Result<Option<ChunkExtent>> {
         let claims = self.claims_at(at);
         let is_believed = |claim: &Claim| {
@@ -905,7 +906,7 @@ impl<'a> Walk<'a> {
             if times != (message.log_time_nanos, message.log_time_nanos)
                 || self.read(end, whole_to)? != index
             {
-                // The header alone may have been moved here by a medium that confuses sectors.
+                // The header alone may have been moved here by a medium that mixes sectors up.
                 return Ok(None);
             }
         }
@@ -913,7 +914,7 @@ impl<'a> Walk<'a> {
         Ok(whole.then(|| vec![(member, entry)]))
     }
 
-    /// A chunk with a correct checksum is as written, with or without entries.
+    /// A chunk whose checksum fits is what was written, whether it has entries or not.
     fn prove_checksum(
         &self,
         (at, end): (u64, u64),

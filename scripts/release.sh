@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the files of a release from the current commit: release.sh [OUT], by default dist/VERSION.
+# Builds what a release consists of from the current commit: release.sh [OUT], by default dist/VERSION.
 #   livebag-VERSION-ARCH-linux-musl.tar.gz   a static command, to be unpacked into any prefix
 #   livebag_VERSION_ARCH.deb                 the same for Debian and Ubuntu
 #   livebag-VERSION-cp39-abi3-….whl          the Python package
@@ -23,7 +23,7 @@ if [ "$machine" != "$(uname -m)" ]; then
 fi
 [ -z "$(git status --porcelain 2>/dev/null)" ] || note "the working tree has changes that the commit does not: not for publishing"
 bash scripts/setup.sh rust
-# A built file, its size, and the time that passed.
+# What was made, its size, and the time that passed.
 note_built() { printf '%-52s %9s  %5d s\n' "$1" "$(du -h --apparent-size "$2" | cut -f1)" "$3" | tee -a "$out/BUILT-$machine"; }
 printf 'livebag %s for %s, commit %s, profile %s\n' "$version" "$machine" "$(git rev-parse HEAD 2>/dev/null || echo unknown)" "$profile" > "$out/BUILT-$machine"
 

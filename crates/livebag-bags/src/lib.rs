@@ -7,8 +7,8 @@
 //! - Messages come in order of `log_time`; those of equal time in the order of the recording.
 //! - Memory is bounded by the chunks that overlap at one instant, not by the recording.
 //! - Bytes, schemas, both times, sequences and metadata are those of the recording.
-//! - Unreadable parts of a damaged recording are listed in [`MessageSource::warnings`], which is complete after the
-//!   last message.
+//! - What cannot be read of a damaged recording is said in [`MessageSource::warnings`], which is
+//!   complete once the last message was given.
 
 mod attachments;
 mod bag_metadata;
@@ -106,7 +106,7 @@ const YAML_BYTES_MAX: usize = 64 << 20;
 struct SchemaBytes(usize);
 
 impl SchemaBytes {
-    /// Ten times the size of a thousand of the longest real ones.
+    /// What a thousand of the longest real ones have, ten times over.
     const MAX: usize = 256 << 20;
 
     fn add(&mut self, path: &Path, bytes: usize) -> Result<(), ConvertError> {
@@ -125,14 +125,14 @@ impl SchemaBytes {
 /// Named keys and values that a recording carries along (MCAP metadata).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MetadataRecord {
-    /// Their subject.
+    /// What they are about.
     pub name: String,
     /// The keys and values.
     pub values: BTreeMap<String, String>,
 }
 
-/// Adds the records of one more file. Records that earlier files have as often are not repeated: a recorder writes the
-/// same record into each of its files.
+/// Adds the records of one more file. What the files before have as often is not repeated: a recorder
+/// writes the same record into each of its files.
 fn add_records(all: &mut Vec<MetadataRecord>, of_file: &[MetadataRecord]) {
     let before = std::mem::take(all);
     let mut known: HashMap<&MetadataRecord, usize> = HashMap::new();
@@ -161,26 +161,28 @@ pub trait MessageSource: Send {
     /// Messages before this log time are not asked for, and are left out where that saves reading
     /// them; others may still come. To be called before the first message is taken.
     fn skip_before(&mut self, _log_time_nanos: u64) {}
-    /// Log time of the next message, according to the recording's index.
+    /// Log time of the first message not yet given, as far as the recording's index says.
     fn start_time_nanos(&self) -> Option<u64>;
     /// Messages in the recording, if it says.
     fn message_count(&self) -> Option<u64> {
         None
     }
-    /// Totals of the recording, without reading its messages; `None` if it would have to be. To be called before the
-    /// first message is taken.
+    /// What the recording says of its messages without being read; `None` if it would have to be. To be
+    /// called before the first message is taken.
     fn totals(&self) -> Option<SourceTotals> {
         None
     }
-    /// Known missing messages so far, a lower bound: a missing end of unknown length counts as one.
+    /// Messages that the recording is known to have had and that could not be read, so far and at least:
+    /// how many were in a part that is cut off is not known, and counts as one.
     fn lost_count(&self) -> u64 {
         0
     }
-    /// Whether messages so far were compressed one by one (rosbag2's mode MESSAGE). They are given decompressed.
+    /// Whether messages given so far were compressed one by one (rosbag2's mode MESSAGE). They are
+    /// given decompressed.
     fn has_compressed_messages(&self) -> bool {
         false
     }
-    /// Warnings, as sentences.
+    /// What was not as it should be, in sentences.
     fn warnings(&self) -> &[String];
     /// Those warnings that tell of no damage, but of something unusual.
     fn notes(&self) -> &[String] {
@@ -201,7 +203,7 @@ pub trait MessageSource: Send {
     }
 }
 
-/// A source's warnings about damage, each once, and a limited number of them.
+/// What a source has to say about damage, each sentence once and not without end.
 #[derive(Default)]
 struct Warnings(Vec<String>);
 
@@ -253,7 +255,7 @@ fn open_file(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     }
 }
 
-/// The start of a file, in words.
+/// What a file begins with, in words.
 fn describe(head: &[u8]) -> String {
     match head {
         [] => "an empty file".to_owned(),

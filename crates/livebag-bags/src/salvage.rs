@@ -6,7 +6,7 @@ use super::attachments::Taken;
 use super::mcap_sink::McapSink;
 use super::{ConvertError, ForeignFile, MessageSource, SinkCompression, SinkOptions, mcap_file};
 
-/// Result of salvaging a damaged file.
+/// What was saved of a damaged file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     /// Topics, also those without messages.
@@ -19,14 +19,15 @@ pub struct Salvaged {
     pub attachments: u64,
     /// Metadata records saved, rosbag2's own left out.
     pub metadata_records: u64,
-    /// Known messages of the file that were not saved, a lower bound: the number in a missing end is unknown.
+    /// Messages that the file is known to have had and that are not among those saved, at least: how many
+    /// were in a part that is cut off is not known.
     pub lost_messages: u64,
-    /// The damage, as sentences.
+    /// What is damaged, in sentences.
     pub damage: Vec<String>,
 }
 
-/// Reads the readable parts of the MCAP file `input`, and writes them to the new file `output`. The original is only
-/// read. Messages of a chunk whose checksum does not fit are not saved.
+/// Reads what can be read of the MCAP file `input`, and writes it to the new file `output`. The
+/// original is only read. Messages of a chunk whose checksum does not fit are not saved.
 ///
 /// # Errors
 /// If `input` cannot be read or is no MCAP at all, or `output` exists or cannot be written.

@@ -6,7 +6,7 @@ use livebag_bags::Glance;
 
 use crate::outcome::CliError;
 
-/// Maximum depth of nested folders.
+/// Folders below folders that are looked into.
 const DEPTH_MAX: usize = 16;
 
 /// Those below a folder, or the one that is there.
@@ -26,7 +26,7 @@ pub fn found(directory: &Path) -> Result<Vec<(PathBuf, Glance)>, CliError> {
     Ok(rows)
 }
 
-/// Adds the recordings below `directory`, sorted by name. Symbolic links are not followed.
+/// Adds what is below `directory`, in order of names. Symbolic links are not followed.
 fn walk(directory: &Path, depth: usize, rows: &mut Vec<(PathBuf, Glance)>) -> Result<(), CliError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -36,7 +36,7 @@ fn walk(directory: &Path, depth: usize, rows: &mut Vec<(PathBuf, Glance)>) -> Re
         }
         Err(source) => return Err(CliError::file("listing", directory, source)),
     };
-    // An entry that disappears meanwhile is skipped.
+    // What goes away meanwhile is not there.
     let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {

@@ -1,4 +1,4 @@
-//! `livebag recover`: repairs a recording after a crash or on a damaged disk.
+//! `livebag recover`: make whole what a crash or a bad medium has left.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,27 +15,28 @@ use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::text;
 
-/// Repair a damaged or unclosed recording.
+/// Make a damaged or unclosed recording whole.
 ///
-/// A container is repaired in place, even a closed one. All of it is read, and everything provable is kept. Damaged
-/// indexes and container.yaml are rebuilt, and overwritten bytes are saved beside it. A damaged MCAP file is not
-/// changed, and everything provable is written into a new one. A rosbag2 folder gets a new metadata.yaml from its
-/// files; a damaged one is kept beside it.
+/// A container is repaired in its place, also one that was closed: all of it is read, everything that
+/// can be proven is kept, damaged indexes and container.yaml are made anew, and the bytes that are
+/// written over are kept beside it. A damaged MCAP file is left as it is, and everything that can be
+/// proven is written into a new one. A rosbag2 folder gets a new metadata.yaml
+/// from what its files hold; a damaged one is kept beside it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag recover run1\n  \
     livebag recover cut.mcap                     # writes cut.recovered.mcap\n  \
     livebag recover cut.mcap -o whole.mcap --compression zstd\n  \
     livebag recover rosbag2_2026_11_21           # ros2 bag reindex\n\n\
-Exit code 3: done, but some messages of the recording are missing.")]
+Exit code 3: done, but messages that the recording is known to have had cannot be read.")]
 pub struct Args {
     /// The recording: a container, an MCAP file or a rosbag2 folder.
     #[arg(add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
-    /// The new MCAP file [default: NAME.recovered.mcap beside the damaged file].
+    /// Where the whole MCAP file goes [default: NAME.recovered.mcap beside the damaged one].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Compression of the new MCAP file's chunks.
+    /// How chunks of a new MCAP file are compressed.
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
     /// Print one JSON object.
@@ -54,7 +55,7 @@ enum Compression {
     Zstd,
 }
 
-/// The action taken.
+/// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Action {
@@ -68,7 +69,7 @@ enum Action {
     Reindexed,
 }
 
-/// Printed result.
+/// What is printed.
 #[derive(Serialize)]
 struct Report {
     path: String,
@@ -83,7 +84,8 @@ struct Report {
     /// known.
     #[serde(rename = "damaged")]
     lost_messages: Option<u64>,
-    /// Time from which losses were not counted, because the recorder died; nanoseconds since the Unix epoch.
+    /// Since when nobody has counted what was published and lost, because the recorder died;
+    /// nanoseconds since the Unix epoch.
     #[serde(rename = "unknown_since_time", with = "livebag_format::json_time")]
     unknown_since_nanos: Option<u64>,
     damage: Vec<String>,
@@ -95,7 +97,7 @@ struct Report {
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
     let Some(glance) = livebag_bags::glance(&args.bag) else {
-        // A folder that its files' names do not reveal as a bag: the user knows that it is one.
+        // A folder whose name the files do not bear: who asks for it knows what it is.
         let is_bag = args.bag.is_dir() && livebag_bags::open_any(&args.bag).is_ok();
         if is_bag && args.output.is_none() {
             let report = rosbag2(&args.bag)?;

@@ -127,7 +127,7 @@ fn a_topic_named_so_keeps_its_file_and_the_manifest_names_the_other() {
     assert_eq!(bag.attachments_path(), Some(container.join("attachments.mcap")));
     assert_eq!(bag.topics()[0].bricks(), ["attachments-2.mcap"]);
     assert_eq!(comparable(&attachments_of(&container)), comparable(&samples()[2..3]));
-    // The manifest is rebuilt from the files.
+    // The manifest is made anew of what the files say.
     std::fs::write(container.join("container.yaml"), "spoilt: [").unwrap();
     let bag = Container::recover(&container).unwrap();
     assert_eq!(bag.topics()[0].bricks(), ["attachments-2.mcap"]);
@@ -141,7 +141,7 @@ fn a_conversion_that_was_cut_short_keeps_what_it_had() {
     let first = mcap_file(&folder.path().join("first.mcap"), mcap::WriteOptions::new());
     let container = folder.path().join("container");
     convert_to_container(&first, &container);
-    // As if it had been killed: never closed, and without a lock.
+    // As if it had been killed: never closed, nobody holds the lock.
     let manifest = container.join("container.yaml");
     let text = std::fs::read_to_string(&manifest).unwrap();
     let open = text.replace("\"state\": \"closed\"", "\"state\": \"recording\"");

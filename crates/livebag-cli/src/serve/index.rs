@@ -20,15 +20,15 @@ use crate::guarded::Guarded;
 use crate::outcome::CliError;
 use crate::{files, text};
 
-/// Maximum bytes copied without `--index-dir`.
+/// What is copied without `--index-dir`, in bytes.
 const BYTES_MAX: u64 = 4_000_000_000;
 /// What copies leave free on their filesystem, in bytes.
 const FREE_BYTES_MIN: u64 = 1 << 30;
-/// Bytes between two checks of the free space.
+/// Bytes between two looks at the free space.
 const LOOK_BYTES: u64 = 64 << 20;
 /// Small recordings are whole when the server says that it serves.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Identifies the source, beside a copy.
+/// Beside a copy: what it was made of.
 const STAMP_FILE: &str = "source.json";
 
 /// The copies, and the thread that makes them. A temporary folder goes with it.
@@ -67,7 +67,7 @@ pub struct Plan {
     is_temporary: bool,
 }
 
-/// Searches the served folders for bags in other formats.
+/// Looks for recordings of other makes in what is to be served.
 ///
 /// # Errors
 /// If a folder is not there, or the one for copies cannot be made.
@@ -171,7 +171,7 @@ impl Plan {
             for job in jobs {
                 job.run(&flag, &mut left);
             }
-            // The receiver may have stopped waiting.
+            // Nobody may wait any more.
             let _ = done.try_send(());
         };
         let thread = std::thread::Builder::new().name("livebag-index".into()).spawn(work);
@@ -207,7 +207,7 @@ impl Job {
         }
     }
 
-    /// Whether a copy of the current source exists, or another livebag is making it.
+    /// Whether a copy of what is there now lies there, or another livebag is making it.
     fn is_made(&self) -> bool {
         let state = livebag_bags::glance(&self.container).map(|glance| glance.state);
         let stamp = files::text("reading", &self.root.join(STAMP_FILE)).ok();
@@ -234,7 +234,7 @@ impl Job {
     }
 
     fn copy(&self, is_over: &AtomicBool, left: &mut u64) -> Result<(), CliError> {
-        // Before reading: a source that changes meanwhile is copied again the next time.
+        // Before it is read: what changes meanwhile is copied anew the next time.
         let stamp = self.stamp()?;
         self.remove();
         let source = livebag_bags::open_foreign(&self.source)?;

@@ -152,7 +152,7 @@ export async function showList(page, place, signal) {
     show();
   };
   take(await api.bags(signal));
-  // Topics of recordings outside the view are needed for a search.
+  // Topics of those that are not in view are needed once somebody searches for them.
   search.addEventListener("focus", () => {
     for (const row of rows.values()) void row.load(signal, turns).then(show).catch(() => {});
   }, { once: true });

@@ -13,7 +13,7 @@ import { plotPanel } from "./panel_plot.js";
 import { pointsPanel } from "./panel_points.js";
 
 /**
- * A panel's environment: where to draw, where to describe its contents, and a signal that ends with it.
+ * What a panel gets: where to draw, where to say what it shows, and a signal that ends with it.
  * @typedef {{session: Session, spec: PanelSpec, body: HTMLElement, note: HTMLElement, tools: HTMLElement, signal: AbortSignal, on: (kind: string, listener: () => void) => void}} PanelPlace
  */
 

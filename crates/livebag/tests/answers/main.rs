@@ -13,7 +13,7 @@ use livebag::{
 };
 use proptest::prelude::*;
 
-/// The contents of a recording: topic, log time, data.
+/// What is in a recording: topic, log time, data.
 type Known = Vec<(String, u64, Vec<u8>)>;
 
 struct Fixture {
@@ -228,7 +228,7 @@ fn retention_takes_parts_of_a_virtual_file_away() {
     fixture.write(0, 1000);
     let first = fixture.container();
     let mut file = VirtualFile::new(&first, &Query::default()).unwrap();
-    // The same name, another container: the files of the first are gone.
+    // The same name, another container: none of the files of the first is there any more.
     let other = Fixture::new(RecorderOptions::default(), &["/a"]);
     assert!(!file.grow(&other.container()).unwrap());
     let mut out = Buffer::default();
@@ -292,7 +292,7 @@ fn carried(file: &[u8]) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
     (attachments.collect(), metadata.collect())
 }
 
-/// Attachments and metadata records are there when the file is laid out, or when it is opened again; even one whose
+/// What lies beside the messages is there when the file is laid out, or when it is opened again; also one whose
 /// name is as long as its data. One that is still being written is not there yet.
 #[test]
 fn a_virtual_file_carries_attachments_and_metadata_records() {

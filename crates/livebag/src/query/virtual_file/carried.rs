@@ -1,4 +1,5 @@
-//! Attachments and metadata records in a virtual file. The data of attachments stays in the file that has them.
+//! What a recording carries along beside its messages, in a virtual file: attachments, of which the file
+//! that they lie in keeps the data, and metadata records.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::storage::ReadFile;
 /// Heads are read in this much, and again in full where a name is longer.
 const HEAD_BYTES: usize = 1 << 10;
 
-/// An attachment's record, as in the container's file.
+/// An attachment's record, as it lies in the container's file.
 pub(super) struct Carried {
     pub file: Arc<dyn ReadFile>,
     /// Where in that file.
@@ -65,7 +66,7 @@ impl Taken {
         for entry in new {
             let mut record = Vec::new();
             put_metadata(&mut record, &entry.name, &entry.values);
-            // Once as bytes, once parsed.
+            // Once as bytes, once as what they say.
             self.count(2 * record.len())?;
             noted.push(Noted { name: entry.name.clone(), record });
             self.metadata.push(entry);

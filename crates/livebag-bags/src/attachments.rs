@@ -14,7 +14,7 @@ use super::file::ForeignFile;
 use super::{ConvertError, MessageSource, mcap_file};
 use livebag::Container;
 
-/// What is read of an attachment at once.
+/// Bytes of an attachment read at once.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A file that a recording carries along (MCAP attachment).
@@ -128,7 +128,7 @@ impl Attachment {
         Attachment { name: name.to_owned(), data, ..Attachment::default() }
     }
 
-    /// What is wrong with it, if something is. Reads all of it once for its checksum, if it has one.
+    /// The damage, if there is any. Reads all of it once for its checksum, if it has one.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -185,7 +185,7 @@ impl Attachment {
                 Err(error) => return Err(error.into()),
             }
         }
-        // An error if the file was cut meanwhile.
+        // An error if the file was truncated meanwhile.
         writer.finish_attachment()
     }
 }
@@ -210,8 +210,8 @@ fn parse(head: &[u8], at: u64, file: &Arc<ForeignFile>) -> Result<Attachment, &'
     })
 }
 
-/// What a container carries along, in the order in which it was added; damaged ones included. Of each
-/// only the head is read.
+/// The attachments of a container, in the order in which they were added; damaged ones included. Of each only the head
+/// is read.
 ///
 /// # Errors
 /// If the file cannot be read. One that is missing is a damaged attachment.
@@ -252,7 +252,7 @@ pub(super) struct Taken {
 impl Taken {
     const WARNINGS_MAX: usize = 100;
 
-    /// Says something of one attachment.
+    /// Adds a warning about one attachment.
     pub(super) fn say(&mut self, warning: String) {
         match self.warnings.len() {
             ..Self::WARNINGS_MAX => self.warnings.push(warning),

@@ -1,7 +1,7 @@
 //! rosbag2's own compression: whole files (`bag_0.mcap.zstd`, mode FILE) or each message by itself
 //! (mode MESSAGE), with Zstandard.
 //!
-//! A compressed file is unpacked into a temporary folder of its own, which is removed with the last reader.
+//! A compressed file is unpacked into a temporary folder, which is removed with the last reader.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -91,7 +91,7 @@ impl Unpacked {
         self.damage.as_deref()
     }
 
-    /// Unpacks a compressed file; a damaged or cut one as far as it goes.
+    /// Unpacks a compressed file; a damaged or truncated one as far as possible.
     ///
     /// # Errors
     /// If it cannot be read, or there is no room for it.
@@ -171,7 +171,7 @@ enum Change {
 struct Wrapped {
     inner: Box<dyn MessageSource>,
     change: Change,
-    /// Kept as long as it is read.
+    /// Kept while it is read.
     file: Option<Arc<Unpacked>>,
     /// Those of `inner` are taken over as they come.
     warnings: Warnings,

@@ -6,9 +6,9 @@ use livebag_format::{Topic, definitions};
 
 use super::{ConvertError, MessageSource, SourceMessage, SourceTotals, Warnings};
 
-/// Re-encodes every message of encoding `ros1`; others stay as they are. What cannot be re-encoded
-/// (its definition is missing, or says something else than the message) is left out, counted as lost and
-/// said in the warnings. Publishers of one topic become one, since ROS 2 does not tell them apart.
+/// Re-encodes every message of encoding `ros1`; others stay as they are. Messages that cannot be re-encoded (their
+/// definition is missing, or does not match) are left out, counted as lost and listed in the warnings. Publishers of
+/// one topic become one, since ROS 2 does not distinguish them.
 pub fn to_ros2(inner: Box<dyn MessageSource>) -> Box<dyn MessageSource> {
     let mut topics: Vec<Topic> = Vec::new();
     let mut ways = Vec::new();
@@ -61,7 +61,7 @@ enum Way {
 struct Ros2 {
     inner: Box<dyn MessageSource>,
     topics: Vec<Topic>,
-    /// Place among `topics` and what is to be done, by topic of `inner`.
+    /// Place among `topics` and the conversion, by topic of `inner`.
     ways: Vec<(usize, Way)>,
     lost: u64,
     /// Those of `inner` are added when it has ended.

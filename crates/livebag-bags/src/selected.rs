@@ -5,11 +5,11 @@ use regex::Regex;
 
 use super::{ConvertError, MessageSource, SourceMessage, SourceTotals, Warnings};
 
-/// What the topic of a service's events ends with.
+/// Suffix of the topic of a service's events.
 const SERVICE_EVENTS: &str = "/_service_event";
 
-/// Which topics are taken, with the names and rules of rosbag2's `convert` (`topic_filter.cpp`): what is
-/// excluded is not taken; of the rest, what is named, matched, of a named type, or all.
+/// Selection of topics, with the names and rules of rosbag2's `convert` (`topic_filter.cpp`): excluded topics are left
+/// out; of the others, those that are named, matched, or of a named type, or all.
 #[derive(Clone, Debug, Default)]
 pub struct TopicFilter {
     /// Every topic but services' events.

@@ -3,14 +3,14 @@
 use livebag::Topic;
 use livebag_bags::{Attachment, ConvertError, MessageSource, SourceMessage};
 
-/// Asks before each message and attachment whether to go on; of what is given it is told the bytes.
+/// Asks before each message and attachment whether to continue, and counts the bytes.
 pub struct Guarded<F> {
     inner: Box<dyn MessageSource>,
     may_go_on: F,
 }
 
 impl<F: FnMut(u64) -> Result<(), ConvertError> + Send> Guarded<F> {
-    /// All of `inner`, as long as `may_go_on` has no objection.
+    /// Everything of `inner`, as long as `may_go_on` agrees.
     pub fn new(inner: Box<dyn MessageSource>, may_go_on: F) -> Self {
         Self { inner, may_go_on }
     }

@@ -1,4 +1,4 @@
-//! What is damaged is named, what is whole is still read, and what can be recovered is.
+//! Damage is reported, intact data is still read, and recoverable data is recovered.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -166,7 +166,7 @@ fn every_way_out_leaves_damaged_small_messages_out_and_says_so() {
         run(&["play", text(&bag), "--rate", "1000"]).expect(3, &["damaged"]);
         rot(&brick, place as u64);
     }
-    // What a damaged index entry costs is said elsewhere too.
+    // Other verbs report the cost of a damaged index entry, too.
     rot(&files(&bag, "idx").pop().unwrap(), 48 * 30 + 5);
     run(&["query", &url, "history", "--json"]).expect(3, &["left out"]);
     run(&["query", &url, "auto", "-o", text(&export)]).expect(3, &["left out"]);
@@ -227,7 +227,7 @@ fn rot_in_compressed_chunks_costs_only_their_messages() {
             (&120.into(), &0.into())
         );
         for brick in files(&bag, "mcap") {
-            // The first bytes of what is compressed: there are some that mean nothing.
+            // The first bytes of compressed data: some of them have no meaning.
             rot(&brick, 4096 + 54);
             let named = damages(&verify(&bag, 1));
             assert!(named.contains(text(&brick)) && named.contains("chunk"), "{named}");
@@ -422,7 +422,7 @@ fn a_rosbag2_folder_gets_its_metadata_again() {
     verify(&database, 1);
 }
 
-/// What is left of a database that has lost its end is read by every verb, and the rest is counted.
+/// The rest of a truncated database is read by every verb, and missing messages are counted.
 #[test]
 fn a_cut_database_gives_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
@@ -478,7 +478,7 @@ fn two_recorders_cannot_take_the_same_folder() {
     for _ in 0..3 {
         run(&["record", &camera, "-o", text(&bag)]).expect(1, &["exists already"]);
     }
-    // Nor does somebody who recovers or converts into it.
+    // Neither does recovering or converting into it.
     run(&["recover", text(&bag)]).expect(1, &["being written"]);
     run(&["convert", text(&bag), text(&bag)]).expect(1, &["exists already"]);
     writer.publish(&FrameMeta::bytes(), &vec![1; 100_000]).unwrap();

@@ -1,4 +1,4 @@
-//! Opens what a container has of each topic.
+//! Opens the files of each of a container's topics.
 
 use std::collections::HashMap;
 use std::io;
@@ -35,7 +35,7 @@ pub(super) fn add_topics(
             Err(source) => Err(ContainerError::Io { path, source }),
         }
     };
-    // Heads of indexes that the page cache does not have come from the device together.
+    // Index headers that are not in the page cache are read from the device together.
     let mut indexes = Vec::new();
     for described in manifest.topics.iter().filter(|topic| has_files(topic)) {
         let opened = open(&described.index);

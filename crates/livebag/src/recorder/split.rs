@@ -50,7 +50,7 @@ pub(super) struct Split {
     file_names: FileNames,
     shared_brick: Option<usize>,
     gathered_bricks: usize,
-    /// The file that keeps space, opened as often as closing opens files at a time.
+    /// The file that reserves space, opened as often as closing opens files at a time.
     reserve: Vec<Arc<dyn ReadFile>>,
     lock: Option<Box<dyn Lock>>,
 }
@@ -152,16 +152,15 @@ impl Split {
         Ok(brick)
     }
 
-    /// That the process may open as many files as one more topic has, and some more: manifests are replaced and
-    /// data is synced while recording.
+    /// Checks that the process may open the files of one more topic, and some more: manifests are replaced and data is
+    /// synced while recording.
     fn require_spare_files(&self) -> io::Result<()> {
         let path = self.directory.join(RESERVE_FILE);
         let opened = (0..TOPIC_FILES + SPARE_FILES_MIN).map(|_| self.disk.open(&path));
         opened.collect::<io::Result<Vec<_>>>().map(drop)
     }
 
-    /// Topics are told of when they have something to write: what the data section tells of and what
-    /// the summary repeats must be the same.
+    /// A topic is announced when it has something to write: the data section and the summary must have the same topics.
     fn join_one_file(&mut self, stem: &str, topic: usize) -> io::Result<usize> {
         if self.shared_brick.is_some() {
             return self.join_shared_brick(topic);
@@ -183,7 +182,7 @@ impl Split {
         Ok(self.bricks.len() - 1)
     }
 
-    /// Takes back a brick that no topic has come to use, if it was made last.
+    /// Removes the last brick again if no topic uses it.
     fn forget_unused(&mut self, brick: usize, why: &io::Error) {
         let is_last = brick + 1 == self.bricks.len() && self.shared_brick != Some(brick);
         if is_last && self.bricks[brick].topics.is_empty() {
@@ -195,7 +194,7 @@ impl Split {
     /// Removes what there may be of a file that could not be made; not one that was there before.
     fn remove_made(&self, file_name: &str, why: &io::Error) {
         if why.kind() != io::ErrorKind::AlreadyExists {
-            // What cannot be removed is a file of no topic, which `verify` names.
+            // If it cannot be removed, it is a file without a topic, which `verify` reports.
             let _ = self.disk.remove(&self.directory.join(file_name));
         }
     }
@@ -212,8 +211,8 @@ impl Split {
         Ok(brick)
     }
 
-    /// Gives the reserved space and files free, so that the split can be closed on a full disk, and with as
-    /// many files open as the process may have.
+    /// Frees the reserved space and files, so that the split can be closed on a full disk and at the limit of open
+    /// files.
     pub fn drop_reserve(&mut self) {
         if !std::mem::take(&mut self.reserve).is_empty() {
             // A reserve that cannot be removed is only an empty file more in the container.
@@ -238,7 +237,7 @@ impl Split {
         losses
     }
 
-    /// What the manifest says of the topics.
+    /// The topics for the manifest.
     pub fn describe_topics(&self) -> Vec<TopicManifest> {
         let describe = |topic: &SplitTopic| {
             let brick = topic.files.as_ref().map(|files| &self.bricks[files.brick]);
@@ -247,7 +246,7 @@ impl Split {
         self.topics.iter().map(describe).collect()
     }
 
-    /// The manifest of this split alone.
+    /// The manifest of only this split.
     pub fn manifest(
         &self,
         state: State,
@@ -282,7 +281,7 @@ impl Split {
         self.new_bricks = false;
     }
 
-    /// The lock, for one who outlives the split; it is given free when the split is closed.
+    /// The lock, for an owner that outlives the split; otherwise it is released when the split is closed.
     pub fn take_lock(&mut self) -> Option<Box<dyn Lock>> {
         self.lock.take()
     }

@@ -30,16 +30,16 @@ const RECORD_BYTES_MAX: u64 = 64 << 20;
 /// Entries of an index that are tried to find its channel.
 const ENTRIES_TRIED: u64 = 64;
 
-/// Whether `error` is one that a rebuilt manifest cures: there are indexes, or nothing but what a
-/// recorder makes first. That a manifest is damaged although no power was cut is the doing of a medium
-/// or of a person: then it is made anew only when asked for (see [`crate::Container::recover`]).
+/// Whether rebuilding the manifest can fix `error`: there are indexes, or only the files that a recorder creates first.
+/// A manifest that is damaged without a power cut was changed by the medium or by a person: it is rebuilt only on
+/// request (see [`crate::Container::recover`]).
 pub(crate) fn can_help(disk: &dyn Disk, path: &Path, error: &ContainerError) -> bool {
     let files = disk.list(path).unwrap_or_default();
     let has_index = files.iter().any(|file| is_index(file) || is_split(disk, file));
     match error {
         ContainerError::NotFound(_) | ContainerError::NotAContainer(_) => has_index,
         ContainerError::Manifest { source: ManifestError::Yaml(_), .. } => {
-            // What a recorder makes before its first message, and a recovery that was cut short.
+            // Files that a recorder creates before its first message, and those of an interrupted recovery.
             let ours = |file: &PathBuf| {
                 let name = name_of(file);
                 name.starts_with("container.")
@@ -76,9 +76,9 @@ fn is_split(disk: &dyn Disk, path: &Path) -> bool {
     named && disk.list(path).is_ok_and(|files| !files.is_empty())
 }
 
-/// Brings the manifest's list of splits up to what the medium has: a power cut may have cost the last
-/// manifest, and with it the names of splits begun since; or it may have undone the manifest that
-/// left out splits which retention then removed.
+/// Corrects the manifest's list of splits by the directories on the medium. A power cut may have lost the last
+/// manifest, and with it the names of splits begun since; or it may have restored an older one that still names splits
+/// removed by retention.
 pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manifest) {
     let number = |name: &String| name.strip_prefix("split_").and_then(|n| n.parse::<u64>().ok());
     let last = manifest.splits.iter().filter_map(number).max().unwrap_or(0);
@@ -103,8 +103,7 @@ pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manife
     manifest.removed.splits += gone as u64;
 }
 
-/// Where a topic's index lies: beside its brick under the same name, or under its own if it shares the
-/// brick.
+/// Path of a topic's index: beside its brick under the same name, or under its own if it shares the brick.
 fn index_of(brick: &Path, topic: &Topic) -> PathBuf {
     let own_name = FileNames::default().give(&topic.name);
     if name_of(brick).starts_with(&own_name) {
@@ -155,9 +154,8 @@ fn make_index(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Names what a recorder made just before it died, and had not named yet: a brick belongs to the topic
-/// that it announces, and the index of the same name with it. What announces nothing holds nothing,
-/// and is removed.
+/// Adds files that a recorder created just before it died and had not named yet: a brick belongs to the topic that it
+/// declares, and so does the index of the same name. What announces nothing holds nothing, and is removed.
 pub(super) fn name_newest_files(
     disk: &dyn Disk,
     path: &Path,
@@ -209,7 +207,7 @@ pub(super) fn name_newest_files(
     Ok(())
 }
 
-/// What a brick says of itself.
+/// A brick's own metadata.
 struct Brick {
     name: String,
     file: std::sync::Arc<dyn ReadFile>,
@@ -309,9 +307,9 @@ fn first_entries(disk: &dyn Disk, path: &Path) -> io::Result<Vec<IndexEntry>> {
     Ok(entries)
 }
 
-/// Which index is that of which channel: places in `indexes`, `bricks` and the brick's topics. An
-/// index belongs to the channel to whose messages most of its entries point, and every channel has
-/// one; without such an entry it is that of the first channel in the brick of the same name.
+/// Which index is that of which channel: places in `indexes`, `bricks` and the brick's topics. An index belongs to the
+/// channel to whose messages most of its entries point, and every channel has one; an index without such entries
+/// belongs to the first channel in the brick of the same name.
 fn match_channels(
     indexes: &[(&PathBuf, Vec<IndexEntry>)],
     bricks: &[Brick],
@@ -343,7 +341,7 @@ fn match_channels(
 }
 
 impl Brick {
-    /// Whether it is the file with what the recording carries along, and no brick.
+    /// Whether it is the file with the attachments, not a brick.
     fn is_attachments(&self) -> bool {
         self.has_other_records && self.topics.is_empty() && self.name == ATTACHMENTS_FILE
     }

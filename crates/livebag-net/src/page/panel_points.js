@@ -13,7 +13,7 @@ import { Cloud } from "./points_gl.js";
 const POINTS_MAX = 20000;
 
 /** @param {PanelPlace} place */
-export function pointsPanel({ session, spec, body, note, tools, signal, on }) {
+export function pointsPanel({ session, spec, body, note, tools, signal, on, busy }) {
   const topic = spec.sources[0]?.topic ?? "";
   const canvas = h("canvas", { tabIndex: 0, role: "img", "aria-label": `Points of ${topic}: drag turns, wheel goes nearer, arrows turn, + and − go nearer and away` });
   const problem = h("p", { className: "problem", hidden: true });
@@ -44,6 +44,7 @@ export function pointsPanel({ session, spec, body, note, tools, signal, on }) {
       problem.hidden = false;
       say(note, "");
     },
+    busy,
   );
   let asked = /** @type {string | undefined} */ ("");
   const want = () => {

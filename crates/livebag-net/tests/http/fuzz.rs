@@ -44,6 +44,8 @@ impl Random {
 const PATHS: [&str; 20] = [
     "/",
     "/openapi.json",
+    "/v1/session",
+    "/v1/robots",
     "/v1/status",
     "/v1/bags",
     "/v1/bags/run1",

@@ -491,6 +491,21 @@ fn sockets_are_guarded_as_everything_is() {
     assert!(open(address, "/live/run1", &headers).is_ok());
     let path = format!("/live/run1?access_token={TOKEN}");
     assert_eq!(open(address, &path, &[("sec-websocket-protocol", NEW)]).err().unwrap().0, 401);
+    // In a browser that has logged in, the server's own pages need no token; others' do.
+    let host = format!("localhost:{}", address.port());
+    let logged_in = [("host", &*host), ("authorization", &bearer)];
+    let given = ask(address, "GET", "/v1/session", &logged_in).must(200);
+    let cookie = given.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let from = |origin: &str| {
+        let headers = [("sec-websocket-protocol", NEW), ("cookie", &*cookie), ("origin", origin)];
+        open(address, "/live/run1", &headers)
+    };
+    assert!(from(&format!("http://{host}")).is_ok());
+    for origin in ["http://localhost:1", "https://app.foxglove.dev", "https://evil.example", "null"] {
+        assert_eq!(from(origin).err().unwrap().0, 401, "{origin}");
+    }
+    let silent = [("sec-websocket-protocol", NEW), ("cookie", &*cookie)];
+    assert_eq!(open(address, "/live/run1", &silent).err().unwrap().0, 401);
     let protocol = format!("livebag.token.{TOKEN}");
     ask(address, "GET", "/v1/bags", &[("sec-websocket-protocol", &protocol)]).must(401);
 }

@@ -242,7 +242,7 @@ fn a_server_lists_what_others_record_and_not_its_own() {
         let began = clock.monotonic_nanos();
         while !is_so(&others.recordings().unwrap()) {
             assert!(clock.monotonic_nanos() - began < 60_000_000_000, "waited too long for {what}");
-            std::thread::yield_now();
+            clock.sleep(Duration::from_millis(50));
         }
     };
     until("the other robot", &|rows| !rows.is_empty());

@@ -97,7 +97,7 @@ impl Secrets {
 
 /// Whether a page of this server asks.
 fn is_own_origin(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let authority = text(header::ORIGIN).and_then(|origin| Some(origin.split_once("://")?.1));
     authority.is_some_and(|authority| !authority.is_empty() && text(header::HOST) == Some(authority))
 }

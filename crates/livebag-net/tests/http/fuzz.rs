@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-const PATHS: [&str; 20] = [
+const PATHS: [&str; 22] = [
     "/",
     "/openapi.json",
     "/v1/session",

@@ -168,7 +168,7 @@ impl Container {
         for &number in &chosen {
             cache.topics.entry(number).or_default();
         }
-        let of_chosen = cache.topics.iter_mut().filter(|(number, _)| chosen.contains(number));
+        let of_chosen = cache.topics.iter_mut().filter(|(number, _)| chosen.contains(*number));
         let mut work = Vec::with_capacity(chosen.len());
         for (number, summary) in of_chosen {
             let topic = &self.topics[*number];
@@ -217,7 +217,7 @@ fn sum_up(
     work.sort_unstable_by_key(|(entries, ..)| Reverse(*entries));
     let queue = Mutex::new(work.into_iter());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let run = || {
+    let run = || -> Result<(), ContainerError> {
         while let Some((_, topic, summary)) = next() {
             summary.refresh(topic, cells_max)?;
         }

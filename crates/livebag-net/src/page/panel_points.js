@@ -24,6 +24,7 @@ export function pointsPanel({ session, spec, body, note, tools, signal, on, busy
     canvas.hidden = true;
     problem.hidden = false;
     say(problem, "This browser has no WebGL 2, which draws points.");
+    busy(false);
     return;
   }
   const by = h("select", { "aria-label": "What colours mean" }, ...["height", "intensity", "distance"].map((name) => h("option", {}, name)));

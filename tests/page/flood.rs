@@ -94,7 +94,12 @@ impl Flood {
             self.calm_sequence += 1;
             let sequence = self.calm_sequence;
             let data = &[1; 100];
-            self.calm.write_message(&Message { log_time_nanos, publish_time_nanos, sequence, data })?;
+            self.calm.write_message(&Message {
+                log_time_nanos,
+                publish_time_nanos,
+                sequence,
+                data,
+            })?;
             self.clock.sleep(TICK);
         }
         Ok(())

@@ -113,7 +113,8 @@ fn a_recorder_and_a_server_beside_it_tell_how_it_goes_until_it_ends() {
         let file = folder.path().join("whole.mcap");
         wait_until("the event is in the file", || {
             std::fs::write(&file, body(base, "/bags/run1.mcap")).unwrap();
-            let events = run(&["info", text(&file), "--json"]).expect(0, &[]).json()["events"].clone();
+            let events =
+                run(&["info", text(&file), "--json"]).expect(0, &[]).json()["events"].clone();
             events[0]["name"] == "near miss" && events[0]["text"] == "words"
         });
     }
@@ -166,8 +167,7 @@ fn what_a_stalled_recorder_lost_is_shown_where_it_stalled() {
     assert_eq!(json!(placed + unplaced), info["topics"][0]["lost"]["total"], "{lane} {info}");
     assert!(placed >= 40, "of 50 messages four are left: {lane}");
     let time = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
-    let is_there = |span: &&Value| {
-        time(&span["from_time"]) <= stalled && stalled <= time(&span["to_time"])
-    };
+    let is_there =
+        |span: &&Value| time(&span["from_time"]) <= stalled && stalled <= time(&span["to_time"]);
     assert!(spans.iter().any(|span| is_there(&span)), "{stalled} is in none of {spans:?}");
 }

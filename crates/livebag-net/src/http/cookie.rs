@@ -33,7 +33,8 @@ impl Pass {
     pub fn is_in(&self, headers: &HeaderMap) -> bool {
         let name = name(headers);
         let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.split_once('='));
+        let mut pairs =
+            all.flat_map(|value| value.split(';')).filter_map(|pair| pair.split_once('='));
         pairs.any(|(known, value)| {
             known.trim() == name && bool::from(value.trim().as_bytes().ct_eq(self.0.as_bytes()))
         })
@@ -73,9 +74,8 @@ mod tests {
         assert_eq!(rest, "Path=/; HttpOnly; SameSite=Strict");
         let secure = pass.set_cookie(&asked, true).unwrap();
         assert!(secure.to_str().unwrap().ends_with("; Secure"));
-        let brings = |host: &str, cookie: &str| {
-            headers(&[(header::HOST, host), (header::COOKIE, cookie)])
-        };
+        let brings =
+            |host: &str, cookie: &str| headers(&[(header::HOST, host), (header::COOKIE, cookie)]);
         assert!(pass.is_in(&brings("localhost:8767", pair)));
         assert!(pass.is_in(&brings("localhost:8767", &format!("a=b; {pair}; c"))));
         assert!(!pass.is_in(&brings("localhost:8768", pair)));

@@ -99,7 +99,8 @@ impl Secrets {
 fn is_own_origin(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let authority = text(header::ORIGIN).and_then(|origin| Some(origin.split_once("://")?.1));
-    authority.is_some_and(|authority| !authority.is_empty() && text(header::HOST) == Some(authority))
+    authority
+        .is_some_and(|authority| !authority.is_empty() && text(header::HOST) == Some(authority))
 }
 
 /// The host in `host` or `host:port`; `None` if it is neither. What a lenient reader takes for the host of

@@ -501,7 +501,8 @@ fn sockets_are_guarded_as_everything_is() {
         open(address, "/live/run1", &headers)
     };
     assert!(from(&format!("http://{host}")).is_ok());
-    for origin in ["http://localhost:1", "https://app.foxglove.dev", "https://evil.example", "null"] {
+    for origin in ["http://localhost:1", "https://app.foxglove.dev", "https://evil.example", "null"]
+    {
         assert_eq!(from(origin).err().unwrap().0, 401, "{origin}");
     }
     let silent = [("sec-websocket-protocol", NEW), ("cookie", &*cookie)];

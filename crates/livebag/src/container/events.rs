@@ -149,7 +149,9 @@ pub(crate) fn append(disk: &dyn Disk, container: &Path, event: &Event) -> Result
 pub(crate) fn read(disk: &dyn ReadDisk, container: &Path) -> Result<Events, ContainerError> {
     match disk.open(&container.join(EVENTS_FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Events::default()),
-        opened => opened.and_then(|file| parse(&*file)).map_err(|source| in_file(container, source)),
+        opened => {
+            opened.and_then(|file| parse(&*file)).map_err(|source| in_file(container, source))
+        }
     }
 }
 

@@ -224,9 +224,8 @@ fn several_threads_sum_up_what_one_does() {
         let mut summaries: Vec<Summary> = Vec::new();
         summaries.resize_with(container.topics.len(), Summary::default);
         let pairs = container.topics.iter().zip(&mut summaries);
-        let work = pairs.map(|(topic, summary)| {
-            (summary.new_entries(topic).unwrap(), topic, summary)
-        });
+        let work =
+            pairs.map(|(topic, summary)| (summary.new_entries(topic).unwrap(), topic, summary));
         sum_up(work.collect(), 100, threads).unwrap();
         let told = |summary: &Summary| {
             let cells = summary.cells.iter().map(|cell| (cell.number, cell.count, cell.bytes));

@@ -534,6 +534,7 @@ async fn timeline(
     let turn = app.turn(link.peer()).await?;
     let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         let container = served.container()?;
+        let bounds = (from.is_some(), to.is_some());
         let query = between(&container, &topics, from, to)?;
         let (from_nanos, to_nanos) = span_of(&container, &query)?;
         let query = TimelineQuery {
@@ -544,7 +545,7 @@ async fn timeline(
         };
         let timeline = served.timeline(&container, &query)?;
         app.catalog.forget_timelines();
-        send_timeline(&container, &timeline, outlet)
+        send_timeline(&container, &timeline, bounds, outlet)
     });
     respond(&app, asked_nanos, answer, "application/json", true).await
 }

@@ -371,13 +371,15 @@ fn a_client_that_never_reads_is_let_go_and_one_that_is_silent_too() {
     assert_eq!(server.status().held_bytes, 0);
     drop(never);
 
-    let limits = ServerLimits { live_silence_max: short, ..ServerLimits::DEFAULT };
+    // Longer than a busy machine lets a client wait.
+    let silence = Duration::from_secs(3);
+    let limits = ServerLimits { live_silence_max: silence, ..ServerLimits::DEFAULT };
     let server = serve(folder.path(), ServerOptions { limits, ..Default::default() });
     let mut silent = view(server.addresses()[0], "/live/run1");
     silent.until("the channels", |viewing| !viewing.channels.is_empty());
     // It reads, and its pongs tell that it is there: this client sends them when it reads.
     let began = std::time::Instant::now();
-    while began.elapsed() < 3 * short {
+    while began.elapsed() < silence + silence / 2 {
         let message = silent.socket.read().unwrap();
         silent.take(message);
         silent.socket.flush().unwrap();

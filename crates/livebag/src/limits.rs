@@ -180,6 +180,10 @@ pub const TIMELINE_CELLS_MAX: usize = 1 << 19;
 pub const TIMELINE_TOPIC_CELLS_MAX: usize = 1 << 13;
 /// … and of a topic at least.
 pub const TIMELINE_TOPIC_CELLS_MIN: usize = 1 << 8;
+/// Entries that one thread sums up alone: some milliseconds …
+pub const TIMELINE_ENTRIES_ALONE_MAX: u64 = 1 << 18;
+/// … and threads that share more of them.
+pub const TIMELINE_THREADS_MAX: usize = 4;
 /// Silences of a topic that are kept: the longest.
 pub const TIMELINE_SILENCES_MAX: usize = 512;
 /// A topic is silent after this many usual periods without a message …

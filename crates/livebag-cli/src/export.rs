@@ -6,10 +6,12 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use clap_complete::ArgValueCompleter;
 use livebag::{Clock, Topic};
 use livebag_bags::{MessageSource, SourceMessage};
 use serde::Serialize;
 
+use crate::complete;
 use crate::convert::bar;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
@@ -40,7 +42,7 @@ use csv::Table;
 Exit code 3: done, but some messages could not be read or exported.")]
 pub struct Args {
     /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
     /// The folder to make.
     #[arg(value_name = "DIR", required_unless_present = "output")]
@@ -276,7 +278,7 @@ impl Topics {
                 warnings.push(format!(
                     "{}: {} not exported: {why}",
                     topic.name,
-                    text::plural(export.lost as usize, "message")
+                    text::messages(export.lost)
                 ));
             }
             topics.push(TopicSummary {
@@ -318,14 +320,14 @@ fn conclude(summary: &Summary, args: &Args) -> Result<Outcome, CliError> {
     } else {
         for topic in summary.topics.iter().filter(|topic| !topic.files.is_empty()) {
             let name = livebag_format::visible(&topic.name).into_owned();
-            let messages = text::count(topic.message_count);
-            writeln!(out, "{name}: {messages} messages in {}", topic.files.join(", "))?;
+            let messages = text::messages(topic.message_count);
+            writeln!(out, "{name}: {messages} in {}", topic.files.join(", "))?;
         }
         writeln!(
             out,
-            "{}: {} messages in {}",
+            "{}: {} in {}",
             summary.path,
-            text::count(summary.message_count),
+            text::messages(summary.message_count),
             text::duration((summary.duration_s * 1e9) as u64)
         )?;
     }

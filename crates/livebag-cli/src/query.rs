@@ -249,9 +249,9 @@ fn give(
         let mut out = std::io::stdout().lock();
         writeln!(
             out,
-            "{}: {} messages, {} in {}",
+            "{}: {}, {} in {}",
             path.display(),
-            text::count(exported.messages),
+            text::messages(exported.messages),
             text::bytes(exported.bytes as f64),
             text::duration(clock.monotonic_nanos()),
         )?;
@@ -290,7 +290,7 @@ fn outcome(damaged: u64, bag: &str) -> Outcome {
     complain!(
         "livebag: {} left out that are damaged, or whose index entries are: `livebag verify {bag}` \
          names them",
-        text::plural(damaged as usize, "message"),
+        text::messages(damaged),
     );
     Outcome::Loss
 }
@@ -300,7 +300,7 @@ fn remote_outcome(damaged: u64) -> Outcome {
     if damaged == 0 {
         return Outcome::Done;
     }
-    let messages = text::plural(damaged as usize, "message");
+    let messages = text::messages(damaged);
     complain!("livebag: {messages} left out that are damaged, or whose index entries are");
     Outcome::Loss
 }

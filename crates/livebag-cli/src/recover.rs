@@ -283,10 +283,10 @@ fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
         };
         writeln!(
             out,
-            "{}: {done}{output} ({}): {} messages in {}",
+            "{}: {done}{output} ({}): {} in {}",
             report.path,
             report.kind,
-            text::count(report.message_count),
+            text::messages(report.message_count),
             text::duration((report.duration_s * 1e9) as u64),
         )?;
     }
@@ -294,7 +294,7 @@ fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
         say!("livebag: {damage}");
     }
     if lost > 0 {
-        complain!("livebag: at least {} cannot be read", text::plural(lost as usize, "message"));
+        complain!("livebag: at least {} cannot be read", text::messages(lost));
         return Ok(Outcome::Loss);
     }
     Ok(Outcome::Done)

@@ -225,8 +225,8 @@ fn recordings_of_other_makes_that_come_or_change_are_served_and_copies_outlive_n
     let path = crate::names::recording(folder.path(), "drive").0;
     let bags = [&["bag"][..], &["bag", "twice"]].map(|inputs| {
         let bag = folder.path().join(inputs[inputs.len() - 1]);
-        let sources = vec![text(&path); inputs.len()];
-        run(&[&["convert"], &sources[..], &[text(&bag)]].concat()).expect(0, &[]);
+        let sources = ["-i", text(&path)].repeat(inputs.len());
+        run(&[&["convert", "-o", text(&bag)], &sources[..]].concat()).expect(0, &[]);
         std::fs::read_dir(bag).unwrap().map(|entry| entry.unwrap().path())
     });
     let [once, twice] = bags.map(|mut files| {
@@ -257,7 +257,7 @@ fn recordings_of_other_makes_that_come_or_change_are_served_and_copies_outlive_n
     drop(server);
     assert!(left[0].exists());
     let (server, base) = start();
-    assert_eq!(count(&format!("{base}/late")), 10);
+    wait_until("it is served again", || count(&format!("{base}/late")) == 10);
     assert!(!left[0].exists(), "the next server does");
     server.signal(Signal::INT);
     wait_until("the last server has ended, and its copies are gone", || copies().count() == 0);

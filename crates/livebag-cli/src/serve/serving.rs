@@ -81,7 +81,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let count = plan.count();
     let catalog = Arc::new(Catalog::new(&plan.roots, options.clock.clone(), Some(fresh))?);
     let _index = plan.start(catalog.clone())?;
-    let _zenoh = args.zenoh.start(&catalog)?;
+    let zenoh = args.zenoh.start(&catalog)?;
+    options.robots = zenoh.as_ref().map(ZenohServer::others);
     let server = Server::start(catalog, options)?;
     let urls = server.urls();
     if args.json {
@@ -103,7 +104,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 pub fn beside(
     recorder: &Recorder,
     directory: &Path,
-    options: Options,
+    mut options: Options,
     zenoh: &ZenohServe,
 ) -> Result<(Server, Option<ZenohServer>), CliError> {
     struct Beside(ReaderNotice);
@@ -121,6 +122,7 @@ pub fn beside(
     let name = catalog.bags().first().map_or_else(String::new, |bag| bag.name().to_owned());
     let catalog = Arc::new(catalog);
     let zenoh = zenoh.start(&catalog)?;
+    options.robots = zenoh.as_ref().map(ZenohServer::others);
     let server = Server::start(catalog, options)?;
     for url in server.urls() {
         say!("livebag: answering queries at {url}/{name} ({url}/bags/{name}.mcap as one file)");
@@ -128,8 +130,8 @@ pub fn beside(
     Ok((server, zenoh))
 }
 
-/// Tells the recorders of other processes that they are read, on a thread of its own: a recorder that
-/// hangs must not hold an answer up.
+/// Notifies the recorders of other processes of readers, on a separate thread: a recorder that hangs must not delay an
+/// answer.
 struct Messenger {
     sender: SyncSender<PathBuf>,
     clock: Clock,

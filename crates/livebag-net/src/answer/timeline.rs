@@ -1,4 +1,4 @@
-//! What a recording holds over time, as JSON.
+//! The contents of a recording over time, as JSON.
 
 use livebag::{Container, KernelDisk, Timeline, TopicTimeline};
 use livebag_format::container::Losses;
@@ -107,13 +107,15 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Sends a timeline.
+/// Sends a timeline. Marks before and after its time are left out where its query has that bound: an event of a live
+/// recording may be later than its last message.
 ///
 /// # Errors
 /// If the asker has gone.
 pub fn send_timeline(
     container: &Container,
     timeline: &Timeline,
+    (has_start, has_end): (bool, bool),
     outlet: &mut Outlet,
 ) -> Result<(), AnswerError> {
     let bins = timeline.bins;
@@ -121,7 +123,7 @@ pub fn send_timeline(
     let head =
         Head { start_nanos, end_nanos: last_nanos.saturating_add(1), bin_nanos: bins.bin_nanos() };
     let mut out = JsonOut::new(outlet);
-    // An object that goes on.
+    // An object that is continued below.
     let text = serde_json::to_string(&head).unwrap_or_default();
     out.text(text.trim_end_matches('}'))?;
     out.text(",\"topics\":[")?;
@@ -130,7 +132,9 @@ pub fn send_timeline(
         out.put(&Lane::new(container, topic))?;
     }
     let marks = marks(container, timeline);
-    let is_within = |mark: &Mark| mark.to_nanos >= start_nanos && mark.from_nanos <= last_nanos;
+    let is_within = |mark: &Mark| {
+        (!has_start || mark.to_nanos >= start_nanos) && (!has_end || mark.from_nanos <= last_nanos)
+    };
     let marks: Vec<Mark> = marks.into_iter().filter(is_within).collect();
     out.text("],\"marks\":")?;
     out.put(&marks)?;
@@ -143,7 +147,7 @@ fn marks(container: &Container, timeline: &Timeline) -> Vec<Mark> {
     let mut marks: Vec<Mark> = splits
         .map(|(name, nanos)| Mark::at("split", name.clone(), String::new(), *nanos))
         .collect();
-    // What cannot be read does not hide the rest.
+    // Unreadable attachments do not hide the others.
     marks.extend(attachments(container).unwrap_or_default());
     let events = container.events_on(&KernelDisk::for_serving()).unwrap_or_default();
     marks.extend(events.into_iter().map(|event| Mark {

@@ -47,6 +47,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/page/{file}", get(page_file))
         .route("/openapi.json", get(openapi))
         .route("/v1/status", get(status))
+        .route("/v1/session", get(session))
+        .route("/v1/robots", get(robots))
         .route("/v1/bags", get(bags))
         .route("/v1/bags/{bag}", get(info))
         .route("/v1/bags/{bag}/latest", get(latest))
@@ -96,7 +98,7 @@ fn takes_html(headers: &HeaderMap) -> bool {
     accepted.filter_map(|value| value.to_str().ok()).any(|value| value.contains("text/html"))
 }
 
-/// What is open on the page is in its address, so it takes any parameters.
+/// The page's state is in its address, so it accepts any parameters.
 async fn page_file(headers: HeaderMap, name: Name) -> Result<Response, HttpError> {
     let name = text_of(name)?;
     let Some(file) = page::file(&name) else { return Ok(nowhere().await) };
@@ -147,6 +149,23 @@ async fn status(
     Ok(Json(app.status()).into_response())
 }
 
+/// Gives a browser whose page has shown the token a cookie, for viewers of this server's origin.
+async fn session(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    no_parameters(query)?;
+    let cookie = app.pass.as_ref().and_then(|pass| pass.set_cookie(&headers, app.is_encrypted));
+    let mut response = Json(serde_json::json!({ "cookie": cookie.is_some() })).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(cookie) = cookie {
+        headers.insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
 pub fn no_parameters(query: Option<String>) -> Result<(), AnswerError> {
     Ok(Parameters::parse(query.as_deref().unwrap_or_default())?.end()?)
 }
@@ -183,6 +202,25 @@ async fn bags(
             }
         }
         out.text(if separator == "[" { "[]" } else { "]" })?;
+        out.finish()
+    });
+    respond(&app, asked_nanos, answer, "application/json", true).await
+}
+
+/// Recordings that other robots announce.
+async fn robots(
+    State(app): State<Arc<App>>,
+    Extension(link): Extension<Arc<Link>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    no_parameters(query)?;
+    let asked_nanos = app.clock.monotonic_nanos();
+    let turn = app.turn(link.peer()).await?;
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+        let rows = app.robots.as_ref().map(|robots| robots.recordings()).transpose();
+        let rows = rows.map_err(|error| AnswerError::Robots(error.to_string()))?;
+        let mut out = JsonOut::new(outlet);
+        out.put(&rows.as_deref().unwrap_or_default())?;
         out.finish()
     });
     respond(&app, asked_nanos, answer, "application/json", true).await
@@ -240,7 +278,7 @@ async fn latest(
     answer(app, &link, &method, name, ask, Which::Latest(last)).await
 }
 
-/// New messages as server-sent events. It holds its turn as long as it lasts.
+/// New messages as server-sent events. It holds its turn until it ends.
 async fn follow(
     State(app): State<Arc<App>>,
     Extension(link): Extension<Arc<Link>>,
@@ -320,8 +358,7 @@ async fn answer(
     respond(&app, asked_nanos, answer, type_of(form), true).await
 }
 
-/// The response, once the first piece is there. With `may_be_short` an answer of one piece tells its
-/// length.
+/// The response, once the first piece is there. With `may_be_short` an answer of one piece has a length.
 async fn respond(
     app: &App,
     asked_nanos: u64,
@@ -412,7 +449,7 @@ async fn message(
     let (tell, told) = oneshot::channel();
     let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         let way = (outlet, app.limits.turn_timeout);
-        // An asker who has gone needs no head.
+        // A client that has gone needs no head.
         send_message(&*served.container()?, &query, form, way, |head| drop(tell.send(head)))
     });
     let content_type = match form {
@@ -428,7 +465,7 @@ fn message_query(ask: &mut Parameters) -> Result<MessageQuery, AskError> {
     Ok(MessageQuery { topic: ask.topic()?, at: ask.moment("at")?, step: ask.step()? })
 }
 
-/// The response with one message, whose head is told before its first piece comes.
+/// The response with one message, whose head is sent before its first piece.
 async fn respond_with_head(
     mut answer: Answer,
     told: oneshot::Receiver<MessageHead>,
@@ -496,6 +533,7 @@ async fn timeline(
     let turn = app.turn(link.peer()).await?;
     let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         let container = served.container()?;
+        let bounds = (from.is_some(), to.is_some());
         let query = between(&container, &topics, from, to)?;
         let (from_nanos, to_nanos) = span_of(&container, &query)?;
         let query = TimelineQuery {
@@ -506,7 +544,7 @@ async fn timeline(
         };
         let timeline = served.timeline(&container, &query)?;
         app.catalog.forget_timelines();
-        send_timeline(&container, &timeline, outlet)
+        send_timeline(&container, &timeline, bounds, outlet)
     });
     respond(&app, asked_nanos, answer, "application/json", true).await
 }
@@ -554,7 +592,7 @@ async fn fields(
     respond(&app, asked_nanos, answer, "application/json", true).await
 }
 
-/// How a recording goes, as server-sent events. It holds its turn as long as it lasts.
+/// How a recording goes, as server-sent events. It holds its turn until it ends.
 async fn events(
     State(app): State<Arc<App>>,
     Extension(link): Extension<Arc<Link>>,
@@ -586,7 +624,7 @@ async fn file(
 ) -> Result<Response, HttpError> {
     let mut ask = parameters(query)?;
     let (topics, from, to) = (ask.topics()?, ask.moment("from")?, ask.moment("to")?);
-    // The guard has looked at it.
+    // The guard has checked it.
     ask.all("access_token");
     ask.end()?;
     let asked_nanos = app.clock.monotonic_nanos();
@@ -598,7 +636,7 @@ async fn file(
     let if_range = text_header(&headers, header::IF_RANGE);
     let is_end = range.as_deref().is_some_and(|range| range.trim().starts_with("bytes=-"));
     let reading = match range::wanted(range.as_deref(), u64::MAX) {
-        // Who asks for its beginning or for all of it opens it; others go on reading.
+        // A request for its beginning or for all of it opens the file; others continue reading.
         Wanted::All | Wanted::Part(0, _) => Reading::Opens,
         _ if is_end => Reading::End,
         _ => Reading::GoesOn { knows_state: if_range.is_some() },

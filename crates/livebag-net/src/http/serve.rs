@@ -28,6 +28,7 @@ use crate::link::{Link, MeteredStream};
 use crate::live::Viewer;
 use crate::small_file::{PEM_BYTES_MAX, small_file};
 use crate::tell::ServerStatus;
+use crate::zenoh::Others;
 
 /// Certificate chain and private key, in PEM files.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// How to serve. `..ServerOptions::default()` gives the rest.
+/// How to serve. Use `..ServerOptions::default()` for the others.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
     /// Addresses to listen at; port 0 takes any that is free.
@@ -56,6 +57,8 @@ pub struct ServerOptions {
     pub copies: bool,
     /// A viewer that the user has brought, served at `/viewer/`.
     pub viewer: Option<Viewer>,
+    /// What other robots record, listed at `/v1/robots`.
+    pub robots: Option<Arc<Others>>,
 }
 
 /// Why there is no server.
@@ -79,7 +82,7 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Certificate or key cannot be used.
@@ -87,7 +90,7 @@ pub enum ServeError {
     Tls {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         what: String,
     },
     /// Threads cannot be made.
@@ -143,6 +146,8 @@ impl Server {
             .map_err(ServeError::Threads)?;
         let mut app = App::new(catalog, options.secrets, options.clock, options.limits);
         app.viewer = options.viewer;
+        app.robots = options.robots;
+        app.is_encrypted = options.tls.is_some();
         let app = Arc::new(app);
         let service = router(app.clone());
         runtime.spawn(give_back(app.pool.clone()));
@@ -293,7 +298,7 @@ async fn accept(
         let Some(admitted) = gate.admit(peer.ip().to_canonical()) else { continue };
         let (acceptor, service) = (acceptor.clone(), service.clone());
         tokio::spawn(async move {
-            // What goes wrong with a connection is the asker's to see.
+            // The client sees a connection's errors.
             let _ = converse(stream, acceptor, service, &admitted).await;
         });
     }
@@ -320,10 +325,10 @@ async fn converse(
     }
 }
 
-/// Answers what comes over `stream`.
+/// Answers requests from `stream`.
 ///
 /// # Errors
-/// If the connection broke, or what came was no HTTP.
+/// If the connection broke, or the input was not HTTP.
 pub async fn serve<S>(
     stream: S,
     service: Router,

@@ -18,6 +18,8 @@ use crate::tell::RecordingInfo;
 pub struct ZenohAsker {
     session: zenoh::Session,
     clock: Clock,
+    /// Whether the session ends with it.
+    is_own: bool,
 }
 
 impl ZenohAsker {
@@ -26,7 +28,13 @@ impl ZenohAsker {
     /// # Errors
     /// If Zenoh refuses.
     pub fn open(options: &ZenohOptions, clock: Clock) -> Result<Self, ZenohError> {
-        Ok(Self { session: options.open()?, clock })
+        Ok(Self { session: options.open()?, clock, is_own: true })
+    }
+
+    /// Asks by the session of a server.
+    #[cfg(feature = "server")]
+    pub(super) fn sharing(session: zenoh::Session, clock: Clock) -> Self {
+        Self { session, clock, is_own: false }
     }
 
     /// The recordings that are announced now. A session that was opened just now learns of the others
@@ -68,7 +76,7 @@ impl ZenohAsker {
         Ok(found.into_iter().collect())
     }
 
-    /// What a recording holds; `None` if its robot no longer answers.
+    /// Description of a recording; `None` if its robot no longer answers.
     ///
     /// # Errors
     /// If Zenoh refuses.
@@ -98,7 +106,7 @@ impl ZenohAsker {
         parameters: &str,
     ) -> Result<Vec<Option<RecordingInfo>>, ZenohError> {
         let mut infos = Vec::new();
-        // Many at once, and not so many that a robot turns some away.
+        // Many at once, but few enough that a robot refuses none.
         for some in found.chunks(ZENOH_QUESTIONS_MAX / 2) {
             let ask = |found: &Found| {
                 let key =
@@ -123,7 +131,7 @@ impl ZenohAsker {
     /// The messages of all recordings at an address: [`ZenohAsker::find`] and [`ZenohAsker::ask`].
     ///
     /// # Errors
-    /// If none is announced, or Zenoh refuses.
+    /// If none is announced, or Zenoh fails.
     pub fn messages(
         &self,
         address: &ZenohAddress,
@@ -138,8 +146,8 @@ impl ZenohAsker {
     }
 
     /// The messages of recordings, merged in order of log time, or newest first for [`Plan::Auto`]. Of
-    /// several, topics are named with their [`prefixes`]. A topic with such a name is asked of that recording
-    /// alone; by its own name, of all.
+    /// several, topics are named with their [`prefixes`]. A query for such a name reads only that recording; a query
+    /// for the topic's own name reads all.
     ///
     /// # Errors
     /// If the plan makes no sense, or Zenoh refuses.
@@ -155,7 +163,9 @@ impl ZenohAsker {
 
 impl Drop for ZenohAsker {
     fn drop(&mut self) {
-        // Zenoh's threads must not outlive the process's own end.
-        let _ = self.session.close().wait();
+        if self.is_own {
+            // Zenoh's threads must not outlive the process's own end.
+            let _ = self.session.close().wait();
+        }
     }
 }

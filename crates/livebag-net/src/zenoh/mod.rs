@@ -14,6 +14,8 @@ mod key;
 #[cfg(feature = "zenoh")]
 mod messages;
 #[cfg(all(feature = "server", feature = "zenoh"))]
+mod others;
+#[cfg(all(feature = "server", feature = "zenoh"))]
 mod queryable;
 #[cfg(feature = "zenoh")]
 mod session;
@@ -26,7 +28,7 @@ use std::time::Duration;
 use crate::remote::RemoteMessage;
 
 #[cfg(all(feature = "server", not(feature = "zenoh")))]
-pub use absent::ZenohServer;
+pub use absent::{Others, ZenohServer};
 #[cfg(not(feature = "zenoh"))]
 pub use absent::{ZenohAsker, ZenohMessages};
 #[cfg(feature = "server")]
@@ -37,10 +39,12 @@ pub use asker::ZenohAsker;
 #[cfg(feature = "zenoh")]
 pub use messages::ZenohMessages;
 #[cfg(all(feature = "server", feature = "zenoh"))]
+pub use others::Others;
+#[cfg(all(feature = "server", feature = "zenoh"))]
 pub use queryable::ZenohServer;
 
-/// How to take part. By default a peer of this machine alone, found by multicast on the loopback
-/// interface; with endpoints, only by those.
+/// How to take part. By default a peer on this machine only, found by multicast on the loopback interface; with
+/// endpoints, only by those.
 #[derive(Clone, Debug, Default)]
 pub struct ZenohOptions {
     /// Zenoh's own configuration (JSON5), for TLS, access control and routers.
@@ -88,7 +92,7 @@ impl std::fmt::Display for SourceLoss {
     }
 }
 
-/// What has come of an answer.
+/// The next item of an answer.
 #[derive(Debug)]
 pub enum Polled {
     /// Its next message.
@@ -108,7 +112,7 @@ pub enum ZenohError {
     Config {
         /// The file or the key.
         what: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// Everybody on the network could read everything.
@@ -123,7 +127,7 @@ pub enum ZenohError {
     /// Zenoh refused.
     #[error("{doing} failed: {why}")]
     Zenoh {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// What Zenoh said.
         why: String,
@@ -134,7 +138,7 @@ pub enum ZenohError {
     /// The question makes no sense.
     #[error(transparent)]
     Ask(#[from] crate::ask::AskError),
-    /// Nobody answers.
+    /// There is no answer.
     #[error(
         "no recording {0} is announced: `livebag robots` lists what is there, and a robot serves with \
          `livebag serve --zenoh` or `livebag record --serve --zenoh`"

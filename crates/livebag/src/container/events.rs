@@ -1,7 +1,7 @@
 //! The events of a container: an append-only file beside `container.yaml`.
 //!
-//! Only the process that holds the container's lock appends: the recorder while it records, and whoever adds
-//! an event afterwards.
+//! Only the process that holds the container's lock appends: the recorder while it records, afterwards the program that
+//! adds an event.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use livebag_format::event::{EVENTS_FILE, Event, Events};
 
 use super::{ContainerError, read_manifest};
 use crate::limits::{EVENT_NAME_BYTES_MAX, EVENT_TEXT_BYTES_MAX, EVENTS_BYTES_MAX};
-use crate::storage::{Access, Disk, KernelDisk, ReadDisk};
+use crate::storage::{Access, Disk, KernelDisk, ReadDisk, ReadFile};
 
 /// Why an event was not added.
 #[derive(Debug, thiserror::Error)]
@@ -59,12 +59,12 @@ pub enum EventError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// Adds an event to a container that nobody is recording; it is on the medium when this returns.
+/// Adds an event to a container that is not being recorded; the event is on the medium when this returns.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -116,7 +116,7 @@ pub fn is_event(event: &Event) -> bool {
     check(event).is_ok()
 }
 
-/// Appends an event. The caller holds the container's lock, and is the only one who appends.
+/// Appends an event. The caller holds the container's lock, so that no other process appends.
 pub(crate) fn append(disk: &dyn Disk, container: &Path, event: &Event) -> Result<(), EventError> {
     let path = container.join(EVENTS_FILE);
     let failed = |source| EventError::Io { path: path.clone(), source };
@@ -131,7 +131,7 @@ pub(crate) fn append(disk: &dyn Disk, container: &Path, event: &Event) -> Result
     let mut line = event.to_line();
     let mut last = [b'\n'];
     if length > 0 && file.read_at(&mut last, length - 1).map_err(failed)? == 1 && last[0] != b'\n' {
-        // A crash has cut the last line: it stays a damaged line of its own.
+        // A crash has truncated the last line: it stays a damaged line.
         line.insert(0, '\n');
     }
     if length + line.len() as u64 > EVENTS_BYTES_MAX {
@@ -147,19 +147,28 @@ pub(crate) fn append(disk: &dyn Disk, container: &Path, event: &Event) -> Result
 
 /// The events of a container, and how many lines of the file are damaged.
 pub(crate) fn read(disk: &dyn ReadDisk, container: &Path) -> Result<Events, ContainerError> {
-    let path = container.join(EVENTS_FILE);
-    let file = match disk.open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Events::default()),
-        opened => opened,
-    };
-    let read = || {
-        let file = file?;
-        let mut bytes = vec![0; file.length()?.min(EVENTS_BYTES_MAX) as usize];
-        let count = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(count);
-        Ok(Events::parse(&bytes))
-    };
-    read().map_err(|source| ContainerError::Io { path, source })
+    match disk.open(&container.join(EVENTS_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Events::default()),
+        opened => {
+            opened.and_then(|file| parse(&*file)).map_err(|source| in_file(container, source))
+        }
+    }
+}
+
+/// The same of an open file.
+pub(crate) fn read_file(file: &dyn ReadFile, container: &Path) -> Result<Events, ContainerError> {
+    parse(file).map_err(|source| in_file(container, source))
+}
+
+fn in_file(container: &Path, source: io::Error) -> ContainerError {
+    ContainerError::Io { path: container.join(EVENTS_FILE), source }
+}
+
+fn parse(file: &dyn ReadFile) -> io::Result<Events> {
+    let mut bytes = vec![0; file.length()?.min(EVENTS_BYTES_MAX) as usize];
+    let count = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(count);
+    Ok(Events::parse(&bytes))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! What a container holds over time, from its time indexes alone: messages, bytes, losses and silences by bin.
+//! The contents of a container over time, from its time indexes: messages, bytes, losses and silences by bin.
 //!
 //! Bins are 2^n nanoseconds wide and lie on the grid of their multiples: a view that moves asks for the same
-//! bins, and wide ones are sums of narrow ones. So each topic is summed up once ([`Summary`]) as finely as
-//! memory allows; wider bins come from that, narrower ones from the entries of the time that is looked at,
-//! of which there are few.
+//! bins, and wide ones are sums of narrow ones. So each topic is summed up once ([`Summary`]) as finely as memory
+//! allows; wider bins are computed from that, narrower ones from the entries of the requested time, of which there are
+//! few.
 
 mod bins;
 mod losses;
@@ -11,14 +11,21 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use livebag_format::container::Losses;
 use livebag_format::index::IndexEntry;
 
 use super::{Container, ContainerError, ContainerState, ContainerTopic};
-use crate::limits::{TIMELINE_CELLS_MAX, TIMELINE_TOPIC_CELLS_MAX, TIMELINE_TOPIC_CELLS_MIN};
+use crate::limits::{
+    TIMELINE_CELLS_MAX, TIMELINE_ENTRIES_ALONE_MAX, TIMELINE_THREADS_MAX, TIMELINE_TOPIC_CELLS_MAX,
+    TIMELINE_TOPIC_CELLS_MIN,
+};
 
 pub use bins::TimeBins;
 pub use losses::{LossCause, LossSpan};
@@ -30,18 +37,18 @@ use summary::Summary;
 pub struct TimelineQuery {
     /// Topic names; empty for all.
     pub topics: Vec<String>,
-    /// First log time that is wanted; the container's own if none is given.
+    /// First log time; default: the container's first.
     pub from_nanos: Option<u64>,
-    /// Last log time that is wanted; the container's own if none is given.
+    /// Last log time; default: the container's last.
     pub to_nanos: Option<u64>,
-    /// Bins at most; there are at least half as many. Two at the least.
+    /// Maximum number of bins; there are at least half as many. At least two.
     pub bins_max: usize,
 }
 
-/// What a container holds over time.
+/// The contents of a container over time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// The first begins at or before the first time that was asked for.
+    /// The first begins at or before the requested start.
     pub bins: TimeBins,
     /// The chosen topics.
     pub topics: Vec<TopicTimeline>,
@@ -49,7 +56,7 @@ pub struct Timeline {
     pub splits: Vec<(String, u64)>,
 }
 
-/// What a topic holds over time.
+/// The contents of a topic over time.
 #[derive(Clone, Debug)]
 pub struct TopicTimeline {
     /// Its place in [`Container::topics`].
@@ -58,7 +65,7 @@ pub struct TopicTimeline {
     pub message_counts: Vec<u64>,
     /// Bytes of encoded messages by bin.
     pub message_bytes: Vec<u64>,
-    /// Messages whose index entry is damaged: nobody knows when they were.
+    /// Messages whose index entry is damaged, so that their times are unknown.
     pub damaged: u64,
     /// Losses that a gap in the source's sequence places, within the time that was asked for. Those that begin in
     /// one bin are one.
@@ -73,7 +80,7 @@ pub struct TopicTimeline {
     pub silences: Vec<(u64, u64)>,
 }
 
-/// How far a topic has come.
+/// Progress of a topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TopicProgress {
     /// Messages that can be read.
@@ -86,7 +93,7 @@ pub struct TopicProgress {
     pub silence_nanos: Option<u64>,
 }
 
-/// What is known from earlier questions of one container. A second question reads only what is new.
+/// Results of earlier queries of one container. A second query reads only new entries.
 #[derive(Default)]
 pub struct TimelineCache {
     /// Of which container: when it was begun, and whether it had been recovered.
@@ -104,7 +111,7 @@ impl TimelineCache {
 }
 
 impl Container {
-    /// What the container holds over time. No message is read.
+    /// The contents of the container over time. No message is read.
     ///
     /// # Errors
     /// If a topic is not there, or an index cannot be read.
@@ -135,7 +142,7 @@ impl Container {
         Ok(Timeline { bins, topics, splits: self.split_starts(&mut cache.splits)? })
     }
 
-    /// How far each topic has come, in the order of [`Container::topics`]. What was asked for before is not read again.
+    /// Progress of each topic, in the order of [`Container::topics`]. Entries of earlier queries are not read again.
     ///
     /// # Errors
     /// If an index cannot be read.
@@ -149,7 +156,7 @@ impl Container {
         Ok(all.iter().map(|number| of(number).unwrap_or_default()).collect())
     }
 
-    /// Sums up what is new of these topics.
+    /// Sums up new entries of these topics.
     fn refresh(&self, chosen: &[usize], cache: &mut TimelineCache) -> Result<(), ContainerError> {
         let of = (self.started_nanos(), self.state() == ContainerState::Recovered);
         if cache.of != Some(of) {
@@ -157,10 +164,20 @@ impl Container {
         }
         let cells_max = (TIMELINE_CELLS_MAX / self.topics.len().max(1))
             .clamp(TIMELINE_TOPIC_CELLS_MIN, TIMELINE_TOPIC_CELLS_MAX);
-        for &number in chosen {
-            cache.topics.entry(number).or_default().refresh(&self.topics[number], cells_max)?;
+        let chosen: BTreeSet<usize> = chosen.iter().copied().collect();
+        for &number in &chosen {
+            cache.topics.entry(number).or_default();
         }
-        Ok(())
+        let of_chosen = cache.topics.iter_mut().filter(|(number, _)| chosen.contains(*number));
+        let mut work = Vec::with_capacity(chosen.len());
+        for (number, summary) in of_chosen {
+            let topic = &self.topics[*number];
+            work.push((summary.new_entries(topic)?, topic, summary));
+        }
+        let entries: u64 = work.iter().map(|(entries, ..)| entries).sum();
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let is_much = entries >= TIMELINE_ENTRIES_ALONE_MAX;
+        sum_up(work, cells_max, if is_much { cores.min(TIMELINE_THREADS_MAX) } else { 1 })
     }
 
     /// When splits after the first begin.
@@ -168,7 +185,7 @@ impl Container {
         &self,
         known: &mut BTreeMap<PathBuf, u64>,
     ) -> Result<Vec<(String, u64)>, ContainerError> {
-        let is_there: std::collections::BTreeSet<PathBuf> =
+        let is_there: BTreeSet<PathBuf> =
             self.manifest.splits.iter().map(|name| self.path.join(name)).collect();
         known.retain(|directory, _| is_there.contains(directory));
         let mut new: BTreeMap<PathBuf, u64> = BTreeMap::new();
@@ -190,11 +207,40 @@ impl Container {
     }
 }
 
+/// Sums topics up, those with the most new entries first.
+fn sum_up(
+    mut work: Vec<(u64, &ContainerTopic, &mut Summary)>,
+    cells_max: usize,
+    threads: usize,
+) -> Result<(), ContainerError> {
+    let threads = threads.min(work.len());
+    work.sort_unstable_by_key(|(entries, ..)| Reverse(*entries));
+    let queue = Mutex::new(work.into_iter());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = || -> Result<(), ContainerError> {
+        while let Some((_, topic, summary)) = next() {
+            summary.refresh(topic, cells_max)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let start = || std::thread::Builder::new().name("livebag-sums".into());
+        // Without the others, this one does all.
+        let others = (1..threads).filter_map(|_| start().spawn_scoped(scope, run).ok());
+        let others: Vec<_> = others.collect();
+        let join = |other: ScopedJoinHandle<'_, Result<(), ContainerError>>| {
+            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let own = run();
+        others.into_iter().map(join).fold(own, Result::and)
+    })
+}
+
 /// A topic, as it is asked for.
 struct Topic<'a> {
     topic: &'a ContainerTopic,
     summary: &'a Summary,
-    /// What the account says.
+    /// Losses according to the account.
     lost: Losses,
     is_live: bool,
     /// The recording's end.
@@ -245,7 +291,7 @@ impl Topic<'_> {
             if range.is_empty() && range.start == segment.index.count()? {
                 continue;
             }
-            // The gaps before the first of them and behind the last are looked at, too.
+            // The gaps before the first of them and after the last are checked, too.
             let before = at.checked_sub(1).and_then(|before| self.summary.parts.get(before)?.last);
             let mut steps = Steps::after(if range.start == 0 { before } else { None });
             range.start = range.start.saturating_sub(1);

@@ -5,7 +5,7 @@
 //! recording grows:
 //!
 //! ```text
-//! start │ carried │ chunk … │ jump │ summary 1 │ carried │ chunk … │ jump │ summary 2 │ …
+//! start │ carried │ chunk … │ events │ jump │ summary 1 │ carried │ chunk … │ events │ jump │ summary 2 │ …
 //!                                   ends the file until somebody opens it again
 //! ```
 //!
@@ -186,8 +186,8 @@ impl VirtualFile {
         self.pieces.len() * size_of::<Piece>() + self.carried.bytes + kept
     }
 
-    /// Goes on behind its end with what has been recorded meanwhile; whether there was something.
-    /// `container` is the same container, opened anew if splits or topics have come.
+    /// Extends the file with messages recorded meanwhile; returns whether there were any. `container` is the same
+    /// container, opened again if it has new splits or topics.
     ///
     /// # Errors
     /// As [`VirtualFile::new`]; the file is as it was then.
@@ -239,13 +239,18 @@ impl VirtualFile {
         for at in 0..self.sources.len() {
             self.plan(at, &mut chunks)?;
         }
-        // A reader that goes through the file finds times in order, as far as chunks allow.
+        // Reading the file in order, times increase as far as chunks allow.
         chunks.sort_by_key(|chunk| chunk.start_nanos);
         for chunk in chunks {
             self.chunks += 1;
             self.messages += u64::from(chunk.count);
             let bytes = chunk.total_bytes();
             self.add(Kind::Chunk(chunk), bytes);
+        }
+        // Behind the chunks, which stay where they are when a finished recording gets an event.
+        for noted in self.carried.events(container)? {
+            let bytes = noted.record.len() as u64;
+            self.add(Kind::Metadata(Box::new(noted)), bytes);
         }
         Ok(())
     }
@@ -307,7 +312,7 @@ impl VirtualFile {
         Ok(())
     }
 
-    /// Cuts what a source has newly into chunks.
+    /// Divides new messages of a source into chunks.
     fn plan(&mut self, at: usize, chunks: &mut Vec<Chunk>) -> Result<(), VirtualFileError> {
         let source = &mut self.sources[at];
         let Some(segment) = &source.segment else { return Ok(()) };

@@ -94,6 +94,11 @@ if [ -n "$dist" ]; then
     ok "the archive's command is static"
     sixty_seconds "$binary" "$work/sixty"
     ok "the README's sixty seconds with the archive's command"
+    mkdir "$work/unpacked"
+    tar -C "$work/unpacked" -xzf "$dist"/livebag-*-"$machine"-linux-musl.tar.gz --strip-components=1
+    ( cd "$work/unpacked" && xargs rm < share/livebag/installed )
+    [ -z "$(find "$work/unpacked" -type f)" ] || { find "$work/unpacked" -type f; fail "the archive's list leaves files behind"; }
+    ok "the archive's list removes every file of it"
     if [ "$(id -u)" = 0 ]; then
         # A root with nothing in it but the archive.
         root=$work/bare; mkdir -p "$root"/{proc,dev/shm,sys,tmp}; : > "$root/dev/null"

@@ -96,6 +96,8 @@ pack() { # a folder of PREFIX's shape, made by install.sh
     rm -rf "$work/$name"
     DESTDIR=$work/$name bash scripts/install.sh "$BINARY" /usr/local >/dev/null
     mv "$work/$name" "$work/root"; mv "$work/root/usr/local" "$work/$name"; rm -rf "$work/root"
+    # It is unpacked into any prefix: (cd PREFIX && xargs rm < share/livebag/installed) removes it.
+    sed -i 's|^/usr/local/||; $a share/livebag/installed' "$work/$name/share/livebag/installed"
     tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct 2>/dev/null || echo 0)" \
         -czf "$out/$name.tar.gz" "$name"
 }

@@ -288,8 +288,8 @@ fn outcome(damaged: u64, bag: &str) -> Outcome {
         return Outcome::Done;
     }
     complain!(
-        "livebag: {} left out that are damaged, or whose index entries are: `livebag verify {bag}` \
-         names them",
+        "livebag: left out, since they or their index entries are damaged: {} (`livebag verify {bag}` \
+         names them)",
         text::messages(damaged),
     );
     Outcome::Loss
@@ -301,7 +301,7 @@ fn remote_outcome(damaged: u64) -> Outcome {
         return Outcome::Done;
     }
     let messages = text::messages(damaged);
-    complain!("livebag: {messages} left out that are damaged, or whose index entries are");
+    complain!("livebag: left out, since they or their index entries are damaged: {messages}");
     Outcome::Loss
 }
 

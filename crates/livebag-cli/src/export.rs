@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use clap_complete::ArgValueCompleter;
 use livebag::{Clock, Topic};
 use livebag_bags::{MessageSource, SourceMessage};
+use livebag_format::visible_list;
 use serde::Serialize;
 
 use crate::complete;
@@ -290,7 +291,7 @@ impl Topics {
             });
         }
         for (why, names) in left_out {
-            warnings.push(format!("left out, {why}: {}", names.join(", ")));
+            warnings.push(format!("left out, {why}: {}", visible_list(names)));
         }
         Summary {
             path: directory.display().to_string(),

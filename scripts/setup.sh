@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gets what building and testing need: setup.sh [PART…]. Parts: rust cyclone cpp python package node
-# page deny cross browser dds. Without a part, all. Asks nothing, says what it installs and where, and does each
+# page deny cross browser dds shells. Without a part, all. Asks nothing, says what it installs and where, and does each
 # thing once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -223,10 +223,17 @@ setup_fast_dds() {
     note "leaving out the tests against Fast DDS 2 (Debian: libfastrtps-dev, libfastcdr-dev); see build/fast-dds.log"
 }
 
-[ $# -gt 0 ] || set -- rust cyclone cpp python package node page deny cross browser dds
+# Whose completions are tried, besides bash.
+setup_shells() {
+    command -v zsh >/dev/null && command -v fish >/dev/null ||
+        { have_root && command -v apt-get >/dev/null && ( install_debs "the tests of completions" zsh fish ); } ||
+        note "leaving out the tests of completions of zsh and fish (Debian: zsh, fish)"
+}
+
+[ $# -gt 0 ] || set -- rust cyclone cpp python package node page deny cross browser dds shells
 for part in "$@"; do
     case $part in
-        rust|cyclone|cpp|python|package|node|page|deny|cross|browser|dds) "setup_$part" ;;
-        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, page, deny, cross, browser and dds; not '$part'" ;;
+        rust|cyclone|cpp|python|package|node|page|deny|cross|browser|dds|shells) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, page, deny, cross, browser, dds and shells; not '$part'" ;;
     esac
 done

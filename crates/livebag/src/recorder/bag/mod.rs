@@ -202,6 +202,7 @@ impl Collector {
                 Ok(Command::Snapshot) => {
                     // Messages published by now belong to it.
                     self.take_frames();
+                    self.evict();
                     self.order(Order::Snapshot);
                 }
                 Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return true,
@@ -297,6 +298,11 @@ impl Collector {
             }
             source.state.queue.set_share(share);
         }
+        self.evict();
+    }
+
+    /// Drops old messages from a ring.
+    fn evict(&self) {
         let ring = self.shared.options.snapshot.as_ref();
         if let Some(duration) = ring.and_then(|ring| ring.duration_max) {
             let wall = self.shared.options.clock.wall_nanos();

@@ -144,7 +144,7 @@ impl Unpacker {
         })?;
         let mut warnings = Warnings::default();
         if let Some(damage) = file.damage() {
-            warnings.say(format!("{damage}: it is read as far as it goes"));
+            warnings.say(format!("{damage}: it is read as far as possible"));
         }
         inner.warnings().iter().for_each(|warning| warnings.say(warning));
         Ok(Box::new(Wrapped { inner, change: Change::None, file: Some(file), warnings, lost: 0 }))

@@ -27,7 +27,7 @@ pub struct Salvaged {
 }
 
 /// Reads what can be read of the MCAP file `input`, and writes it to the new file `output`. The
-/// original is only read. Messages of a chunk whose checksum does not fit are not saved.
+/// original is only read. Messages of a chunk with a wrong checksum are not saved.
 ///
 /// # Errors
 /// If `input` cannot be read or is no MCAP at all, or `output` exists or cannot be written.

@@ -313,7 +313,7 @@ fn ask(directory: &Path, request: &str) -> Result<Answer, CliError> {
     let failed = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
             CliError::failed(format!(
-                "no recorder is at work in {}: `livebag info {0}` tells how it was left",
+                "no recorder is running in {}: `livebag info {0}` shows its state",
                 directory.display()
             ))
         }

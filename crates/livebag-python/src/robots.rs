@@ -263,7 +263,7 @@ impl RobotsRecording {
         let told = this.now(py)?;
         let names = this.names(&told, std::slice::from_ref(&topic))?;
         let [name] = &names[..] else {
-            let text = format!("{topic} is there more than once: {}", names.join(", "));
+            let text = format!("{topic} exists more than once: {}", names.join(", "));
             return Err(crate::errors::python::Unsupported::new_err(text));
         };
         let (wanted, asked) = (names.clone(), slf.clone_ref(py));

@@ -223,7 +223,7 @@ impl Follower {
         }
         let is_known = self.sim_time.as_ref().is_some_and(|time| time.now_nanos().is_some());
         if !is_known {
-            self.say("waiting for /clock: nothing is recorded before it tells the time".to_owned());
+            self.say("waiting for /clock: recording begins with its first message".to_owned());
         }
         is_known
     }

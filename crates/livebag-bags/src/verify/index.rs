@@ -88,7 +88,8 @@ impl IndexCheck<'_, '_> {
                 let offset = entry_offset(at + number as u64);
                 self.check.verified.checksums += 1;
                 let Some(entry) = IndexEntry::decode(raw) else {
-                    let what = format!("the checksum of entry {} does not match", at + number as u64);
+                    let what =
+                        format!("the checksum of entry {} does not match", at + number as u64);
                     self.check.damage(&self.path, offset, what);
                     continue;
                 };

@@ -1,14 +1,34 @@
-//! Recordings of other makes: read as one stream of messages, and written as a rosbag2 bag.
+//! Bags in other formats (rosbag2, MCAP, ROS 1): read as one stream of messages, written as rosbag2 bags, checked.
 //!
-//! [`open_foreign`] tells the kinds apart by their contents. Every [`MessageSource`] promises:
+//! ```
+//! # let folder = tempfile::tempdir()?;
+//! # let (run, bag) = (folder.path().join("run1"), folder.path().join("run1_bag"));
+//! # let recorder = livebag::Recorder::create(&run, livebag::RecorderOptions::default())?;
+//! # let topic = livebag::Topic { name: "/note".into(), message_encoding: "json".into(), ..Default::default() };
+//! # recorder.topic(topic)?.write(None, 1, b"{}")?;
+//! # recorder.finish()?;
+//! use livebag_bags::{Rosbag2Options, Rosbag2Storage, SinkOptions, open_any, to_rosbag2};
 //!
-//! - Topics are known when it is open. One name may stand for several topics where the recording
-//!   tells publishers apart (ROS 1 connections, MCAP channels): they differ in metadata or schema.
+//! let mut source = open_any(&run)?; // a container, a rosbag2 bag, an MCAP file or a ROS 1 bag
+//! let storage = Rosbag2Storage::Mcap(SinkOptions::default());
+//! to_rosbag2(&mut *source, &bag, storage, Rosbag2Options::default(), &mut |_| {})?;
+//!
+//! let mut source = open_any(&bag)?;
+//! while let Some(message) = source.next_message()? {
+//!     println!("{} {}", source.topics()[message.topic].name, message.log_time_nanos);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`open_foreign`] recognises a format by the contents. Every [`MessageSource`] promises:
+//!
+//! - Topics are known when it is open. One name may stand for several topics if the recording
+//!   distinguishes publishers (ROS 1 connections, MCAP channels): they differ in metadata or schema.
 //! - Messages come in order of `log_time`; those of equal time in the order of the recording.
 //! - Memory is bounded by the chunks that overlap at one instant, not by the recording.
 //! - Bytes, schemas, both times, sequences and metadata are those of the recording.
-//! - What cannot be read of a damaged recording is said in [`MessageSource::warnings`], which is
-//!   complete once the last message was given.
+//! - Unreadable parts of a damaged recording are listed in [`MessageSource::warnings`], which is
+//!   complete after the last message.
 
 mod attachments;
 mod bag_metadata;

@@ -191,23 +191,23 @@ impl Attachment {
 }
 
 fn parse(head: &[u8], at: u64, file: &Arc<ForeignFile>) -> Result<Attachment, &'static str> {
-    let AttachmentHead {
-        log_time_nanos,
-        create_time_nanos,
-        name,
-        media_type,
-        data_bytes,
-        data_offset,
-        record_bytes,
-    } = AttachmentHead::parse(head)?;
-    if at.checked_add(record_bytes).is_none_or(|end| end > file.length_bytes()) {
+    let head = AttachmentHead::parse(head)?;
+    if at.checked_add(head.record_bytes).is_none_or(|end| end > file.length_bytes()) {
         return Err("its record is cut");
     }
-    let file = Arc::clone(file);
-    let body_offset = at + RECORD_HEADER_BYTES as u64;
-    let offset = at + data_offset;
-    let data = AttachmentData(Place::File(InFile { file, body_offset, offset, bytes: data_bytes }));
-    Ok(Attachment { log_time_nanos, create_time_nanos, name, media_type, data })
+    let data = InFile {
+        file: Arc::clone(file),
+        body_offset: at + RECORD_HEADER_BYTES as u64,
+        offset: at + head.data_offset,
+        bytes: head.data_bytes,
+    };
+    Ok(Attachment {
+        log_time_nanos: head.log_time_nanos,
+        create_time_nanos: head.create_time_nanos,
+        name: head.name,
+        media_type: head.media_type,
+        data: AttachmentData(Place::File(data)),
+    })
 }
 
 /// The attachments of a container, in the order in which they were added; damaged ones included. Of each only the head

@@ -11,7 +11,7 @@ use super::brick::Brick;
 use super::index::IndexReader;
 use super::topic::Segment;
 use super::{ContainerError, ContainerState, ContainerTopic};
-use crate::storage::ReadDisk;
+use crate::storage::{ReadDisk, is_no_file};
 
 /// Whether a topic's files are there: the container may have been opened before the recorder had made
 /// them, and then its messages are seen by opening again.
@@ -117,6 +117,7 @@ fn is_of_one_file(error: &ContainerError) -> bool {
         ContainerError::Damaged { .. } => true,
         ContainerError::Io { source, .. } => {
             matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+                || is_no_file(source)
                 || source.raw_os_error() == Some(libc::EIO)
         }
         _ => false,

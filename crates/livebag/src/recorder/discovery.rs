@@ -74,7 +74,11 @@ impl Discovery {
             regions.contains(dead)
         });
         for dead in risen {
-            appeared.extend(self.dead.remove(&dead));
+            appeared.extend(self.dead.remove(&dead).map(|mut source| {
+                // It has come, and not come back.
+                source.take_return();
+                source
+            }));
             self.known.insert(dead.0);
         }
         for (name, region) in regions {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use livebag_format::container::State;
+use livebag_format::container::{ATTACHMENTS_FILE, State};
 
 use super::brick::Brick;
 use super::close::ended_state;
@@ -45,7 +45,6 @@ impl SplitSeries {
     /// If it exists, or the disk refuses.
     pub fn create(shared: Arc<Shared>) -> Result<Self, RecordError> {
         let mut first = make_split(&shared, 0, &shared.directory)?;
-        first.has_attachments = shared.options.has_attachments;
         let mut this = Self {
             started_nanos: first.started_nanos,
             lock: first.take_lock(),
@@ -284,6 +283,9 @@ impl SplitSeries {
             manifest.started_nanos = self.started_nanos;
         }
         manifest.splits = splits;
+        if self.shared.options.has_attachments {
+            manifest.attachments = ATTACHMENTS_FILE.to_owned();
+        }
         manifest.clock_jumps = self.shared.clock_jumps();
         manifest.removed = self.retention.removed.clone();
         write_manifest(&*self.shared.disk, &self.shared.directory, &manifest, is_over)?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    ATTACHMENTS_FILE, CONTAINER_FILE, CONTAINER_VERSION, ClockJumps, LOCK_FILE, Losses, Manifest,
-    MetadataEntry, State, TopicManifest,
+    CONTAINER_FILE, CONTAINER_VERSION, ClockJumps, LOCK_FILE, Losses, Manifest, MetadataEntry,
+    State, TopicManifest,
 };
 
 use super::RecordError;
@@ -45,8 +45,6 @@ pub(super) struct Split {
     /// Name of the one brick of all topics, if there is only one.
     pub one_file: Option<String>,
     pub metadata: Vec<MetadataEntry>,
-    /// Whether the manifest names the file with attachments.
-    pub has_attachments: bool,
     written_losses: Losses,
     written_repeated: u64,
     file_names: FileNames,
@@ -96,7 +94,6 @@ impl Split {
             profile: String::new(),
             one_file: None,
             metadata: Vec::new(),
-            has_attachments: false,
             written_losses: Losses::default(),
             written_repeated: 0,
             file_names: FileNames::of_container(),
@@ -267,10 +264,7 @@ impl Split {
             unknown_since_nanos: 0,
             failure,
             metadata: self.metadata.clone(),
-            attachments: match self.has_attachments {
-                true => ATTACHMENTS_FILE.to_owned(),
-                false => String::new(),
-            },
+            attachments: String::new(),
             splits: Vec::new(),
             one_file: self.one_file.is_some(),
             clock_jumps: ClockJumps::default(),

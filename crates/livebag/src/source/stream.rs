@@ -22,6 +22,8 @@ pub(crate) struct StreamSource {
     clock: Clock,
     wraps_bytes: bool,
     slots: u64,
+    /// How often a writer had attached to the region.
+    epoch: u64,
     period_nanos: u64,
     last_publish_nanos: Option<u64>,
     latest_seen_nanos: u64,
@@ -41,12 +43,14 @@ impl StreamSource {
         let info = reader.info();
         let wraps_bytes = info.kind == Kind::Bytes && info.type_name.is_empty();
         let slots = u64::from(info.slots);
+        let epoch = reader.counters().epoch;
         Self {
             reader,
             owners,
             clock,
             wraps_bytes,
             slots,
+            epoch,
             period_nanos: PERIOD_NANOS_FIRST,
             last_publish_nanos: None,
             latest_seen_nanos: 0,
@@ -61,6 +65,12 @@ impl StreamSource {
     /// Whether its writer has died.
     pub(crate) fn is_gone(&self) -> bool {
         self.reader.liveness(Duration::MAX) == Liveness::Gone
+    }
+
+    /// Whether another writer has attached to the region since the last call.
+    pub(crate) fn take_return(&mut self) -> bool {
+        let epoch = self.reader.counters().epoch;
+        std::mem::replace(&mut self.epoch, epoch) != epoch
     }
 
     /// The region that has taken this one's name, if this one's writer is gone and there

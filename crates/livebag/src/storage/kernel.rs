@@ -199,6 +199,11 @@ fn regular(file: File) -> io::Result<File> {
     }
 }
 
+/// Whether a file was not opened because it is none: a folder, a pipe, a socket, a device.
+pub fn is_no_file(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory)
+}
+
 fn not_a_file() -> io::Error {
     let text = "expected a regular file, found a pipe, a socket or a device";
     io::Error::new(io::ErrorKind::InvalidInput, text)

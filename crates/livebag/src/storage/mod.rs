@@ -34,6 +34,7 @@ mod simulated;
 
 pub use block::Block;
 pub(crate) use free_blocks::FreeBlocks;
+pub(crate) use kernel::is_no_file;
 pub use kernel::{KernelDisk, Method, MethodChoice, open_regular};
 pub(crate) use mapping::Stretch;
 pub use mapping::{FilePart, Mapping};

@@ -8,7 +8,7 @@ use livebag_format::index::{
     ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header, is_index_header,
 };
 
-use crate::storage::{Disk, ReadFile};
+use crate::storage::{Disk, ReadFile, is_no_file};
 
 /// Entries read at once.
 const ENTRIES_AT_ONCE: u64 = 4096;
@@ -63,7 +63,7 @@ impl TopicIndex {
                 this.length = file.length()?;
                 this.file = Some(file);
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_file(&error) => {}
             Err(error) => return Err(error),
         }
         Ok(this)

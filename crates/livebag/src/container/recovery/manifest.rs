@@ -23,7 +23,7 @@ use crate::container::ContainerError;
 use crate::container::FileNames;
 use crate::container::read_manifest;
 use crate::container::unpack::Unpacked;
-use crate::storage::{Access, Disk, ReadFile};
+use crate::storage::{Access, Disk, ReadFile, is_no_file};
 
 /// Longest schema, channel or header that is read.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -56,6 +56,18 @@ pub(crate) fn can_help(disk: &dyn Disk, path: &Path, error: &ContainerError) -> 
 
 fn is_index(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "idx")
+}
+
+fn is_brick(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "mcap")
+}
+
+/// What is in a directory, without pipes and folders that are called like a brick or an index.
+fn files_in(disk: &dyn Disk, path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = disk.list(path)?;
+    let is_file = |file: &Path| !disk.open(file).is_err_and(|error| is_no_file(&error));
+    files.retain(|file| !(is_brick(file) || is_index(file)) || is_file(file));
+    Ok(files)
 }
 
 /// Whether a directory holds a later split.
@@ -149,13 +161,12 @@ pub(super) fn name_newest_files(
     path: &Path,
     manifest: &mut Manifest,
 ) -> io::Result<()> {
-    let files = disk.list(path)?;
+    let files = files_in(disk, path)?;
     let is_named = |manifest: &Manifest, file: &Path| {
         let name = name_of(file);
         manifest.topics.iter().any(|topic| topic.index == name || topic.bricks.contains(&name))
     };
-    let is_brick = |file: &&PathBuf| file.extension().is_some_and(|e| e == "mcap");
-    for brick in files.iter().filter(is_brick) {
+    for brick in files.iter().filter(|file| is_brick(file)) {
         if is_named(manifest, brick) || name_of(brick) == manifest.attachments {
             continue;
         }
@@ -164,7 +175,12 @@ pub(super) fn name_newest_files(
         let count = file.read_at(&mut magic, 0)?;
         let is_ours = MAGIC.starts_with(&magic[..count]);
         let read = read_brick(brick, file.clone())?;
-        if read.topics.is_empty() && is_ours && !may_have_chunk(&*file)? {
+        if read.is_attachments() && manifest.attachments.is_empty() {
+            manifest.attachments = read.name;
+            continue;
+        }
+        let is_empty = read.topics.is_empty() && !read.has_other_records;
+        if is_empty && is_ours && !may_have_chunk(&*file)? {
             disk.remove(brick)?;
         }
         for (channel_id, announced) in &read.topics {
@@ -199,18 +215,18 @@ struct Brick {
     profile: String,
     /// Channels with their topics, in the order in which they were announced.
     topics: Vec<(u16, Topic)>,
-    /// Whether it has an attachment, which no recorder puts into a brick.
-    has_attachments: bool,
+    /// Whether it has attachments or metadata records, which no recorder puts into a brick.
+    has_other_records: bool,
 }
 
 /// Makes a manifest in state `recording` of the files in a directory.
 pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, ContainerError> {
     let io_error = |source| ContainerError::Io { path: path.to_owned(), source };
-    let files = disk.list(path).map_err(io_error)?;
+    let files = files_in(disk, path).map_err(io_error)?;
     let mut bricks = Vec::new();
     let mut attachments = None;
     for file in &files {
-        if file.extension().is_some_and(|extension| extension == "mcap") {
+        if is_brick(file) {
             let opened = disk.open(file);
             let opened =
                 opened.map_err(|source| ContainerError::Io { path: file.clone(), source })?;
@@ -327,7 +343,7 @@ fn match_channels(
 impl Brick {
     /// Whether it is the file with the attachments, not a brick.
     fn is_attachments(&self) -> bool {
-        self.has_attachments && self.topics.is_empty() && self.name == ATTACHMENTS_FILE
+        self.has_other_records && self.topics.is_empty() && self.name == ATTACHMENTS_FILE
     }
 
     /// Whether the entry points to a message of the channel that says the same.
@@ -353,7 +369,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn ReadFile>) -> io::Result<Bri
         library: String::new(),
         profile: String::new(),
         topics: Vec::new(),
-        has_attachments: false,
+        has_other_records: false,
     };
     let length = brick.file.length()?;
     let mut schemas = Vec::new();
@@ -406,7 +422,7 @@ fn read_definitions(
                 None => {}
             }
         }
-        brick.has_attachments |= record.opcode == opcode::ATTACHMENT;
+        brick.has_other_records |= matches!(record.opcode, opcode::ATTACHMENT | opcode::METADATA);
         if matches!(record.opcode, 0 | opcode::DATA_END) {
             break;
         }

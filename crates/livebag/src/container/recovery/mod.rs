@@ -5,7 +5,7 @@
 //!
 //! 1. makes the manifest again if it is gone or damaged ([`manifest`]),
 //! 2. reads each index as a list of claims ([`index`]),
-//! 3. walks each brick, and finds all that can be proven ([`survey`]),
+//! 3. walks each brick ([`walk`]), and finds all that can be proven ([`proof`], [`survey`]),
 //! 4. mends the brick and its indexes ([`mend`]).
 //!
 //! It adds and marks. It never shortens a file whose later chunks can be proven, and keeps the bytes
@@ -27,15 +27,20 @@ use crate::limits::UNSETTLED_BYTES;
 use crate::memory::memory_available;
 use crate::storage::{Access, Disk, Owner, ReadDisk};
 
+mod definitions;
 mod index;
 pub(super) mod manifest;
 mod mend;
+mod proof;
 mod survey;
+mod walk;
 
 use index::{Claim, ENTRY_MEMORY_BYTES, TopicIndex};
 use manifest::{correct_splits, name_newest_files, rebuild};
 use mend::mend_brick;
-use survey::{Member, Trust, Walk};
+use proof::Trust;
+use survey::Member;
+use walk::Walk;
 
 /// Where a damaged `container.yaml` is kept.
 const DAMAGED_FILE: &str = "container.yaml.damaged";

@@ -23,6 +23,7 @@ mod progress;
 mod rosbag2;
 mod settings;
 mod stats;
+mod values;
 mod waiting;
 
 use crate::control::{self, ControlSocket, Keyboard};

@@ -51,8 +51,10 @@ fn frames_are_read_and_the_sequence_continues(language: &str) {
     }
     assert_eq!((lapped, &*read), (2, &[3, 4, 5, 6][..]));
 
-    let options = StreamOptions::bytes(PAYLOAD_BYTES).slots(4).type_name("livebag/Pattern");
-    let mut writer = Writer::create(&stream.0, &options.checksum(true)).unwrap();
+    // The same options, with the topic of the stream's name then.
+    let options = StreamOptions::bytes(PAYLOAD_BYTES).slots(4).topic("/lbhouse-bytes");
+    let options = options.type_name("livebag/Pattern").checksum(true);
+    let mut writer = Writer::create(&stream.0, &options).unwrap();
     assert_eq!(writer.publish(&FrameMeta::bytes(), &[7; 9]).unwrap(), FRAMES + 1);
 }
 

@@ -1,5 +1,7 @@
 //! Settings from the command line and from profiles.
 
+use livebag::Priority;
+
 use super::*;
 
 fn over(settings: Settings, profile: &str) -> Result<Settings, CliError> {

@@ -223,11 +223,6 @@ impl SimulatedDisk {
         self.lock_state().snapshots.clone()
     }
 
-    /// Writes so far.
-    pub fn write_count(&self) -> u64 {
-        self.lock_state().faults.writes
-    }
-
     /// Operations of every kind so far.
     pub fn operation_count(&self) -> u64 {
         self.lock_state().faults.operations

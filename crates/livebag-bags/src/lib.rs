@@ -128,7 +128,7 @@ const YAML_BYTES_MAX: usize = 64 << 20;
 struct SchemaBytes(usize);
 
 impl SchemaBytes {
-    /// What a thousand of the longest real ones have, ten times over.
+    /// Ten times the size of a thousand of the longest real ones.
     const MAX: usize = 256 << 20;
 
     fn add(&mut self, path: &Path, bytes: usize) -> Result<(), ConvertError> {
@@ -147,14 +147,14 @@ impl SchemaBytes {
 /// Named keys and values that a recording carries along (MCAP metadata).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MetadataRecord {
-    /// What they are about.
+    /// Their subject.
     pub name: String,
     /// The keys and values.
     pub values: BTreeMap<String, String>,
 }
 
-/// Adds the records of one more file. What the files before have as often is not repeated: a recorder
-/// writes the same record into each of its files.
+/// Adds the records of one more file. Records that earlier files have as often are not repeated: a recorder writes the
+/// same record into each of its files.
 fn add_records(all: &mut Vec<MetadataRecord>, of_file: &[MetadataRecord]) {
     let before = std::mem::take(all);
     let mut known: HashMap<&MetadataRecord, usize> = HashMap::new();
@@ -196,28 +196,26 @@ pub trait MessageSource: Send {
             inner.skip_before(log_time_nanos);
         }
     }
-    /// Log time of the first message not yet given, as far as the recording's index says.
+    /// Log time of the next message, according to the recording's index.
     fn start_time_nanos(&self) -> Option<u64>;
     /// Messages in the recording, if it says.
     fn message_count(&self) -> Option<u64> {
         self.inner()?.message_count()
     }
-    /// What the recording says of its messages without being read; `None` if it would have to be. To be
-    /// called before the first message is taken.
+    /// Totals of the recording, without reading its messages; `None` if it would have to be. To be called before the
+    /// first message is taken.
     fn totals(&self) -> Option<SourceTotals> {
         self.inner()?.totals()
     }
-    /// Messages that the recording is known to have had and that could not be read, so far and at least:
-    /// how many were in a part that is cut off is not known, and counts as one.
+    /// Known missing messages so far, a lower bound: a missing end of unknown length counts as one.
     fn lost_count(&self) -> u64 {
         self.inner().map_or(0, |inner| inner.lost_count())
     }
-    /// Whether messages given so far were compressed one by one (rosbag2's mode MESSAGE). They are
-    /// given decompressed.
+    /// Whether messages so far were compressed one by one (rosbag2's mode MESSAGE). They are given decompressed.
     fn has_compressed_messages(&self) -> bool {
         self.inner().is_some_and(|inner| inner.has_compressed_messages())
     }
-    /// What was not as it should be, in sentences.
+    /// Warnings, as sentences.
     fn warnings(&self) -> &[String];
     /// Those warnings that tell of no damage, but of something unusual.
     fn notes(&self) -> &[String] {
@@ -238,7 +236,7 @@ pub trait MessageSource: Send {
     }
 }
 
-/// What a source has to say about damage, each sentence once and not without end.
+/// A source's warnings about damage, each once, and a limited number of them.
 #[derive(Default)]
 struct Warnings(Vec<String>);
 
@@ -290,7 +288,7 @@ fn open_file(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     }
 }
 
-/// What a file begins with, in words.
+/// The start of a file, in words.
 fn describe(head: &[u8]) -> String {
     match head {
         [] => "an empty file".to_owned(),

@@ -42,8 +42,8 @@ fn compressed_name(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The file that stands for a name of `metadata.yaml`: that one, or the one with or without the
-/// suffix of compression, which some versions of rosbag2 leave out.
+/// The file for a name in `metadata.yaml`: that one, or the one with or without the suffix of compression, which some
+/// versions of rosbag2 leave out.
 pub(crate) fn standing_for(path: &Path) -> Option<PathBuf> {
     let names = [path.to_owned(), plain_name(path), compressed_name(path)];
     names.into_iter().find(|name| name.is_file())

@@ -144,7 +144,7 @@ impl SchemaBytes {
     }
 }
 
-/// Named keys and values that a recording carries along (MCAP metadata).
+/// Named keys and values stored in a recording (MCAP metadata).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MetadataRecord {
     /// Their subject.
@@ -257,8 +257,7 @@ impl Warnings {
     }
 }
 
-/// Opens a ROS 1 bag, an MCAP file, a rosbag2 database or a rosbag2 directory, told apart by
-/// contents.
+/// Opens a ROS 1 bag, an MCAP file, a rosbag2 database or a rosbag2 directory, recognised by its contents.
 pub fn open_foreign(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     if path.is_dir() {
         return Ok(Box::new(rosbag2_dir::Rosbag2Dir::open(path)?));

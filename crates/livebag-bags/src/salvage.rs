@@ -1,4 +1,4 @@
-//! A damaged MCAP file, written anew: whole, indexed, with everything that could be proven.
+//! Rewrites a damaged MCAP file: intact, indexed, with everything provable.
 
 use std::path::Path;
 

@@ -21,7 +21,7 @@ use crate::outcome::CliError;
 
 /// Name of the socket in the container's directory.
 pub const SOCKET: &str = "control.sock";
-/// A client that does not say its word in this time is let go.
+/// A client that sends no command in this time is disconnected.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// A split that takes longer to begin is answered as asked for …
 const SPLIT_WAIT: Duration = Duration::from_secs(2);

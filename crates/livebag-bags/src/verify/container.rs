@@ -295,7 +295,7 @@ impl<'c, 'd> Split<'c, 'd> {
         Ok(())
     }
 
-    /// The files that the recording carries along.
+    /// The recording's attachments.
     fn check_attachments(&mut self, manifest: &Manifest) -> Result<(), VerifyError> {
         if manifest.attachments.is_empty() {
             return Ok(());

@@ -45,7 +45,7 @@ pub struct FollowOptions {
     pub selection: Selection,
     /// QoS of subscriptions, where it is not to follow what publishers offer.
     pub overrides: QosOverrides,
-    /// Take log times from `/clock`; nothing is recorded before it has told one.
+    /// Take log times from `/clock`; recording begins with its first message.
     pub use_sim_time: bool,
     /// Follow topics that appear within this time after the first poll, and none later.
     pub discover_for: Option<Duration>,

@@ -80,7 +80,7 @@ pub struct TopicQueue {
     is_held: AtomicBool,
     /// The recorder found a writer at the outlet at its last look, and went on.
     missed: AtomicBool,
-    /// A writer has slept in vain, and the outlet has not been free since: no other sleeps.
+    /// A writer has slept without success, and the outlet has not been free since: no other writer sleeps.
     is_stopped: AtomicBool,
     /// Largest record of a small message, so that segments have room for it.
     record_bytes: AtomicU64,
@@ -599,7 +599,7 @@ impl TopicQueue {
         }
     }
 
-    /// Gives back the memory of a chunk of small messages.
+    /// Returns the memory of a chunk of small messages.
     pub fn recycle_records(&self, records: Vec<u8>) {
         if self.inlet.ahead() >= SPARE_BATCHES_MAX as u64 {
             return;
@@ -609,7 +609,7 @@ impl TopicQueue {
         self.prepare(&mut outlet, 0);
     }
 
-    /// Gives back the memory of a large message.
+    /// Returns the memory of a large message.
     pub fn recycle_block(&self, block: Block) {
         self.block_pool.give_block(block);
     }

@@ -151,7 +151,7 @@ struct TrackerState {
     copy_buffers: CopyBuffers,
     /// The shortest lap at the last poll; `None` while there are no streams.
     lap_nanos: Option<u64>,
-    /// No more frames are wanted.
+    /// No more frames are needed.
     is_closing: bool,
     ends: bool,
 }
@@ -192,7 +192,7 @@ impl FrameTracker {
         self.news.notify_all();
     }
 
-    /// Streams that were made anew under their old names, by their topics.
+    /// Streams that were recreated under their old names, by their topics.
     pub fn successors(&self) -> Vec<(usize, StreamSource)> {
         let watch = self.lock();
         let successor = |source: &Source| {
@@ -231,7 +231,7 @@ impl FrameTracker {
         self.lock().look(&self.shared)
     }
 
-    /// Takes no more frames; those that were taken are watched on.
+    /// Takes no more frames, but keeps tracking those it has taken.
     pub fn close(&self) {
         self.lock().is_closing = true;
     }

@@ -189,8 +189,8 @@ impl<T, S> Inlet<T, S> {
         &self.slots[(ticket % SEGMENTS) as usize]
     }
 
-    /// The capacity of a segment that has been reserved in; `None` if it is over and its slot has been
-    /// prepared anew, so that every reservation within its capacity has been committed.
+    /// The capacity of a segment that has been reserved in; `None` if it has ended and its slot has been prepared
+    /// again, so that every reservation within its capacity has been committed.
     fn capacity(&self, ticket: u64) -> Option<u64> {
         // Relaxed: the segment's own value, or a later one, happened before `next` had its ticket, and the caller has
         // read that with Acquire.

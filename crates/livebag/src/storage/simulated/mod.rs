@@ -228,7 +228,7 @@ impl SimulatedDisk {
         self.lock_state().faults.operations
     }
 
-    /// Has it complete no write that is submitted to a queue, until told otherwise.
+    /// Makes it complete no submitted write until this is undone.
     pub fn stall(&self, stalls: bool) {
         self.lock_state().stalls = stalls;
     }

@@ -1,0 +1,114 @@
+//! Stores and links that fail.
+
+use crate::run::{Ended, assert_stored, livebag, push, push_command, record};
+use crate::store::{Fault, Seen, Store};
+
+#[test]
+fn every_failure_of_a_store_has_its_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 1, 1);
+    for (status, code, words) in [
+        (403, "AccessDenied", "do not allow this"),
+        (403, "RequestTimeTooSkewed", "clock is wrong"),
+        (403, "ExpiredToken", "does not accept the credentials"),
+        (403, "QuotaExceeded", "the store is full"),
+        (507, "InsufficientStorage", "the store is full"),
+        (503, "SlowDown", "asked again in vain"),
+        (500, "InternalError", "asked again in vain"),
+    ] {
+        store.fail(
+            move |seen| {
+                if seen.method == "PUT" { Fault::Refuse(status, code) } else { Fault::None }
+            },
+        );
+        push(&store, &bag, &["--give-up-after", "300ms"]).expect(1, &[words, code]);
+    }
+    store.work();
+    let mut command = push_command(&store, &bag, &[]);
+    command.env("AWS_SECRET_ACCESS_KEY", "wrong");
+    Ended::from(command.output().unwrap()).expect(1, &["does not accept the credentials"]);
+    let mut command = push_command(&store, &bag, &[]);
+    command.env("AWS_ACCESS_KEY_ID", "nobody");
+    Ended::from(command.output().unwrap()).expect(1, &["does not accept the credentials"]);
+    let mut command = livebag(&["push", bag.to_str().unwrap(), "s3://nowhere/robot7"]);
+    command.envs(
+        push_command(&store, &bag, &[]).get_envs().filter_map(|(name, value)| Some((name, value?))),
+    );
+    Ended::from(command.output().unwrap()).expect(1, &["no such bucket"]);
+    let mut command = push_command(&store, &bag, &["--give-up-after", "300ms"]);
+    command.env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
+    Ended::from(command.output().unwrap()).expect(1, &["does not answer"]);
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+}
+
+#[test]
+fn a_store_that_is_busy_for_a_moment_is_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 20, 1);
+    let mut count = 0;
+    store.fail(move |_| {
+        count += 1;
+        if count % 3 == 0 { Fault::Refuse(503, "SlowDown") } else { Fault::None }
+    });
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+}
+
+/// One request in so many of those that carry bytes.
+fn one_in(many: u32, fault: Fault) -> impl FnMut(&Seen) -> Fault + Send {
+    let mut count = 0;
+    move |seen| {
+        count += u32::from(seen.bytes > 0);
+        if seen.bytes > 0 && count % many == 0 { fault } else { Fault::None }
+    }
+}
+
+#[test]
+fn bytes_that_were_changed_on_the_way_are_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 40, 1);
+    store.fail(
+        |seen| if seen.what.contains("partNumber=2&") { Fault::Corrupt } else { Fault::None },
+    );
+    push(&store, &bag, &[]).expect(1, &["after 4 attempts", "does not count as pushed"]);
+    assert!(!store.place("robot7/run1/container.yaml").exists(), "not complete");
+    store.fail(one_in(3, Fault::Corrupt));
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+}
+
+#[test]
+fn a_link_that_breaks_before_or_after_any_request_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for fault in [Fault::CutBefore, Fault::CutAfter] {
+        let store = Store::start();
+        let bag = record(folder.path(), &format!("{fault:?}"), 20, 1);
+        let mut failed = std::collections::HashSet::new();
+        // The first request of each kind and key.
+        store.fail(move |seen| {
+            let is_new = failed.insert((seen.method.clone(), seen.what.clone()));
+            if seen.method != "GET" && is_new { fault } else { Fault::None }
+        });
+        // A lost answer of a request that must not be repeated may end a push; the next goes on.
+        let done = (0..4).any(|_| push(&store, &bag, &[]).code == Some(0));
+        assert!(done, "{:?}", push(&store, &bag, &[]));
+        assert_stored(&store.place(&format!("robot7/{fault:?}")), &bag);
+    }
+}
+
+#[test]
+fn a_store_that_lies_about_its_checksum_is_found_out_by_reading_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 2, 1);
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+    // On its disk a byte turns; what it says of the object stays.
+    let place = store.place("robot7/run1/image.mcap");
+    let mut contents = std::fs::read(&place).unwrap();
+    contents[5000] ^= 1;
+    std::fs::write(&place, contents).unwrap();
+    push(&store, &bag, &["--read-back"]).expect(1, &["image.mcap differs"]);
+}

@@ -92,6 +92,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         PushError::Address(_) => CliError::usage(error.to_string()),
         error => CliError::failed(error.to_string()),
     })?;
+    // This thread computes the checksums of requests.
+    livebag::lower_priority();
     let mut outcome = Outcome::Done;
     for path in &args.bags {
         if let Err(error) = push_one(args, path, &target)? {

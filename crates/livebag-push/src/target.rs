@@ -4,7 +4,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::Clock;
+use livebag::{Clock, lower_priority};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -43,6 +43,8 @@ pub struct Target {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) parts: Arc<dyn MultipartStore>,
     pub(crate) pacer: Arc<Pacer>,
+    /// Connections are kept from one recording to the next, and belong to it.
+    pub(crate) runtime: tokio::runtime::Runtime,
     /// Of a folder.
     folder: Option<PathBuf>,
 }
@@ -88,6 +90,7 @@ impl Target {
             store: Arc::new(store.with_fsync(true)),
             parts: Arc::new(FolderParts { root: root.clone(), pacer: pacer.clone() }),
             pacer,
+            runtime: runtime()?,
             folder: Some(root),
         })
     }
@@ -122,7 +125,7 @@ impl Target {
         }
         .map_err(|error| error::of_store(address, &error))?;
         let address = address.trim_end_matches('/').to_owned();
-        Ok(Self { address, prefix, store, parts, pacer, folder: None })
+        Ok(Self { address, prefix, store, parts, pacer, runtime: runtime()?, folder: None })
     }
 
     /// As it was given.
@@ -179,6 +182,17 @@ fn both<S: ObjectStore + MultipartStore>(
 ) -> object_store::Result<Both> {
     let store = Arc::new(store?);
     Ok((store.clone(), store))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, PushError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("livebag-push")
+        // Below the recorder, for processors and disks.
+        .on_thread_start(lower_priority)
+        .enable_all()
+        .build()
+        .map_err(PushError::Runtime)
 }
 
 fn retry(options: &TargetOptions) -> RetryConfig {

@@ -69,15 +69,40 @@ fn one_in(many: u32, fault: Fault) -> impl FnMut(&Seen) -> Fault + Send {
 fn bytes_that_were_changed_on_the_way_are_sent_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();
-    let bag = record(folder.path(), "run1", 40, 1);
-    store.fail(
-        |seen| if seen.what.contains("partNumber=2&") { Fault::Corrupt } else { Fault::None },
-    );
+    let bag = record(folder.path(), "run1", 20, 1);
+    store.fail(|seen| match seen.what.contains("partNumber=2&") {
+        true => Fault::Refuse(400, "XAmzContentSHA256Mismatch"),
+        false => Fault::None,
+    });
     push(&store, &bag, &[]).expect(1, &["after 4 attempts", "does not count as pushed"]);
     assert!(!store.place("robot7/run1/container.yaml").exists(), "not complete");
     store.fail(one_in(3, Fault::Corrupt));
     push(&store, &bag, &[]).expect(0, &["verified"]);
     assert_stored(&store.place("robot7/run1"), &bag);
+}
+
+#[test]
+fn a_store_that_keeps_other_bytes_than_it_got_gets_them_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 20, 1);
+    let (root, mut damaged) = (store.root().to_owned(), false);
+    store.fail(move |seen| {
+        // The parts are there, and about to become an object.
+        if seen.method == "POST" && seen.what.contains("uploadId=") && !damaged {
+            let mut entries = root.read_dir().unwrap().map(|entry| entry.unwrap().path());
+            let part = entries.find(|path| path.to_string_lossy().ends_with("part-2")).unwrap();
+            let mut contents = std::fs::read(&part).unwrap();
+            contents[77] ^= 1;
+            std::fs::write(&part, contents).unwrap();
+            damaged = true;
+        }
+        Fault::None
+    });
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+    let parts = store.take_seen().into_iter().filter(|seen| seen.what.contains("partNumber=2&"));
+    assert_eq!(parts.count(), 2, "sent again");
 }
 
 #[test]

@@ -70,6 +70,7 @@ pub fn push(store: &Store, bag: &Path, more: &[&str]) -> Ended {
 
 /// A recording with splits: an image of some mebibytes and a small topic. `seed` makes it another one.
 pub fn record(folder: &Path, name: &str, mebibytes: usize, seed: u8) -> PathBuf {
+    std::fs::create_dir_all(folder).unwrap();
     let path = folder.join(name);
     let split = SplitRules { bytes_max: Some(24 << 20), duration_max: None };
     let recorder =

@@ -1,7 +1,7 @@
 //! An S3 server (s3s-fs) whose requests can fail, and which notes them.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
@@ -119,6 +119,11 @@ impl Store {
         let mut state = self.state.lock().unwrap();
         let at = state.received_bytes + bytes;
         state.victim = pid.map(|pid| (at, pid));
+    }
+
+    /// The folder with the buckets, and with parts of uploads.
+    pub fn root(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Where an object lies.

@@ -64,7 +64,8 @@ fn an_event_that_was_added_later_is_pushed_too() {
     let store = Store::start();
     let bag = record(folder.path(), "run1", 1, 1);
     let event = |name: &str| {
-        let added = livebag(&["event", bag.to_str().unwrap(), name]).output().unwrap();
+        let added =
+            livebag(&["event", bag.to_str().unwrap(), name, "--from", "+0s"]).output().unwrap();
         assert!(added.status.success(), "{added:?}");
     };
     event("first");
@@ -90,7 +91,9 @@ fn json_lines_say_what_became_of_each_recording() {
     let store = Store::start();
     let bag = record(folder.path(), "run1", 2, 1);
     let missing = folder.path().join("run2");
-    let mut command = livebag(&["push", bag.to_str().unwrap(), missing.to_str().unwrap()]);
+    let third = record(folder.path(), "run3", 1, 3);
+    let bags = [&bag, &missing, &third].map(|bag| bag.to_str().unwrap());
+    let mut command = livebag(&[&["push"], &bags[..]].concat());
     command
         .args([&format!("s3://{BUCKET}/robot7"), "--json"])
         .env("AWS_ENDPOINT_URL", &store.endpoint);
@@ -106,6 +109,8 @@ fn json_lines_say_what_became_of_each_recording() {
     assert!(ends[0]["sent_bytes"].as_u64().unwrap() >= bytes(&bag));
     assert_eq!(ends[1]["state"], "failed");
     assert!(ends[1]["error"].as_str().unwrap().contains("run2 cannot be pushed"));
+    assert_eq!(ends[2]["state"], "pushed");
+    assert_stored(&store.place("robot7/run3"), &third);
 }
 
 #[test]

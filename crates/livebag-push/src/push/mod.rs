@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use livebag::{Clock, lower_priority};
+use livebag::Clock;
 use object_store::ObjectMeta;
 
 use crate::digest::{Digests, sha256_of};
@@ -108,15 +108,7 @@ pub fn push(
         stored_bytes: stored_bytes.load(Ordering::Relaxed),
         sent_bytes: target.pacer.sent_bytes() - sent_before,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("livebag-push")
-        // Below the recorder, for processors and disks.
-        .on_thread_start(lower_priority)
-        .enable_all()
-        .build()
-        .map_err(PushError::Runtime)?;
-    runtime.block_on(async {
+    target.runtime.block_on(async {
         let mut work = pin!(pusher.push(&recording));
         loop {
             match select(work, pin!(tokio::time::sleep(PROGRESS_EVERY))).await {

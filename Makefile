@@ -1,5 +1,5 @@
-# Two doors: `make demo` and `make test`. Both set up what they need on first use, say what they
-# install and where, and ask nothing.
+# Two doors: `make demo` and `make test`. Both install their dependencies on first use, print what and where, and ask no
+# questions.
 SHELL := /bin/bash
 REAL ?= ../shared/data/do.bag
 BENCH ?= all

@@ -50,7 +50,7 @@ fn mutated(random: &mut Random, seed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Memory that a target may take for any input: so much, and so many times the input's length.
+/// Memory limit of a target for any input: this much, plus a multiple of the input's length.
 const BYTES_MAX: usize = 64 << 20;
 const TIMES_MAX: usize = 64;
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Checks the ament package livebag_ros as far as that goes without ROS: the header, the adapters and the
-# nodes' cores through the package's own CMake, driver and detector as two processes, the package's files; and,
-# where there is an ament_cmake (Debian has one), that another package finds what this one exports. The nodes,
-# which need rclcpp, are not compiled here. Called by scripts/cpp.sh after cpp/run-tests.sh, whose build folder
-# and variables it shares. LIVEBAG_PROGRAM names a livebag that records what the driver publishes,
-# LIVEBAG_AMENT_PREFIX the folder of Debian's ament_cmake, if it is not /usr.
+# Checks the ament package livebag_ros as far as possible without ROS: the header, the adapters and the nodes' cores
+# through the package's own CMake, driver and detector as two processes, the package's files; and, where there is an
+# ament_cmake (Debian has one), that another package finds what this one exports. The nodes, which need rclcpp, are not
+# compiled here. Called by scripts/cpp.sh after cpp/run-tests.sh, whose build folder and variables it shares.
+# LIVEBAG_PROGRAM names a livebag that records what the driver publishes, LIVEBAG_AMENT_PREFIX the folder of Debian's
+# ament_cmake, if it is not /usr.
 
 set -eu
 

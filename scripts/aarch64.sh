@@ -10,7 +10,7 @@ choose_target_dir
 cd "$ROOT"
 
 triple=aarch64-unknown-linux-gnu
-# C code inside dependencies needs no speed here, nor do build scripts.
+# C code inside dependencies and build scripts need no optimisation here.
 check=(cargo check --locked --workspace --all-features --all-targets --target-dir "$TARGET/aarch64"
     --config 'profile.dev.package."*".opt-level=0')
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Why are frames lost? Runs of livebag and of the floor (direct writes) in turn, one process each:
+# Why are frames lost? Alternating runs of livebag and of the floor (direct writes), one process each:
 #   scripts/bench-series.sh [RUNS [DIR [WORKLOAD [OPTION…]]]]       defaults: 30, the current folder, fullhd8
 # After each pair a line, at the end median and worst of each. Raw results go to $OUT (default: a new folder
 # below bench-runs, which git ignores). Build first: cargo build --locked --profile dist -p livebag-bench. PEERS=1 runs both mcap modes
@@ -16,7 +16,7 @@ one() {
         --system "$1" --json "${@:2}" >/dev/null 2>>"$out/errors.txt" || echo "a run of $1 failed: $out/errors.txt"
 }
 for run in $(seq "$runs"); do
-    # The second of two runs meets a disk that has just been busy: each goes first in turn.
+    # The second of two runs meets a disk that has just been busy: they take turns in going first.
     order=(livebag floor); [ $((run % 2)) = 0 ] || order=(floor livebag)
     [ -z "${PEERS:-}" ] || order=("${order[0]}" mcap-fastwrite mcap-chunked "${order[1]}")
     for system in "${order[@]}"; do one "$system" "$@"; done

@@ -5,7 +5,7 @@
     scripts/bench-table.py --pack RESULTS… FOLDER
 
 FOLDER holds raw.jsonl.xz; without it the folder that README.md names is taken. Every figure is a median with
-the worst run in brackets. --check changes nothing and fails if the texts are not what this script would write.
+the worst run in brackets. --check changes nothing and fails if the texts differ from this script's output.
 
 --pack makes FOLDER (bench-runs/VERSION-HOST) from RESULTS, JSON files of `livebag-bench` or folders of them:
 raw.jsonl.xz, a line for each file, and summary.md. Results of `record` and `cycle` must be of one build.
@@ -42,7 +42,7 @@ CYCLERS = {
     ("mcap-chunked", "immediate"): "`mcap` crate, chunked",
     ("none", "none"): "no recorder",
 }
-# What summary.md shows of every other benchmark: what tells rows apart, and what is measured.
+# Columns of summary.md for every other benchmark: the keys of rows, and the measured values.
 SUMMARIES = {
     "stream": (["payload_bytes", "readers", "wait", "mode", "system"], ["p50_us", "p99_us", "torn"]),
     "query": (["topic", "range_s", "cache", "system"], ["open_ms", "total_ms"]),
@@ -165,7 +165,7 @@ def recording(raw):
 
 def cycles(raw):
     runs = [run for report in of(raw, "cycle") for run in report["runs"]]
-    # What producers reached differs a little from what they were told.
+    # The producers' actual rates differ a little from the requested ones.
     rates = sorted({round(run["published_gb_per_s"], 1) for run in runs})
 
     def cell(rate, system):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the command with what the demo needs, Rust's compiler alone, and runs the demo: demo.sh [OPTION…].
+# Builds the command for the demo, which needs only Rust and a C compiler, and runs the demo: demo.sh [OPTION…].
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cores=$(nproc)

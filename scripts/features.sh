@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The features that users can pick: the command without any says what it lacks, and every feature alone compiles.
+# Checks the features that users can choose: the command without any names missing features, and each feature compiles
+# separately.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 choose_target_dir
 cd "$ROOT"
 export RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
-# A target folder of its own: the command that other steps take has all features.
+# A separate target folder: the command for other steps has all features.
 cargo() { command cargo "$@" --locked --target-dir "$TARGET/features"; }
 
 cargo test --quiet -p livebag-cli --no-default-features --test absent

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes what meets foreign bytes, by coverage: fuzz.sh [SECONDS [TARGET…]], 60 s for each of all targets
-# unless told otherwise (fuzz/README.md names them). Needs a nightly toolchain and cargo-fuzz; installs
-# neither. The first build takes a quarter of an hour on two cores, the target `discovery` as much again.
+# Fuzzes the parsers of foreign bytes by coverage: fuzz.sh [SECONDS [TARGET…]]; default: 60 s for each target
+# (fuzz/README.md lists them). Needs a nightly toolchain and cargo-fuzz; installs neither. The first build takes a
+# quarter of an hour on two cores, the target `discovery` the same again.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -16,7 +16,7 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_odr_violation=0}
 targets=("$@")
 [ $# -gt 0 ] || read -ra targets <<<"$(cargo +nightly fuzz list | tr '\n' ' ')"
 
-# The tests' seeds are what the fuzzer begins with.
+# The fuzzer begins with the tests' seeds.
 export LIVEBAG_FUZZ_SEEDS=$ROOT/fuzz/corpus
 crates=(-p livebag-bags -p livebag-net -p livebag-shm)
 [[ " ${targets[*]} " != *" discovery "* ]] || crates+=(-p livebag-ros2 --features livebag-ros2/dds,livebag-ros2/zenoh)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Finds circles of imports between the modules of a crate: import-circles.py [CRATE…]
 
-A module is a folder directly below `src`, or a file there; what lies in a folder is that folder's own affair. An import is
-a path that begins with `crate::` outside of tests. The crate's root (`lib.rs`, `main.rs`) re-exports all and counts as no
-module. Circles that are there with a reason are listed in ALLOWED; one that is gone must leave the list.
+A module is a folder directly below `src`, or a file there; imports within a folder are not checked. An import is a path
+that begins with `crate::` outside of tests. The crate's root (`lib.rs`, `main.rs`) re-exports all and is not a module.
+Circles that are there with a reason are listed in ALLOWED; one that is gone must leave the list.
 """
 
 import re

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs a built command and what belongs to it, or removes it again:
+# Installs a built command with its files, or removes it again:
 #   install.sh BINARY PREFIX      [DESTDIR=FOLDER]   the binary, man pages, completions, C++ headers, systemd unit;
-#                                                    the engine's library for C and C++, if it lies beside the binary
+#                                                    the engine's library for C and C++, if it is beside the binary
 #   install.sh --uninstall PREFIX [DESTDIR=FOLDER]
 # RUNNER=qemu-… runs a binary of another machine.
-# What was installed is listed in PREFIX/share/livebag/installed; installing again first removes what that names.
+# PREFIX/share/livebag/installed lists the installed files; installing again first removes these.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

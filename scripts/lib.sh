@@ -1,5 +1,4 @@
-# Shared by the scripts of this folder: where things are, how they say what they do, and how they
-# get Debian packages. Sourced, never run.
+# Shared by the scripts of this folder: paths, messages, and installing Debian packages. Sourced, never run.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$ROOT/build        # everything the scripts fetch or make, git-ignored; `make clean` removes it
@@ -67,8 +66,8 @@ install_debs() {
         { tail -n 15 "$BUILD/apt.log" >&2; fail "apt-get could not install: $*"; }
 }
 
-# apt with lists and cache of its own below build/, so that no root is needed and the machine's
-# package sources stay as they are. With LIST=FILE it reads that sources list, else the machine's.
+# apt with separate lists and cache below build/, so that no root is needed and the machine's package sources do not
+# change. With LIST=FILE it reads that sources list, else the machine's.
 private_apt() {
     local dir=$BUILD/apt/${APT_NAME:-own} tool=$1; shift
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Cuts the power of a filesystem while livebag records on it, in emulation, and checks what is left.
+"""Emulates power cuts of a filesystem while livebag records on it, and checks the remaining data.
 
-A recording runs on an ext4 filesystem in a loop device with direct I/O. Its image lies on XFS, where a
-reflink copy is a snapshot of one instant: what the device had been given, in order, and nothing that the
-kernel still held back. Each snapshot is mounted, recovered, verified and compared with the whole recording:
+A recording runs on an ext4 filesystem in a loop device with direct I/O. Its image is on XFS, where a reflink copy is a
+snapshot of one instant: the data written to the device, in order, without data that the kernel still cached. Each
+snapshot is mounted, recovered, verified and compared with the whole recording:
 
 - every message that `container.synced` promised before the snapshot is there;
 - every message that is served is, byte by byte, one that was recorded. With --checksum also a frame that was in
   flight counts, which the recorder gave up later because its slot was written over: its checksum proves it, and
-  the player sends the same bytes again. These are told as `proven`;
-- `livebag verify` finds nothing wrong after the recovery.
+  the player sends the same bytes again. These are counted as `proven`;
+- `livebag verify` finds no damage after the recovery.
 
 Half of the snapshots get another boot id in `container.lock`, as after a real restart; the others stand for a
 device error and a remount within one boot. Needs root, xfsprogs, and the Python package `mcap`:
@@ -47,7 +47,7 @@ def run(*command, codes=(0,)):
 
 
 class Mount:
-    """An image, mounted as long as the context lasts."""
+    """An image, mounted during the context."""
 
     def __init__(self, image, where, *options):
         self.image, self.where, self.options = image, where, options
@@ -101,7 +101,7 @@ def entries(index, count=None):
 
 
 def check(image, whole, work, number, promised, another_boot, indexes):
-    """Recovers one snapshot; returns what is wrong with it."""
+    """Recovers one snapshot; returns its faults."""
     faults, proven = [], 0
     recorded = {(topic, published, checksum) for (topic, _, published, _), checksum in whole.items()}
     with Mount(image, work / "snapshot") as mounted:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tries what users install, outside the repository, in clean folders: release-test.sh [DIST]
 # Without DIST: `make install` and the .deb, made of the debug build (the step `install` of test.sh).
-# With DIST (release.sh): its archive, .deb and wheel, too; the image of packaging/Containerfile where buildah is; and
-# what is for aarch64, run by qemu.
+# With DIST (release.sh): its archive, .deb and wheel, too; the image of packaging/Containerfile if buildah is
+# installed; and the files for aarch64, run by qemu.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 choose_target_dir
@@ -27,7 +27,7 @@ sixty_seconds() {
       "$livebag" verify part.mcap >/dev/null )
 }
 
-# A program of somebody else's that uses the header.
+# A foreign program that uses the header.
 cmake_project() {
     local prefix=$1 folder=$2
     mkdir -p "$folder"
@@ -106,7 +106,7 @@ if [ -n "$dist" ] && command -v buildah >/dev/null; then
     ok "the image of packaging/Containerfile runs the demo"
 else note "no buildah or no release: packaging/Containerfile stays untried"; fi
 
-# What is for the other machine.
+# Files for the other machine.
 if [ -n "$dist" ] && [ "$machine" != aarch64 ] && compgen -G "$dist/*-aarch64-linux-musl.tar.gz" >/dev/null; then
     if command -v qemu-aarch64-static >/dev/null; then
         mkdir "$work/aarch64"
@@ -151,7 +151,7 @@ bash scripts/install.sh --uninstall "$prefix" >/dev/null
 [ -z "$(find "$prefix" -mindepth 1)" ] || { find "$prefix"; fail "uninstalling left something behind"; }
 ok "installed over itself, removed without a trace"
 
-# The .deb, in a root of its own.
+# The .deb, in a separate root.
 if command -v dpkg-deb >/dev/null; then
     deb=$(compgen -G "${dist:-/nonexistent}/*_$(dpkg --print-architecture).deb" || true)
     if [ -z "$deb" ]; then

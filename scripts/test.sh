@@ -14,8 +14,7 @@ step_fmt()     { cargo fmt --all --check && python3 scripts/import-circles.py &&
 step_clippy()  { cargo clippy --locked --workspace --all-features --all-targets -- -D warnings; }
 step_test()    { bash scripts/setup.sh dds && cargo test --locked --workspace --all-features; }
 step_features() { bash scripts/features.sh; }
-# loom replaces the crate's atomics, hence a target folder of its own. A run that matched no test
-# has proved nothing.
+# loom replaces the crate's atomics, hence a separate target folder. A run that matched no test has proved nothing.
 step_loom()    {
     RUSTFLAGS="${RUSTFLAGS:-} --cfg loom" cargo test --locked --profile loom -p livebag-shm -p livebag --lib \
         --target-dir "$TARGET/loom" loom 2>&1 | tee "$BUILD/loom.log"

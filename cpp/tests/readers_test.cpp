@@ -1,4 +1,4 @@
-// Readers tell of themselves, and what they tell harms nobody.
+// The table of readers, whose contents can do no harm.
 
 #include <fcntl.h>
 

@@ -1,10 +1,10 @@
-//! Bakes the commit that the benchmarks were built from into them, and the versions of the peers: figures belong to
-//! the code of the binary, not to what lies in the working directory when it runs.
+//! Stores the commit of the build and the versions of the peers in the benchmarks: figures belong to the code of the
+//! binary, not to the files in the working directory when it runs.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What the binary is made of, relative to this package.
+/// The sources of the binary, relative to this package.
 const SOURCES: [&str; 3] = ["../../crates", "../../Cargo.toml", "../../Cargo.lock"];
 /// Here, and in the package as it is published.
 const LOCK_FILES: [&str; 2] = ["../../Cargo.lock", "Cargo.lock"];

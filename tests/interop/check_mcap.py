@@ -1,4 +1,4 @@
-"""Reads MCAP files whole with the official Python readers and with rosbags, and says what is in them.
+"""Reads complete MCAP files with the official Python readers and with rosbags, and prints their contents.
 
     check_mcap.py FILE… [--expect expect.json] [--list]
 
@@ -72,7 +72,7 @@ class Topic:
 
 
 def read_indexed(path, listed=False):
-    """The indexed reader, decoding what it can."""
+    """The indexed reader, decoding where possible."""
     factories, topics = [Ros1Decoder(), Ros2Decoder()], {}
     decoders = {}
     with open(path, "rb") as file:
@@ -98,7 +98,7 @@ def read_streaming(path):
 
 
 def read_rosbags(path):
-    """rosbags, which takes the ros2 profile with CDR alone; a rosbag2 directory, a ROS 1 bag, or one file.
+    """rosbags, which accepts only the ros2 profile with CDR; a rosbag2 directory, a ROS 1 bag, or one file.
 
     It knows neither publish times nor sequences."""
     from rosbags.highlevel import AnyReader
@@ -114,7 +114,7 @@ def read_rosbags(path):
 
 
 def agree(path, first, second, names, *keys):
-    """Requires that two reports say the same; keys that only one of them knows are passed over."""
+    """Requires that two reports are equal; keys in only one of them are ignored."""
     if set(first) != set(second):
         raise Disagreement(f"{path}: {names[0]} finds topics {sorted(first)}, {names[1]} {sorted(second)}")
     for topic, said in first.items():

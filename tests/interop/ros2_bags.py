@@ -1,4 +1,4 @@
-"""The livebag command on ROS 2 networks, and what it has recorded."""
+"""The livebag command on ROS 2 networks, and its recordings."""
 
 import contextlib
 import json

@@ -1,7 +1,7 @@
 """ROS 2 nodes of other implementations than livebag's: over DDS with PyPI's cyclonedds and with Fast DDS, in
 a process of its own, as rmw_fastrtps sets it up; over Zenoh with PyPI's eclipse-zenoh as rmw_zenoh_cpp speaks
-it. Messages are bytes, so that they can be wrong ones. All take part on the loopback interface alone, apart
-from everybody else on this machine."""
+it. Messages are bytes, so that they can be wrong ones. All use only the loopback interface, separate from other
+programs on this machine."""
 
 import hashlib
 import os
@@ -67,13 +67,13 @@ class Received(bytes):
 
 
 class Dds:
-    """A domain of its own for each, by its number and by a tag (RTPS tells domains apart by both)."""
+    """A separate domain for each, by its number and by a tag (RTPS distinguishes domains by both)."""
 
     numbers = count()
 
     def __init__(self):
         number = next(Dds.numbers)
-        # Each domain number has ports of its own; all below Linux' own ports.
+        # Each domain number has separate ports; all below Linux' own ports.
         self.domain = 1 + (os.getpid() + number) % 100
         settings = ("<CycloneDDS><Domain><General><Interfaces><NetworkInterface address='127.0.0.1'/>"
                     "</Interfaces><AllowMulticast>false</AllowMulticast></General><Discovery>"
@@ -106,7 +106,7 @@ class DdsNode:
         from cyclonedds.topic import Topic as DdsTopic
         key = (topic.name, topic.type_name)
         if key not in self.topics:
-            # What is written is checked against this, whatever it is called: one byte at least.
+            # Writes are checked against this type, whatever its name: at least one byte.
             kind = make_idl_struct("Raw", dds_type(topic.type_name), {"data": types.uint8})
             kind.serialize = lambda self, *_, **__: self.data
             kind.deserialize = classmethod(lambda _, data, *__, **___: Received(data))
@@ -167,7 +167,7 @@ class DdsSubscriber:
         self.reader, self.taken = reader, []
 
     def messages(self):
-        """All that have come so far."""
+        """All messages received so far."""
         while found := self.reader.take(N=100):
             # A publisher that goes leaves a sample without a message.
             self.taken += [sample for sample in found if isinstance(sample, Received)]
@@ -250,7 +250,7 @@ class FastSubscriber:
         self.node, self.number, self.taken = node, number, []
 
     def messages(self):
-        """All that have come so far, until the node was closed."""
+        """All messages received until the node was closed."""
         count = 0 if self.node.process.stdin.closed else int(self.node.ask("take", self.number))
         for _ in range(count):
             self.taken.append(self.node.process.stdout.read(int(self.node.line())))
@@ -261,7 +261,7 @@ class FastSubscriber:
 
 
 class Zenoh:
-    """A place of its own for each: who listens at a port, and everybody else connects to it."""
+    """A separate place for each: one listens at a port, and the others connect to it."""
 
     def __init__(self):
         with socket.socket() as free:
@@ -287,7 +287,7 @@ class ZenohNode:
         config = zenoh.Config()
         for key, value in [
             ("mode", '"peer"'),
-            # Zenoh goes on trying: the other one may not be there yet.
+            # Zenoh keeps trying: the other one may not have started yet.
             ("connect/endpoints", f'["{endpoint}"]'),
             ("connect/timeout_ms", "-1"),
             ("connect/exit_on_failure", "false"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bricks and exports, read by the official Python reader, rosbags and @mcap/core; the benchmark's
 # report, laid out by a browser; live containers read by their URL, and the server held to its
-# description; ROS 2 over Zenoh and DDS with nodes of other implementations. `run.sh checkers` tests the checkers alone.
+# description; ROS 2 over Zenoh and DDS with nodes of other implementations. `run.sh checkers` tests only the checkers.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 choose_target_dir

@@ -1,6 +1,6 @@
-"""Writes small MCAP files laid out as livebag's bricks are: each large frame a chunk of its own, its
-pixels on a 4,096-byte boundary behind a private padding record. So that the checkers can be tested
-without livebag, and against files that are wrong on purpose."""
+"""Writes small MCAP files with the layout of livebag's bricks: each large frame in a separate chunk, its pixels on a
+4,096-byte boundary behind a private padding record. So that the checkers can be tested without livebag, and against
+files that are wrong on purpose."""
 
 import struct
 import zlib

@@ -37,7 +37,7 @@ def write(path, parts, index_types=IndexType.ALL, **options):
 
 
 def read(path):
-    """What the official reader finds by the summary, and without it."""
+    """The official reader's results with the summary, and without it."""
     found = []
     for kind in (make_reader, NonSeekingReader):
         with path.open("rb") as opened:

@@ -1,4 +1,4 @@
-"""Live sockets, looked at by clients of Foxglove's protocol that are not livebag's: @foxglove/ws-protocol, which Foxglove's and
+"""Live sockets, read by foreign clients of Foxglove's protocol: @foxglove/ws-protocol, which Foxglove's and
 Lichtblick's applications are made of, and robo-ws-bridge.
 
 run.sh builds the command and makes the containers; LIVEBAG is the command, LIVEBAG_FRAMES the folder with the containers."""

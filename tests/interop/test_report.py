@@ -50,7 +50,7 @@ def page(tmp_path_factory):
 
 
 def laid_out(page, folder, width):
-    """What the browser makes of the page in a window this wide."""
+    """The browser's layout of the page in a window of this width."""
     probed = folder / f"probed_{width}.html"
     probed.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
     # A browser run by root, as in containers, needs --no-sandbox; the page is our own.

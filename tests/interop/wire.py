@@ -79,7 +79,7 @@ def decompress(kind, data):
 
 @dataclass
 class Contents:
-    """What the data section holds, as found by walking it."""
+    """The contents of the data section, from walking it."""
 
     schemas: dict = field(default_factory=dict)
     channels: dict = field(default_factory=dict)

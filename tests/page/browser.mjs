@@ -1,4 +1,4 @@
-// What the page's tests share: servers, recordings, and a browser that reports whatever went wrong.
+// Shared by the page's tests: servers, recordings, and a browser that reports errors.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -84,8 +84,7 @@ export function drive(directory) {
 export const browser = await chromium.launch({ executablePath: wanted("LIVEBAG_BROWSER"), args: FLAGS });
 
 /**
- * A tab at an address of the page. What the browser complains of, and what it asks of other servers, fails the
- * test in `close`.
+ * A tab at an address of the page. Errors in the browser, and requests to other servers, fail the test in `close`.
  * @param {string} at
  * @param {string} hash
  * @param {object} [options]
@@ -99,7 +98,7 @@ export async function open(at, hash, options = {}) {
   /** @type {string[]} */
   const asked = [];
   page.on("console", (/** @type {any} */ said) => {
-    // What a server refuses, the page shows; the browser says so, too.
+    // The page shows requests that a server refuses; the browser logs them, too.
     if (said.type() === "error" && !/Failed to load resource/.test(said.text())) complaints.push(said.text());
   });
   page.on("pageerror", (/** @type {Error} */ error) => complaints.push(error.stack ?? String(error)));

@@ -5,7 +5,7 @@
 //! source's sequence), `go TOPIC`.
 //!
 //! Lost in a finished drive, seconds after its start, always the same: `/camera_front/image` 12 messages from 10,
-//! `/imu/data` 60 from 22; and 7 of `/tf` that nobody can place. `/gps/fix` is silent from 14 to 18.
+//! `/imu/data` 60 from 22; and 7 of `/tf` without a place in time. `/gps/fix` is silent from 14 to 18.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,7 +24,7 @@ use livebag_format::definitions;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const SECOND: u64 = 1_000_000_000;
-/// Time between two looks at what is due, in a live drive.
+/// Interval of polls for due messages, in a live drive.
 const TICK: Duration = Duration::from_millis(5);
 const WIDTH: usize = 480;
 const HEIGHT: usize = 270;
@@ -76,7 +76,7 @@ const SENSORS: [Sensor; 9] = [
 const LOST: [(&str, u64, u64); 2] = [("/camera_front/image", 10, 12), ("/imu/data", 22, 60)];
 /// A silence, in seconds.
 const SILENT: (&str, u64, u64) = ("/gps/fix", 14, 18);
-/// Lost at a time that nobody knows.
+/// Lost at an unknown time.
 const UNPLACED: (&str, u64) = ("/tf", 7);
 
 fn main() -> Outcome<()> {
@@ -115,7 +115,7 @@ fn topic(sensor: &Sensor) -> Topic {
     }
 }
 
-/// What a publisher has done so far.
+/// Progress of a publisher.
 struct Source {
     writer: TopicWriter,
     /// Its next message, which may never be written.

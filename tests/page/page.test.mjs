@@ -91,7 +91,7 @@ test("losses are red at their times, and their sums are those of the recording",
   const before = await placeOf(lane(page, FRONT), LOST.from - 2);
   await page.mouse.move(before.x, before.y);
   await until(async () => !/lost/.test(await page.locator(".tip").textContent()), "no loss two seconds before");
-  // Those that nobody can place stand at the lane's end.
+  // Losses without a place are at the lane's end.
   const end = await lane(page, "/tf").boundingBox();
   await page.mouse.move(end.x + end.width - 12, end.y + 10);
   await until(async () => /7 messages lost at a time that is not known \(7 transport\)/.test(await page.locator(".tip").textContent()), "unplaced losses");

@@ -184,13 +184,12 @@ class CycleBoard {
 
 /// An application's place on the cycle board of its user. For one thread at a time.
 ///
-/// `begin` and `end` are wait-free and make no system call: three stores and a look at the clock
-/// through the vDSO. The place is given back when this value goes out of scope, and reclaimed when the
-/// process dies.
+/// `begin` and `end` are wait-free and make no system call: three stores and a reading of the clock through the vDSO.
+/// The place is given back when this value goes out of scope, and reclaimed when the process dies.
 class Cycle {
    public:
-    /// Joins under a name that people will read: 1 to 128 bytes of UTF-8. It need not be unique. A board of
-    /// its own name is seen only by a recorder that was told so. Throws livebag::Error.
+    /// Joins under a name that people will read: 1 to 128 bytes of UTF-8. It need not be unique. A board with a name is
+    /// used only by a recorder with the same setting. Throws livebag::Error.
     static Cycle join(const std::string& name, const std::string& board = "") {
         if (name.empty() || name.size() > cycle_limits::name_bytes_max || !detail::is_utf8(name))
             throw Error(Errc::bad_name, "an application's name has 1 to 128 bytes of UTF-8, this one has " +
@@ -212,8 +211,8 @@ class Cycle {
         board_.release(number_);
     }
 
-    /// A computation begins; one that has not ended yet ends here. `weight` is its share of the machine,
-    /// compared with those of the other applications; 0 means that it does not mind being disturbed.
+    /// A computation begins; one that has not ended yet ends here. `weight` is its importance, compared with that of
+    /// the other applications; 0 means that it may be disturbed.
     void begin(uint32_t weight = 1) noexcept {
         const uint64_t now = detail::monotonic_nanos();
         if (is_busy()) advance(now, 0);

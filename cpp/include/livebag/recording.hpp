@@ -4,7 +4,7 @@
 //     for (const livebag::Message& imu : run.latest(std::chrono::seconds(1), {"/imu"})) use(imu);
 //     for (const livebag::Message& imu : run.follow({"/imu"})) use(imu);   // until the recording ends
 //
-// Everything here frees what it holds, moves and does not copy, and throws livebag::RecordingError, a
+// Every object here frees its resources, can be moved but not copied, and throws livebag::RecordingError, a
 // livebag::Error. A Message is valid until its Messages is moved on.
 
 #pragma once
@@ -156,8 +156,8 @@ class Messages {
     iterator begin() { return iterator(cursor_.get()); }
     iterator end() { return iterator(nullptr); }
 
-    /// The next message. If a followed recording has none, it is waited for at most so long; nothing is given
-    /// then, nor after the last message (ended()).
+    /// The next message. If a followed recording has none, it waits at most for this time, and then returns nothing; so
+    /// it does after the last message (ended()).
     std::optional<Message> next(std::chrono::nanoseconds timeout) {
         const auto nanos = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
         livebag_message found{};
@@ -178,7 +178,7 @@ class Messages {
         return detail::taken(found);
     }
 
-    /// Messages that were left out so far because they are damaged.
+    /// Damaged messages left out so far.
     std::uint64_t damaged() const { return livebag_damaged(cursor_.get()); }
 
    private:
@@ -243,7 +243,7 @@ class Recording {
     detail::Handle<livebag_recording, livebag_close> recording_;
 };
 
-/// What has become of a topic's messages.
+/// Counts of a topic's messages.
 struct TopicReport {
     std::string name;
     std::string type_name;
@@ -254,7 +254,7 @@ struct TopicReport {
     bool writer_gone = false;
 };
 
-/// A look at a recorder.
+/// State of a recorder.
 struct Report {
     std::vector<TopicReport> topics;
     std::optional<std::string> failure;  ///< what ended the recording, if something did
@@ -297,7 +297,7 @@ struct NewTopic {
     std::string schema{};  ///< may be left out for the ROS 2 types that livebag knows
 };
 
-/// A recording in progress; its destructor finishes it. finish() tells how it went.
+/// A recording in progress; its destructor finishes it. finish() returns the final counts.
 class Recorder {
    public:
     explicit Recorder(const std::string& path,
@@ -344,7 +344,7 @@ class Recorder {
         return taken(report);
     }
 
-    /// Records what has been published until now, and closes the recording.
+    /// Records messages published until now, and closes the recording.
     Report finish() const {
         livebag_report* report = nullptr;
         const livebag_status status = livebag_recorder_finish(recorder_.get(), &report);

@@ -1,8 +1,8 @@
 //! Records frames of many sizes for other projects' readers: `make_frames OUTDIR`.
 //!
-//! Makes containers, and beside each a file `NAME.expect.json` with what readers must find in it:
-//! `{"topics": {TOPIC: {"count", "type", "data_crc32", …}}}`, where `data_crc32` is over the pixels
-//! or points of all messages in order. `tests/interop/check_mcap.py` compares.
+//! Makes containers, and beside each a file `NAME.expect.json` with the expected results of readers: `{"topics":
+//! {TOPIC: {"count", "type", "data_crc32", …}}}`, where `data_crc32` is over the pixels or points of all messages in
+//! order. `tests/interop/check_mcap.py` compares.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -40,7 +40,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// What is published on one topic.
+/// The messages of one topic.
 struct Sensor {
     topic: String,
     options: StreamOptions,
@@ -174,7 +174,7 @@ fn native_sensors() -> Vec<Sensor> {
     ]
 }
 
-/// A container that is not of ROS 2 alone.
+/// A container with more than ROS 2.
 fn other_sensors() -> Vec<Sensor> {
     vec![bytes("/json", 100, "json"), images((320, 241), "rgb8", 3, 1, 5)]
 }
@@ -266,7 +266,7 @@ fn record_real(out: &Path, name: &str, bag: &Path) -> Outcome<()> {
     write_expectation(out, name, &real_expectation(bag)?)
 }
 
-/// What a topic of a real recording holds.
+/// The contents of a real recording's topic.
 #[derive(Default)]
 struct RealTopic {
     said: Map<String, Value>,

@@ -14,7 +14,7 @@ use super::file::ForeignFile;
 use super::{ConvertError, MessageSource, mcap_file};
 use livebag::Container;
 
-/// What is read of an attachment at once.
+/// Bytes of an attachment read at once.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A file that a recording carries along (MCAP attachment).
@@ -128,7 +128,7 @@ impl Attachment {
         Attachment { name: name.to_owned(), data, ..Attachment::default() }
     }
 
-    /// What is wrong with it, if something is. Reads all of it once for its checksum, if it has one.
+    /// The damage, if there is any. Reads all of it once for its checksum, if it has one.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -185,33 +185,33 @@ impl Attachment {
                 Err(error) => return Err(error.into()),
             }
         }
-        // An error if the file was cut meanwhile.
+        // An error if the file was truncated meanwhile.
         writer.finish_attachment()
     }
 }
 
 fn parse(head: &[u8], at: u64, file: &Arc<ForeignFile>) -> Result<Attachment, &'static str> {
-    let AttachmentHead {
-        log_time_nanos,
-        create_time_nanos,
-        name,
-        media_type,
-        data_bytes,
-        data_offset,
-        record_bytes,
-    } = AttachmentHead::parse(head)?;
-    if at.checked_add(record_bytes).is_none_or(|end| end > file.length_bytes()) {
+    let head = AttachmentHead::parse(head)?;
+    if at.checked_add(head.record_bytes).is_none_or(|end| end > file.length_bytes()) {
         return Err("its record is cut");
     }
-    let file = Arc::clone(file);
-    let body_offset = at + RECORD_HEADER_BYTES as u64;
-    let offset = at + data_offset;
-    let data = AttachmentData(Place::File(InFile { file, body_offset, offset, bytes: data_bytes }));
-    Ok(Attachment { log_time_nanos, create_time_nanos, name, media_type, data })
+    let data = InFile {
+        file: Arc::clone(file),
+        body_offset: at + RECORD_HEADER_BYTES as u64,
+        offset: at + head.data_offset,
+        bytes: head.data_bytes,
+    };
+    Ok(Attachment {
+        log_time_nanos: head.log_time_nanos,
+        create_time_nanos: head.create_time_nanos,
+        name: head.name,
+        media_type: head.media_type,
+        data: AttachmentData(Place::File(data)),
+    })
 }
 
-/// What a container carries along, in the order in which it was added; damaged ones included. Of each
-/// only the head is read.
+/// The attachments of a container, in the order in which they were added; damaged ones included. Of each only the head
+/// is read.
 ///
 /// # Errors
 /// If the file cannot be read. One that is missing is a damaged attachment.
@@ -252,7 +252,7 @@ pub(super) struct Taken {
 impl Taken {
     const WARNINGS_MAX: usize = 100;
 
-    /// Says something of one attachment.
+    /// Adds a warning about one attachment.
     pub(super) fn say(&mut self, warning: String) {
         match self.warnings.len() {
             ..Self::WARNINGS_MAX => self.warnings.push(warning),

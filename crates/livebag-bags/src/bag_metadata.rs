@@ -29,9 +29,8 @@ pub fn write_bag_metadata(
         .map_err(|source| ConvertError::io("write", &path, source))
 }
 
-/// Makes a container whose splits are one MCAP file each a bag of rosbag2 as well: gives the files of
-/// later splits a second name beside the first one's, since readers look for them nowhere else,
-/// and writes `metadata.yaml`.
+/// Turns a container with one MCAP file for each split into a rosbag2 bag as well: adds hard links of later splits'
+/// files beside the first one's, the only place where readers search, and writes `metadata.yaml`.
 ///
 /// # Errors
 /// If an index cannot be read, there is a `metadata.yaml` already, or the disk refuses.
@@ -127,7 +126,7 @@ pub(super) fn topic_entries(topics: &[Topic], message_counts: &[u64]) -> Vec<Top
     entries
 }
 
-/// Both lists of profiles in one; the first alone if they cannot be joined.
+/// Both lists of profiles joined; only the first if they cannot be joined.
 pub(super) fn joined(first: &str, second: String) -> String {
     match (QosProfile::parse_list(first), QosProfile::parse_list(&second)) {
         (Ok(profiles), Ok(_)) if profiles.is_empty() => second,

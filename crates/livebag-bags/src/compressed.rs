@@ -1,7 +1,7 @@
 //! rosbag2's own compression: whole files (`bag_0.mcap.zstd`, mode FILE) or each message by itself
 //! (mode MESSAGE), with Zstandard.
 //!
-//! A compressed file is unpacked into a temporary folder of its own, which is removed with the last reader.
+//! A compressed file is unpacked into a temporary folder, which is removed with the last reader.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -9,14 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use livebag_format::Topic;
-use livebag_format::rosbag2::BagMetadata;
 
 use super::file::ForeignFile;
 use super::temporary::TemporaryFolder;
-use super::{
-    Attachment, CHUNK_BYTES_MAX, ConvertError, MessageSource, MetadataRecord, SourceMessage,
-    SourceTotals, Warnings, open_file,
-};
+use super::{CHUNK_BYTES_MAX, ConvertError, MessageSource, SourceMessage, Warnings, open_file};
 
 /// What compressed files end with.
 pub(super) const SUFFIX: &str = "zstd";
@@ -95,7 +91,7 @@ impl Unpacked {
         self.damage.as_deref()
     }
 
-    /// Unpacks a compressed file; a damaged or cut one as far as it goes.
+    /// Unpacks a compressed file; a damaged or truncated one as far as possible.
     ///
     /// # Errors
     /// If it cannot be read, or there is no room for it.
@@ -175,7 +171,7 @@ enum Change {
 struct Wrapped {
     inner: Box<dyn MessageSource>,
     change: Change,
-    /// Kept as long as it is read.
+    /// Kept while it is read.
     file: Option<Arc<Unpacked>>,
     /// Those of `inner` are taken over as they come.
     warnings: Warnings,
@@ -203,6 +199,14 @@ fn unpack(data: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 impl MessageSource for Wrapped {
+    fn inner(&self) -> Option<&dyn MessageSource> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageSource> {
+        Some(&mut *self.inner)
+    }
+
     fn topics(&self) -> &[Topic] {
         self.inner.topics()
     }
@@ -237,20 +241,8 @@ impl MessageSource for Wrapped {
         }
     }
 
-    fn skip_before(&mut self, log_time_nanos: u64) {
-        self.inner.skip_before(log_time_nanos);
-    }
-
     fn start_time_nanos(&self) -> Option<u64> {
         self.inner.start_time_nanos()
-    }
-
-    fn message_count(&self) -> Option<u64> {
-        self.inner.message_count()
-    }
-
-    fn totals(&self) -> Option<SourceTotals> {
-        self.inner.totals()
     }
 
     fn lost_count(&self) -> u64 {
@@ -260,22 +252,6 @@ impl MessageSource for Wrapped {
     fn warnings(&self) -> &[String] {
         // Until the first message those of `inner` are all there are.
         if self.warnings.all().is_empty() { self.inner.warnings() } else { self.warnings.all() }
-    }
-
-    fn notes(&self) -> &[String] {
-        self.inner.notes()
-    }
-
-    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
-        self.inner.next_attachment()
-    }
-
-    fn metadata_records(&self) -> &[MetadataRecord] {
-        self.inner.metadata_records()
-    }
-
-    fn bag_metadata(&self) -> Option<&BagMetadata> {
-        self.inner.bag_metadata()
     }
 
     fn has_compressed_messages(&self) -> bool {

@@ -21,7 +21,7 @@ const CUSTOM_DATA: &str = "rosbag2.custom_data";
 /// Name and key under which a container keeps rosbag2's `ros_distro`.
 const ROS_DISTRO: (&str, &str) = ("rosbag2", "ros_distro");
 
-/// How far a conversion has come.
+/// Progress of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Messages copied.
@@ -32,7 +32,7 @@ pub struct Progress {
     pub bytes: u64,
 }
 
-/// What a conversion did.
+/// Result of a conversion.
 #[derive(Clone, Debug, Default)]
 pub struct Copied {
     /// Topics, also those without messages.
@@ -60,7 +60,7 @@ impl Copied {
 /// Opens anything that can be converted: a container, or what [`open_foreign`] takes.
 ///
 /// # Errors
-/// If it is none of these, or damaged beyond reading.
+/// If it is none of these, or too damaged to read.
 pub fn open_any(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     if path.join(CONTAINER_FILE).exists() {
         return Ok(Box::new(ContainerSource::open(path)?));
@@ -71,8 +71,8 @@ pub fn open_any(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
 /// Copies everything into a new container. Messages keep bytes, times, sequence and topic.
 ///
 /// # Errors
-/// If the source cannot be read, or the container cannot be written; what was copied until then is
-/// a closed container.
+/// If the source cannot be read, or the container cannot be written; the messages copied until then are in a closed
+/// container.
 pub fn to_container(
     source: &mut dyn MessageSource,
     directory: &Path,
@@ -156,8 +156,7 @@ pub fn to_mcap(
 }
 
 /// Copies everything into a new rosbag2 bag: one SQLite database with `metadata.yaml`. A message
-/// has one time there, its log time, and no sequence; nothing else has a place. What was left out is
-/// said in the warnings.
+/// has one time there, its log time, and no sequence; nothing else has a place. Warnings list what was left out.
 ///
 /// # Errors
 /// If the source cannot be read, or the bag cannot be written.
@@ -193,7 +192,7 @@ pub(super) fn about_bag(source: &dyn MessageSource) -> (AboutRecording, Vec<Meta
     records.retain(|record| {
         match record.name.as_str() {
             CUSTOM_DATA => about.custom_data = record.values.clone(),
-            // A foreign record of that name says something else.
+            // A foreign record of that name has another meaning.
             name if name == ROS_DISTRO.0 && record.values.keys().eq([ROS_DISTRO.1]) => {
                 about.ros_distro = record.values.get(ROS_DISTRO.1).cloned().unwrap_or_default();
             }
@@ -273,7 +272,7 @@ struct ContainerSource {
     attachments: std::vec::IntoIter<Attachment>,
     /// Index entries of the messages not yet given, a stretch at a time.
     stretch: std::vec::IntoIter<SourceMessage>,
-    /// Where the next stretch begins: messages given so far at exactly this log time are skipped.
+    /// Start of the next stretch: messages already returned at exactly this log time are skipped.
     next_nanos: u64,
     given_at_next: u64,
     end_nanos: u64,

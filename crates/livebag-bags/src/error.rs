@@ -1,4 +1,4 @@
-//! What can go wrong while reading foreign recordings or writing a rosbag2 bag.
+//! Errors while reading foreign recordings or writing a rosbag2 bag.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub enum ConvertError {
     /// The operating system refused.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: `open`, `read`, …
+        /// The operation: `open`, `read`, …
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum ConvertError {
     Foreign {
         /// The file or directory.
         path: PathBuf,
-        /// What it looks like.
+        /// Its apparent format.
         found: String,
     },
     /// A recording of a kind that is read, but too damaged to begin with.
@@ -34,7 +34,7 @@ pub enum ConvertError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was expected and what was found.
+        /// The expected and the found value.
         reason: String,
     },
     /// A recording that uses something that is not read.
@@ -42,7 +42,7 @@ pub enum ConvertError {
     Unsupported {
         /// The file or directory.
         path: PathBuf,
-        /// What it uses and what to do.
+        /// The unsupported feature, and a remedy.
         reason: String,
     },
     /// SQLite is an optional feature, which this build has not.

@@ -44,7 +44,7 @@ impl ForeignFile {
             .map_err(|source| ConvertError::io("name", to, source))
     }
 
-    /// Makes what is in the file, or the names in the directory, durable.
+    /// Syncs a file's contents, or the names in a directory.
     #[cfg(feature = "sqlite3")]
     pub(super) fn sync(path: &Path) -> Result<(), ConvertError> {
         #[expect(
@@ -61,7 +61,7 @@ impl ForeignFile {
         Reader { file: self, at: 0 }
     }
 
-    /// As many bytes of `buffer` as the file has at `offset`.
+    /// Fills `buffer` with the file's bytes at `offset`, as many as there are.
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file.read_at(buffer, offset)
     }
@@ -74,7 +74,7 @@ impl ForeignFile {
         self.length_bytes
     }
 
-    /// As many of `bytes` as the file has at `offset`.
+    /// The file's bytes at `offset`, at most `bytes`.
     pub(super) fn read_up_to(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, ConvertError> {
         let left = self.length_bytes.saturating_sub(offset);
         let mut out = vec![0; usize::try_from(left).unwrap_or(usize::MAX).min(bytes)];
@@ -141,7 +141,7 @@ impl<'a> Window<'a> {
         Window { file, start: 0, bytes: Vec::new() }
     }
 
-    /// As many of `bytes` as the file has at `offset`.
+    /// The file's bytes at `offset`, at most `bytes`.
     pub(super) fn up_to(&mut self, offset: u64, bytes: usize) -> Result<&[u8], ConvertError> {
         let inside = offset
             .checked_sub(self.start)

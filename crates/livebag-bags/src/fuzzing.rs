@@ -1,5 +1,5 @@
-//! What the fuzzers run: files of other makes, each by all that read it. The targets in `fuzz/` call these
-//! functions with bytes that grow by coverage, the tests here with mutated seeds.
+//! Fuzz targets: files in other formats, each passed to all its readers. The targets in `fuzz/` call these functions
+//! with bytes that grow by coverage, the tests here with mutated seeds.
 //!
 //! Errors are fine; panics, hanging and memory without bound are not.
 

@@ -19,9 +19,11 @@ mod file;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod mcap_contents;
 mod mcap_file;
 mod mcap_records;
 mod mcap_resync;
+mod mcap_scan;
 mod mcap_sink;
 mod merge;
 mod merged;
@@ -152,6 +154,15 @@ fn add_records(all: &mut Vec<MetadataRecord>, of_file: &[MetadataRecord]) {
 
 /// A recording, read front to back; on any thread, one at a time.
 pub trait MessageSource: Send {
+    /// The recording whose messages this one passes on, changed or chosen: what this one does not say
+    /// itself, that one says.
+    fn inner(&self) -> Option<&dyn MessageSource> {
+        None
+    }
+    /// The same, to be read.
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageSource> {
+        None
+    }
     /// The topics, also those without messages.
     fn topics(&self) -> &[Topic];
     /// `ros1`, `ros2`, or empty.
@@ -160,46 +171,50 @@ pub trait MessageSource: Send {
     fn next_message(&mut self) -> Result<Option<SourceMessage>, ConvertError>;
     /// Messages before this log time are not asked for, and are left out where that saves reading
     /// them; others may still come. To be called before the first message is taken.
-    fn skip_before(&mut self, _log_time_nanos: u64) {}
+    fn skip_before(&mut self, log_time_nanos: u64) {
+        if let Some(inner) = self.inner_mut() {
+            inner.skip_before(log_time_nanos);
+        }
+    }
     /// Log time of the first message not yet given, as far as the recording's index says.
     fn start_time_nanos(&self) -> Option<u64>;
     /// Messages in the recording, if it says.
     fn message_count(&self) -> Option<u64> {
-        None
+        self.inner()?.message_count()
     }
     /// What the recording says of its messages without being read; `None` if it would have to be. To be
     /// called before the first message is taken.
     fn totals(&self) -> Option<SourceTotals> {
-        None
+        self.inner()?.totals()
     }
     /// Messages that the recording is known to have had and that could not be read, so far and at least:
     /// how many were in a part that is cut off is not known, and counts as one.
     fn lost_count(&self) -> u64 {
-        0
+        self.inner().map_or(0, |inner| inner.lost_count())
     }
     /// Whether messages given so far were compressed one by one (rosbag2's mode MESSAGE). They are
     /// given decompressed.
     fn has_compressed_messages(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.has_compressed_messages())
     }
     /// What was not as it should be, in sentences.
     fn warnings(&self) -> &[String];
     /// Those warnings that tell of no damage, but of something unusual.
     fn notes(&self) -> &[String] {
-        &[]
+        self.inner().map_or(&[], |inner| inner.notes())
     }
     /// The next attachment, damaged ones included ([`Attachment::damage`]); `None` after the last. In any
     /// order with the messages.
     fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
-        Ok(None)
+        self.inner_mut().map_or(Ok(None), |inner| inner.next_attachment())
     }
     /// Metadata records, rosbag2's own left out.
     fn metadata_records(&self) -> &[MetadataRecord] {
-        &[]
+        self.inner().map_or(&[], |inner| inner.metadata_records())
     }
     /// What rosbag2 says of the bag, where it does (custom data, ROS distribution).
     fn bag_metadata(&self) -> Option<&BagMetadata> {
-        None
+        self.inner()?.bag_metadata()
     }
 }
 

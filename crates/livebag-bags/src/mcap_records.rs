@@ -1,7 +1,7 @@
 //! Records of MCAP files that others wrote, in memory: walked, and unpacked from chunks.
 //!
-//! The `mcap` crate parses the chunk's header. Its chunk reader is not used: it trusts the length of a record
-//! inside a chunk, and takes as much memory as the header says that the records are long.
+//! The `mcap` crate parses the chunk's header. Its chunk reader is not used: it trusts the length of a record inside a
+//! chunk, and allocates as much memory as the header claims.
 
 use livebag_format::mcap::{
     Compression, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader,
@@ -35,7 +35,7 @@ pub(crate) fn message<'a>(record: &RawRecord<'a>) -> Option<(MessageHeader, &'a 
     Some((MessageHeader::parse(&head)?, data))
 }
 
-/// Gives each record of `bytes` in turn; an error where they do not end with a record.
+/// Calls `each` for every record of `bytes`; an error if they do not end with a record.
 pub(crate) fn walk(bytes: &[u8], mut each: impl FnMut(RawRecord<'_>)) -> Result<(), String> {
     let mut at = 0;
     while at < bytes.len() {
@@ -50,8 +50,8 @@ pub(crate) fn walk(bytes: &[u8], mut each: impl FnMut(RawRecord<'_>)) -> Result<
     Ok(())
 }
 
-/// Gives each record of a chunk in turn. `chunk` is the whole chunk record, or the part of it
-/// that a cut file has. On a bad checksum nothing is given.
+/// Calls `each` for every record of a chunk. `chunk` is the whole chunk record, or the part of it that a cut file has.
+/// On a bad checksum nothing is given.
 pub(crate) fn unpack(
     chunk: &[u8],
     is_whole: bool,

@@ -1,4 +1,4 @@
-//! Where an MCAP goes on behind bytes that are no record.
+//! Where an MCAP continues after bytes that are no record.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use super::file::Window;
 
 /// A chunk record up to the name of its compression.
 const CHUNK_FIXED_BYTES: usize = RECORD_HEADER_BYTES + 8 + 8 + 8 + 4 + 4;
-/// Bytes looked at together.
+/// Bytes searched at once.
 const WINDOW_BYTES: usize = 64 << 10;
 /// Records that must follow a message for it to be taken for one.
 const FOLLOWERS: usize = 2;
 
-/// Offset of the next record from `from` on that can be told from chance: a chunk whose two lengths
-/// agree, or, if channels are given, a message of one of them with whole records behind it.
+/// Offset of the next record from `from` on that cannot be a coincidence: a chunk whose two lengths agree, or, if
+/// channels are given, a message of one of them followed by complete records.
 pub(super) fn next_record(
     window: &mut Window<'_>,
     from: u64,

@@ -1,8 +1,8 @@
 //! Writes a rosbag2 bag: a directory with one MCAP and `metadata.yaml`.
 //!
-//! What rosbag2 and the common readers demand is kept: every channel has a schema (an empty one if
-//! need be), every message is in a chunk, no chunk is without a message, the summary has
-//! statistics, and rosbag2's own metadata record stands at the beginning and at the end.
+//! It follows the requirements of rosbag2 and the common readers: every channel has a schema (an empty one if need be),
+//! every message is in a chunk, no chunk is without a message, the summary has statistics, and rosbag2's own metadata
+//! record is at the beginning and at the end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,9 +19,9 @@ use super::bag_metadata::{topic_entries, write_bag_metadata};
 use super::file::ForeignFile;
 use super::{Attachment, ConvertError, MetadataRecord};
 
-/// What a chunk holds before it is closed.
+/// Uncompressed size at which a chunk is closed.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// What is gathered before it goes to the file.
+/// Buffered bytes before a write to the file.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// How chunks are compressed.
@@ -54,13 +54,13 @@ pub struct SinkOptions {
     pub compression: SinkCompression,
     /// How hard: the compressor's own level; 0 for its usual one.
     pub compression_level: u32,
-    /// `custom_data` of the bag (from metadata version 6 on); in a conversion beside the source's.
+    /// `custom_data` of the bag (from metadata version 6 on); in a conversion, in addition to the source's.
     pub custom_data: BTreeMap<String, String>,
     /// `ros_distro` of the bag (from metadata version 8 on).
     pub ros_distro: String,
 }
 
-/// What was written.
+/// The result of writing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinkSummary {
     /// The MCAP file.
@@ -73,7 +73,7 @@ pub struct SinkSummary {
     pub metadata: BagMetadata,
 }
 
-/// Something beside the messages.
+/// A record other than a message.
 enum Extra {
     Attachment(Attachment),
     Metadata(MetadataRecord),
@@ -97,7 +97,7 @@ pub struct McapSink {
     span: Option<(u64, u64)>,
     /// Whether the last thing written was a message, whose chunk is still open.
     chunk_is_open: bool,
-    /// What was added before the first message, in case none comes.
+    /// Records added before the first message, in case there is none.
     extras: Vec<Extra>,
     /// `None` after a failure: nothing more is written then.
     writer: Option<McapWriter>,
@@ -214,7 +214,7 @@ impl McapSink {
 
     fn add_extra(&mut self, extra: Extra) -> Result<(), ConvertError> {
         self.with_writer(|sink, writer| {
-            // It closes the chunk, and a new one must not be opened for channels alone.
+            // It closes the chunk, and a new one must not be opened only for channels.
             if sink.chunk_is_open {
                 sink.add_remaining_channels(writer)?;
             }
@@ -312,7 +312,7 @@ impl McapSink {
         };
         let mut metadata = topic.metadata.clone();
         if let Some(qos) = metadata.get_mut("offered_qos_profiles") {
-            // Readers of older versions take numbers alone.
+            // Readers of older versions accept only numbers.
             *qos = QosProfile::restyled(qos, self.options.metadata_version.qos_style());
         }
         writer.add_channel(schema_id, &topic.name, &topic.message_encoding, &metadata)
@@ -333,7 +333,7 @@ impl McapSink {
         })
     }
 
-    /// What is known so far, as rosbag2 tells it.
+    /// The metadata so far, in rosbag2's form.
     fn metadata(&self) -> BagMetadata {
         let (first, last) = self.span.unwrap_or((0, 0));
         let message_count = self.message_counts.iter().sum();

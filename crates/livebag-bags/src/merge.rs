@@ -1,7 +1,7 @@
 //! Messages of a file in order of time, holding only the blocks whose times overlap.
 //!
-//! A block is what a file is read by: a chunk, or a run of messages outside of chunks. Memory is
-//! bounded by the blocks that overlap at one instant. Messages of equal time keep the file's order.
+//! A block is the unit of reading a file: a chunk, or a run of messages outside of chunks. Memory is bounded by the
+//! blocks that overlap at one instant. Messages of equal time keep the file's order.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -58,7 +58,7 @@ impl BagWriter for Databases {
     ) -> Result<(), BagWriteError> {
         let version = self.0.metadata_version;
         let Some(files) = files else {
-            // The database that failed is asked what it has.
+            // The contents of a failed database are read from the file.
             return Ok(reindex(directory, Some(version)).map(drop)?);
         };
         let mut metadata = joined_metadata(files);

@@ -11,10 +11,10 @@ use super::file::ForeignFile;
 use super::rosbag2_dir::{METADATA_FILE, files_in, read_metadata, storage_of};
 use super::{ConvertError, is_compressed, open_file, plain_name};
 
-/// What a directory's files hold.
+/// The contents of a directory's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reindexed {
-    /// What the new `metadata.yaml` says.
+    /// The new `metadata.yaml`.
     pub metadata: BagMetadata,
     /// Where a damaged `metadata.yaml` was moved to.
     pub moved_to: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Reindexed {
     pub was_right: bool,
     /// Messages that the files are known to have had and that cannot be read.
     pub lost_messages: u64,
-    /// What is damaged, in sentences.
+    /// The damage, as sentences.
     pub damage: Vec<String>,
 }
 
@@ -82,14 +82,14 @@ pub(crate) fn survey(directory: &Path) -> Result<BagMetadata, ConvertError> {
     Ok(survey.metadata(directory, None)?.0)
 }
 
-/// Whether `metadata.yaml` can stay as it is, beside what the files hold.
+/// Whether `metadata.yaml` matches the files' contents and can stay.
 pub(crate) fn says_the_same(there: &BagMetadata, found: &BagMetadata) -> bool {
     difference(there, found).is_none()
 }
 
-/// What `metadata.yaml` says that the files contradict. Topics without a message may be in one of the two
-/// alone: rosbag2 lists them, and writes a channel with its first message only. Neither are times
-/// compared: those of rosbag2 are not always those of its messages.
+/// What `metadata.yaml` says that the files contradict. Topics without a message may be in only one of the two: rosbag2
+/// lists them, and writes a channel with its first message only. Neither are times compared: those of rosbag2 are not
+/// always those of its messages.
 pub(crate) fn difference(there: &BagMetadata, found: &BagMetadata) -> Option<String> {
     let topics = |metadata: &BagMetadata| {
         let mut topics: Vec<_> = metadata
@@ -163,8 +163,8 @@ struct Survey {
 }
 
 impl Survey {
-    /// The files of the bag: those that its `metadata.yaml` names, and all that are there without one. A
-    /// file that another one names is none of this bag's.
+    /// The files of the bag: those that its `metadata.yaml` names, and all that are there without one. A file that
+    /// another bag's metadata names is not part of this bag.
     fn chosen(
         &mut self,
         directory: &Path,
@@ -198,8 +198,8 @@ impl Survey {
         }
     }
 
-    /// Counts what the bag had in files that are gone or cannot be read: as many messages as its
-    /// `metadata.yaml` says, and one at least where it does not.
+    /// Counts messages in missing or unreadable files: as many as its `metadata.yaml` lists, and at least one
+    /// otherwise.
     fn count_missing(&mut self, there: &Result<Option<BagMetadata>, ConvertError>) {
         let known: &[FileEntry] = match there {
             Ok(Some(there)) => &there.files,
@@ -278,7 +278,7 @@ impl Survey {
         })
     }
 
-    /// The topics as the files have them; what they lack as the files say of the bag.
+    /// The topics as in the files; missing properties from the bag's metadata.
     fn topic_entries(&self, said: &BagMetadata) -> Vec<TopicEntry> {
         let mut entries = topic_entries(&self.topics, &self.counts);
         for entry in &mut entries {

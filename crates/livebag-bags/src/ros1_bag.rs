@@ -33,7 +33,7 @@ struct Chunks {
 /// Where a chunk is.
 struct ChunkPlace {
     offset: u64,
-    /// Messages in it, as far as the bag's index says.
+    /// Messages in it, according to the bag's index.
     promised: u64,
 }
 
@@ -92,7 +92,7 @@ impl MessageSource for Ros1Bag {
     }
 }
 
-/// A record's header as it stands in the file, `None` where the file ends or is damaged.
+/// A record's header from the file; `None` if the file ends or is damaged.
 fn head_at(window: &mut Window<'_>, offset: u64) -> Result<Option<RecordHead>, ConvertError> {
     let mut wanted = 4;
     loop {
@@ -201,10 +201,10 @@ impl Chunks {
         ))
     }
 
-    /// Every chunk from `at` on, as far as the file is whole.
+    /// Every chunk from `at` on, up to the first damage.
     fn scan(&mut self, mut at: u64) -> Result<Vec<BlockPlace>, ConvertError> {
         let mut places = Vec::new();
-        // The window borrows the file while the rest of `self` is filled.
+        // The window borrows the file while `self` is filled.
         let file = ForeignFile::open(self.file.path())?;
         let mut window = Window::new(&file);
         while at < self.file.length_bytes() {
@@ -266,7 +266,7 @@ impl Chunks {
                     self.message_count += 1;
                 }
                 Ok(_) => {}
-                // What is found of it is counted when its messages are read.
+                // Messages found in it are counted when they are read.
                 Err(_) => {
                     self.lost_count += u64::from(start.is_none());
                     break;
@@ -284,7 +284,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// A chunk's records, decompressed. The inner error is damage to this chunk alone.
+    /// A chunk's records, decompressed. The inner error is damage to this chunk only.
     fn read_chunk(&self, offset: u64) -> Result<Result<Vec<u8>, ContainerError>, ConvertError> {
         let head = head_at(&mut Window::new(&self.file), offset)?;
         let Some(RecordHead {

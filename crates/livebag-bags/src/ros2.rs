@@ -2,14 +2,13 @@
 //! names.
 
 use livebag_format::ros1::ToCdr;
-use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Topic, definitions};
 
-use super::{Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings};
+use super::{ConvertError, MessageSource, SourceMessage, SourceTotals, Warnings};
 
-/// Re-encodes every message of encoding `ros1`; others stay as they are. What cannot be re-encoded
-/// (its definition is missing, or says something else than the message) is left out, counted as lost and
-/// said in the warnings. Publishers of one topic become one, since ROS 2 does not tell them apart.
+/// Re-encodes every message of encoding `ros1`; others stay as they are. Messages that cannot be re-encoded (their
+/// definition is missing, or does not match) are left out, counted as lost and listed in the warnings. Publishers of
+/// one topic become one, since ROS 2 does not distinguish them.
 pub fn to_ros2(inner: Box<dyn MessageSource>) -> Box<dyn MessageSource> {
     let mut topics: Vec<Topic> = Vec::new();
     let mut ways = Vec::new();
@@ -62,7 +61,7 @@ enum Way {
 struct Ros2 {
     inner: Box<dyn MessageSource>,
     topics: Vec<Topic>,
-    /// Place among `topics` and what is to be done, by topic of `inner`.
+    /// Place among `topics` and the conversion, by topic of `inner`.
     ways: Vec<(usize, Way)>,
     lost: u64,
     /// Those of `inner` are added when it has ended.
@@ -70,6 +69,14 @@ struct Ros2 {
 }
 
 impl MessageSource for Ros2 {
+    fn inner(&self) -> Option<&dyn MessageSource> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageSource> {
+        Some(&mut *self.inner)
+    }
+
     fn topics(&self) -> &[Topic] {
         &self.topics
     }
@@ -116,16 +123,13 @@ impl MessageSource for Ros2 {
         }
     }
 
-    fn skip_before(&mut self, log_time_nanos: u64) {
-        self.inner.skip_before(log_time_nanos);
-    }
-
     fn start_time_nanos(&self) -> Option<u64> {
         self.inner.start_time_nanos()
     }
 
-    fn message_count(&self) -> Option<u64> {
-        self.inner.message_count()
+    fn totals(&self) -> Option<SourceTotals> {
+        // Which messages can be re-encoded shows when they are.
+        None
     }
 
     fn lost_count(&self) -> u64 {
@@ -134,18 +138,6 @@ impl MessageSource for Ros2 {
 
     fn warnings(&self) -> &[String] {
         self.warnings.all()
-    }
-
-    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
-        self.inner.next_attachment()
-    }
-
-    fn metadata_records(&self) -> &[MetadataRecord] {
-        self.inner.metadata_records()
-    }
-
-    fn bag_metadata(&self) -> Option<&BagMetadata> {
-        self.inner.bag_metadata()
     }
 }
 

@@ -1,5 +1,5 @@
-//! rosbag2 directories: `metadata.yaml` and the files that it names, in either storage, compressed or
-//! not; or the files alone, where a crash left no `metadata.yaml`.
+//! rosbag2 directories: `metadata.yaml` and the files that it names, in either storage, compressed or not; or only the
+//! files, if a crash left no `metadata.yaml`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -93,8 +93,8 @@ impl Rosbag2Dir {
         Ok(bag)
     }
 
-    /// Looks into each file for its topics and first message, and lets go of it again: a bag may
-    /// have more files than a process may have open.
+    /// Opens each file for its topics and first message, and closes it again: a bag may have more files than a process
+    /// may have open.
     fn add_files(&mut self, path: &Path, files: &[PathBuf]) -> Result<(), ConvertError> {
         for (number, file) in files.iter().enumerate() {
             if !file.exists() && files.len() > 1 {
@@ -147,7 +147,7 @@ impl Rosbag2Dir {
         let known = self.metadata.iter().flat_map(|metadata| &metadata.files);
         let mut known = known.filter(|entry| plain_name(entry.path.as_ref()) == plain_name(name));
         self.lost_count += known.next().map_or(1, |entry| entry.message_count);
-        // What the others have is not all.
+        // The totals of the others would be incomplete.
         self.totals = None;
     }
 
@@ -224,7 +224,7 @@ impl Rosbag2Dir {
         Ok(())
     }
 
-    /// Keeps what a file that has ended has to say.
+    /// Keeps the warnings of a file that has ended.
     fn take_leave(&mut self, path: &Path, source: &dyn MessageSource) {
         self.lost_count += source.lost_count();
         for warning in source.warnings() {

@@ -21,8 +21,7 @@ use super::{
 pub enum Rosbag2Storage {
     /// `mcap`.
     Mcap(SinkOptions),
-    /// `sqlite3`: a message has one time there, its log time, and no sequence; nothing beside the
-    /// messages has a place.
+    /// `sqlite3`: a message has only its log time, and no sequence; only messages can be stored.
     Sqlite3(Sqlite3Options),
 }
 
@@ -38,7 +37,7 @@ pub enum Rosbag2Compression {
     Message,
 }
 
-/// How a bag is written beside its storage.
+/// Options of a bag, besides its storage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rosbag2Options {
     /// rosbag2's own compression.
@@ -50,7 +49,7 @@ pub struct Rosbag2Options {
     pub file_duration_max: Option<Duration>,
 }
 
-/// What was written.
+/// The result of writing.
 #[derive(Clone, Debug, Default)]
 pub struct Rosbag2Written {
     /// What `metadata.yaml` says.
@@ -61,7 +60,7 @@ pub struct Rosbag2Written {
     pub file_bytes: u64,
 }
 
-/// Copies everything into a new rosbag2 bag. What has no place in its storage is said in the warnings.
+/// Copies everything into a new rosbag2 bag. Warnings list what its storage cannot hold.
 ///
 /// # Errors
 /// If the source cannot be read, the bag cannot be written, or the storage does not go with the

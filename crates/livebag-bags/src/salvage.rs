@@ -22,6 +22,9 @@ pub struct Salvaged {
     /// Messages that the file is known to have had and that are not among those saved, at least: how many
     /// were in a part that is cut off is not known.
     pub lost_messages: u64,
+    /// Of a file that was not closed, or is cut: the last log time that was saved, nanoseconds since the
+    /// Unix epoch. What there was behind it is not known.
+    pub unknown_since_nanos: Option<u64>,
     /// What is damaged, in sentences.
     pub damage: Vec<String>,
 }
@@ -52,7 +55,11 @@ pub fn salvage(
     let has_bag_record = source.bag_metadata().is_some();
     let mut sink = McapSink::create_file(output, source.topics(), options, has_bag_record)?;
     let mut saved = Salvaged { topics: source.topics().len(), ..Salvaged::default() };
+    saved.unknown_since_nanos = source.is_unclosed().then_some(0);
     while let Some(message) = source.next_message()? {
+        if let Some(since) = &mut saved.unknown_since_nanos {
+            *since = message.log_time_nanos;
+        }
         sink.write(message.topic, &message.as_message())?;
         saved.messages += 1;
         saved.bytes += message.data.len() as u64;

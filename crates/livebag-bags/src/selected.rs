@@ -1,16 +1,15 @@
 //! A part of a recording: some topics, some time; by rosbag2's rules.
 
 use livebag_format::Topic;
-use livebag_format::rosbag2::BagMetadata;
 use regex::Regex;
 
-use super::{Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings};
+use super::{ConvertError, MessageSource, SourceMessage, SourceTotals, Warnings};
 
-/// What the topic of a service's events ends with.
+/// Suffix of the topic of a service's events.
 const SERVICE_EVENTS: &str = "/_service_event";
 
-/// Which topics are taken, with the names and rules of rosbag2's `convert` (`topic_filter.cpp`): what is
-/// excluded is not taken; of the rest, what is named, matched, of a named type, or all.
+/// Selection of topics, with the names and rules of rosbag2's `convert` (`topic_filter.cpp`): excluded topics are left
+/// out; of the others, those that are named, matched, or of a named type, or all.
 #[derive(Clone, Debug, Default)]
 pub struct TopicFilter {
     /// Every topic but services' events.
@@ -134,6 +133,14 @@ struct Selected {
 }
 
 impl MessageSource for Selected {
+    fn inner(&self) -> Option<&dyn MessageSource> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageSource> {
+        Some(&mut *self.inner)
+    }
+
     fn topics(&self) -> &[Topic] {
         &self.topics
     }
@@ -168,23 +175,11 @@ impl MessageSource for Selected {
         self.inner.message_count().filter(|_| self.is_all)
     }
 
-    fn lost_count(&self) -> u64 {
-        self.inner.lost_count()
+    fn totals(&self) -> Option<SourceTotals> {
+        self.inner.totals().filter(|_| self.is_all)
     }
 
     fn warnings(&self) -> &[String] {
         self.warnings.all()
-    }
-
-    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
-        self.inner.next_attachment()
-    }
-
-    fn metadata_records(&self) -> &[MetadataRecord] {
-        self.inner.metadata_records()
-    }
-
-    fn bag_metadata(&self) -> Option<&BagMetadata> {
-        self.inner.bag_metadata()
     }
 }

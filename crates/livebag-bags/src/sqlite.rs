@@ -25,7 +25,7 @@ pub(super) struct SqliteBag {
     ids: HashMap<i64, usize>,
     /// Time and id of messages to come.
     keys: VecDeque<(i64, i64)>,
-    /// The last key fetched; `None` once there are no more.
+    /// The last key fetched; `None` at the end.
     fetched: Option<(i64, i64)>,
     message_count: u64,
     lost_count: u64,
@@ -173,9 +173,9 @@ impl SqliteBag {
         }
     }
 
-    /// The topics, and what kept the rest from being read.
+    /// The topics, and the error that kept others from being read.
     fn topic_rows(&self) -> rusqlite::Result<(Vec<TopicRow>, Option<rusqlite::Error>)> {
-        // Foxy has neither QoS nor hashes, Humble no hashes.
+        // Foxy has no QoS and no hashes, Humble no hashes.
         let column = |name| {
             let known = columns(&self.database, "topics")?.iter().any(|column| column == name);
             Ok::<_, rusqlite::Error>(if known { name } else { "''" })
@@ -227,7 +227,7 @@ impl SqliteBag {
         Ok(found)
     }
 
-    /// What the last row of the table `metadata` says; older databases have none.
+    /// The last row of the table `metadata`; older databases have none.
     fn read_bag_metadata(&self) -> Option<BagMetadata> {
         let sql = "SELECT metadata FROM metadata ORDER BY id DESC LIMIT 1";
         let text: String = self.database.query_row(sql, [], |row| row.get(0)).ok()?;

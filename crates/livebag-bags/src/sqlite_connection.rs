@@ -1,7 +1,7 @@
-//! Connections to foreign databases. Nothing beside a database is made or changed by reading it, and what
-//! its `-wal` or `-journal` holds is taken into account:
+//! Connections to foreign databases. Reading creates and changes no file beside a database, and takes its `-wal` or
+//! `-journal` into account:
 //!
-//! | beside it | it is read |
+//! | file beside it | how it is read |
 //! | --- | --- |
 //! | nothing, and no write-ahead log is named in its header | plainly |
 //! | no `-wal`, though its header names a write-ahead log | as `immutable`, or SQLite would make a `-wal` |
@@ -20,11 +20,11 @@ use super::ConvertError;
 use super::file::ForeignFile;
 use super::temporary::TemporaryFolder;
 
-/// What SQLite keeps beside a database until it is whole again.
+/// Files that SQLite keeps beside a database until it is consistent.
 const COMPANIONS: [&str; 2] = ["-wal", "-journal"];
 
-/// Parameters by which SQLite keeps the index of a write-ahead log to itself: no locks, so that its exclusive
-/// mode, which needs no file for the index, needs no right to write either.
+/// Parameters by which SQLite keeps the index of a write-ahead log private: no locks, so that its exclusive mode, which
+/// needs no file for the index, needs no write permission either.
 const UNSHARED: &str = "?vfs=unix-none";
 
 /// A database, open for reading.
@@ -50,7 +50,7 @@ impl Deref for Database {
 
 impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
-        // SQLite would wait for ever at a pipe.
+        // SQLite would wait forever at a pipe.
         let head = ForeignFile::open(path)?.read_up_to(0, 20)?;
         let has_log = beside(path, "-wal").exists();
         let parameters = if has_log && beside(path, "-shm").exists() {
@@ -123,7 +123,7 @@ fn copy_file(folder: &TemporaryFolder, from: &Path, to: &Path) -> Result<(), Con
     }
 }
 
-/// Lengths and times of the database and of what lies beside it.
+/// Lengths and times of the database and of the files beside it.
 fn stamps(path: &Path) -> Vec<Option<(u64, SystemTime)>> {
     let names = [path.to_owned()].into_iter().chain(COMPANIONS.map(|suffix| beside(path, suffix)));
     let stamp = |name: PathBuf| {

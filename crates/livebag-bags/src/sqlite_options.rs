@@ -1,4 +1,4 @@
-//! How rosbag2's SQLite databases are written, and what was written.
+//! Options for writing rosbag2's SQLite databases, and the result.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl Sqlite3Preset {
     }
 }
 
-/// How a database is written. `..Sqlite3Options::default()` gives the rest.
+/// How a database is written. Use `..Sqlite3Options::default()` for the others.
 #[derive(Clone, Debug, Default)]
 pub struct Sqlite3Options {
     /// Pragmas by their usual sets.
@@ -45,20 +45,19 @@ pub struct Sqlite3Options {
     pub pragmas: Vec<String>,
     /// Version of the metadata in the database, and of how QoS profiles are spelt.
     pub metadata_version: MetadataVersion,
-    /// `custom_data` of the bag (from metadata version 6 on); in a conversion beside the source's.
+    /// `custom_data` of the bag (from metadata version 6 on); in a conversion, in addition to the source's.
     pub custom_data: BTreeMap<String, String>,
     /// `ros_distro` of the bag.
     pub ros_distro: String,
 }
 
-/// What was written.
+/// The result of writing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sqlite3Summary {
     /// The database.
     pub path: PathBuf,
     /// Its length in bytes.
     pub file_bytes: u64,
-    /// What [`write_bag_metadata`](super::write_bag_metadata) is to write beside it, for a bag of
-    /// this one file.
+    /// The metadata for [`write_bag_metadata`](super::write_bag_metadata), for a bag of this one file.
     pub metadata: BagMetadata,
 }

@@ -2,8 +2,8 @@
 //! every leaf of the table `messages` that is there, though the way to it may be lost.
 //!
 //! A leaf is known by its rows: no other table of rosbag2 has rows of a null (the id), two whole numbers and
-//! a blob. An overflow page is never taken for a leaf: it begins with the number of the next one, and would
-//! have to be followed by page 218,103,808 or a later one.
+//! a blob. An overflow page cannot be mistaken for a leaf: it begins with the number of the next one, and would have to
+//! be followed by page 218,103,808 or a later one.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ const TABLE_LEAF: u8 = 13;
 /// Levels that a table of 2^32 pages may have, and more.
 const LEVELS_MAX: usize = 64;
 
-/// What a database's header says of its pages.
+/// A database's header, as far as it concerns pages.
 struct Head {
     page_bytes: usize,
     /// Bytes of a page that hold content.
@@ -45,7 +45,7 @@ impl Head {
     }
 }
 
-/// Whether a database has lost its end. SQLite takes what is missing of the last page for zeros.
+/// Whether a database has lost its end. SQLite treats a missing part of the last page as zeros.
 pub(super) fn is_cut(path: &Path) -> Result<bool, ConvertError> {
     let file = ForeignFile::open(path)?;
     let head = Head::read(&file)?;
@@ -84,11 +84,11 @@ struct Cell<'a> {
     id: i64,
     payload_bytes: usize,
     local: &'a [u8],
-    /// The page on which the rest begins.
+    /// The page on which the row continues.
     overflow: Option<u32>,
 }
 
-/// What stands before a message's data.
+/// The columns before a message's data.
 struct Fields {
     topic_id: i64,
     timestamp: i64,
@@ -97,7 +97,7 @@ struct Fields {
 }
 
 impl Pages {
-    /// Looks at every page.
+    /// Scans every page.
     pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
         let file = ForeignFile::open(path)?;
         let head = Head::read(&file)?;
@@ -172,7 +172,7 @@ impl Pages {
         self.rows = rows;
     }
 
-    /// Pages that hold nothing any more: what was deleted stays deleted.
+    /// Unused pages: deleted rows stay deleted.
     fn free_pages(&self) -> HashSet<u32> {
         let mut free = HashSet::new();
         let mut trunk = self.head.first_free;

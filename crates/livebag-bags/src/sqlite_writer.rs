@@ -189,7 +189,7 @@ impl Sqlite3Writer {
             .flatten();
         let (encoding, text) = match &bundled {
             Some(text) => ("ros2msg", text.as_str().into()),
-            // No row: an encoding that says so is not known to every reader.
+            // No row: not every reader knows an encoding for it.
             None if topic.schema_encoding.is_empty() => return Ok(()),
             None => (topic.schema_encoding.as_str(), String::from_utf8_lossy(&topic.schema)),
         };
@@ -252,7 +252,7 @@ impl Sqlite3Writer {
         Ok(())
     }
 
-    /// What the database takes on the disk, as far as SQLite knows, in bytes: for splitting.
+    /// Size of the database on the disk according to SQLite, in bytes: for splitting.
     ///
     /// # Errors
     /// If SQLite does not tell.

@@ -1,5 +1,5 @@
-//! Copies of foreign files that are made to be read, below `$TMPDIR` (`/tmp`). At most [`FREE_BYTES_MIN`]
-//! are left free there; a file that wants more is refused with a word.
+//! Copies of foreign files that are made to be read, below `$TMPDIR` (`/tmp`). At least [`FREE_BYTES_MIN`] stay free
+//! there; a file that needs more is refused with an error.
 
 use std::fs::DirBuilder;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use super::file::ForeignFile;
 
 /// What copies leave free on the filesystem of `$TMPDIR`, in bytes.
 const FREE_BYTES_MIN: u64 = 256 << 20;
-/// What is written between two looks at the free space, in bytes.
+/// Bytes written between two checks of the free space.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// A folder of this process's own, removed with all that is in it when it is dropped.
@@ -79,7 +79,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // Nothing can be done about temporary files that somebody else has removed.
+        // Another process may have removed the temporary files already.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,8 +1,8 @@
 //! `livebag-bench cameras`: how many cameras a recorder follows before it loses a frame.
 //!
 //! SPEED's Figures 8 and 9: cameras of 5,529,600 bytes at 36 Hz, one more at a time until loss, then
-//! the mixed workload. Every camera is a topic of its own here; SPEED's publish to one topic. Run by the
-//! machinery of `record`: the peers' double buffer has two halves of the same size as half of livebag's cache.
+//! the mixed workload. Every camera is a separate topic here; SPEED's publish to one topic. Run by the machinery of
+//! `record`: the peers' double buffer has two halves of the same size as half of livebag's cache.
 
 use std::path::{Path, PathBuf};
 
@@ -19,13 +19,13 @@ use crate::stats;
 
 /// Cameras at which the search ends, whether something was lost or not.
 const CAMERAS_MAX: u32 = 24;
-/// What a short run tries: the counts around which the systems differ.
+/// The counts of a short run: those around which the systems differ.
 const QUICK_COUNTS: [u32; 3] = [2, 5, 10];
 /// Seconds of a run. SPEED's took 10; every second more is a GB per five cameras.
 const SECONDS: f64 = 4.0;
 const QUICK_SECONDS: f64 = 1.5;
-/// A producer that is later than this, a quarter of the slots' lap, has not published at the cameras'
-/// pace: such a run is shown and counts neither as lossless nor as lossy, and ends the search.
+/// A producer that is later than this, a quarter of the slots' lap, has not published at the cameras' pace: such a run
+/// is shown, counts neither as lossless nor as lossy, and ends the search.
 const PRODUCER_LATE_MS_MAX: f64 = 50.0;
 
 /// Options of `livebag-bench cameras`.
@@ -37,7 +37,7 @@ pub struct CamerasArgs {
     /// Only these systems
     #[arg(long, value_name = "SYSTEM")]
     pub system: Vec<System>,
-    /// Try up to so many cameras
+    /// Try up to this many cameras
     #[arg(long, value_name = "N", default_value_t = CAMERAS_MAX, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub cameras_max: u32,
     /// How often each count is tried; a frame lost in one is a loss
@@ -49,7 +49,7 @@ pub struct CamerasArgs {
     /// Where recordings go; each is removed after its run
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Bytes of each half of the double buffer; livebag's cache has as many as both
+    /// Bytes of each half of the double buffer; livebag's cache has the size of both
     #[arg(long, value_name = "BYTES", default_value_t = CACHE_BYTES)]
     pub max_cache_size: u64,
 }
@@ -133,8 +133,8 @@ fn is_of(found: &Row, system: System) -> bool {
     found.get("system") == row(&serde_json::json!({ "system": system })).get("system")
 }
 
-/// Runs one workload with each system in turn, and says which of them lost, failed, or were not
-/// given the messages at their pace.
+/// Runs one workload with each system, alternating, and reports which of them lost messages, failed, or did not get the
+/// messages at their pace.
 fn measure_workload(
     args: &CamerasArgs,
     workload: Workload,
@@ -198,7 +198,7 @@ fn run(
     in_new_directory(directory, &mut options, matrix::run)
 }
 
-/// Medians, but of what is recorded the least and of what is lost the sum.
+/// Medians, except the least of the recorded and the sum of the lost messages.
 fn row_of(
     args: &CamerasArgs,
     workload: Workload,

@@ -1,9 +1,8 @@
 //! The benchmark's own processes: each writer, reader, producer and recorder is this program
 //! again, under a hidden verb.
 //!
-//! The protocol is lines. The child gets its orders as JSON in its last argument, says `ready`
-//! when it is set up, waits for a line (`go`), and ends with one line of JSON, its result. What it
-//! says on standard error goes through to the user.
+//! The protocol is lines. The child gets its orders as JSON in its last argument, prints `ready` when it is set up,
+//! waits for a line (`go`), and ends with one line of JSON, its result. Its standard error goes to the user.
 
 use std::io::{BufRead, Read, Write};
 use std::os::fd::AsFd;
@@ -129,7 +128,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // After a regular end both answer with an error that says so.
+        // After a regular end both fail, which is harmless.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -150,7 +149,7 @@ pub fn go_first() {
     let _ = rustix::process::setpriority_process(None, -20);
 }
 
-/// The child's side: says that it is set up and waits to be told to go on.
+/// The child's side: reports that it is set up and waits for the start.
 pub fn ready_and_wait() -> Result<()> {
     say("ready")?;
     wait_for_go()

@@ -1,7 +1,7 @@
 //! The benchmarks' only source of time.
 //!
-//! Everything is measured on `CLOCK_MONOTONIC`, which is the same for all processes of one boot:
-//! a stamp taken by a writer process can be subtracted from one taken by a reader process.
+//! All times are of `CLOCK_MONOTONIC`, which is the same for all processes of one boot: stamps of a writer process and
+//! a reader process can be subtracted.
 
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};

@@ -1,9 +1,8 @@
 //! rosbag2's cache (`message_cache.cpp`): two buffers of messages of all topics, one being filled,
 //! one being written out.
 //!
-//! Like there, each half is bounded in bytes and what does not fit is dropped; unlike there, large
-//! message buffers are used again in place of being allocated for each message, which spares the
-//! peers the page faults.
+//! As there, each half is bounded in bytes and messages that do not fit are dropped. Unlike there, large message
+//! buffers are reused instead of allocated for each message, which spares the peers the page faults.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -81,7 +80,7 @@ impl DoubleBuffer {
         true
     }
 
-    /// Gives back what was written and takes what has come since; `false` at the end.
+    /// Returns written messages and takes new ones; `false` at the end.
     pub fn swap(&self, written: &mut Vec<Message>) -> bool {
         let mut filling = self.lock();
         for message in written.drain(..) {

@@ -1,4 +1,4 @@
-//! What can go wrong in a benchmark.
+//! Errors of a benchmark.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ pub enum BenchError {
     /// A file, directory or pipe could not be used.
     #[error("{what} failed: {source}")]
     Io {
-        /// What was being done, with the path.
+        /// The operation, with the path.
         what: String,
         /// The system's answer.
         source: std::io::Error,
@@ -17,7 +17,7 @@ pub enum BenchError {
     /// A measured system refused to be set up or to take part.
     #[error("{system} failed while {doing}: {cause}")]
     System {
-        /// The system's name as it stands in the rows.
+        /// The system's name in the rows.
         system: &'static str,
         /// The step that failed.
         doing: &'static str,
@@ -29,7 +29,7 @@ pub enum BenchError {
     Child {
         /// Which process.
         role: String,
-        /// What was expected and what happened.
+        /// The expected and the actual result.
         problem: String,
     },
     /// The directory for recordings cannot show anything about a disk.
@@ -43,7 +43,7 @@ pub enum BenchError {
         /// Its filesystem's type.
         filesystem: String,
     },
-    /// Too little space for what the workload writes.
+    /// Too little space for the workload.
     #[error(
         "{path} has {free_bytes} bytes free and the workload writes {needed_bytes}; free some \
          space or give another directory with --dir"

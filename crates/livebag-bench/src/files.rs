@@ -1,4 +1,4 @@
-//! The few plain files that benchmarks touch outside of what they measure.
+//! The few plain files that benchmarks use besides the measured ones.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -31,7 +31,7 @@ pub fn open_direct(path: &Path) -> Result<File> {
 pub fn map(path: &Path) -> Result<memmap2::Mmap> {
     let file = open(path)?;
     #[expect(unsafe_code, reason = "the peer's fastest way to read")]
-    // SAFETY: the benchmark made the file and nobody changes it while it is mapped.
+    // SAFETY: the benchmark made the file, and nothing changes it while it is mapped.
     let map = unsafe { memmap2::Mmap::map(&file) };
     map.map_err(|e| BenchError::io(format!("mapping {}", path.display()), e))
 }
@@ -72,8 +72,8 @@ pub fn total_bytes(path: &Path) -> Result<u64> {
     Ok(total)
 }
 
-/// Makes a directory of sparse files, each `factor` times as long as its model and holding its last
-/// piece at its end; files of less than 64 KiB are copied. Returns their length in bytes.
+/// Makes a directory of sparse files, each `factor` times as long as its model and with its last piece at its end;
+/// files of less than 64 KiB are copied. Returns their length in bytes.
 pub fn copy_sparse(from: &Path, to: &Path, factor: u64) -> Result<u64> {
     let failed = |e| BenchError::io(format!("copying {}", from.display()), e);
     std::fs::create_dir_all(to).map_err(failed)?;

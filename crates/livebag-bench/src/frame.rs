@@ -1,4 +1,4 @@
-//! What the benchmarks send: frames of which a reader can tell whether they are whole.
+//! The benchmarks' frames, in which a reader can detect damage.
 //!
 //! Every 64-bit word of frame *k* is *k*, but for the second, which is the moment just before
 //! publishing. A frame that mixes two frames holds two different words.
@@ -9,10 +9,10 @@ pub const WORD_BYTES: usize = 8;
 /// The smallest frame: the two words at its head and the one at its end.
 pub const FRAME_BYTES_MIN: usize = 64;
 
-/// Words between two that a reader looks at: one per page, and the last.
+/// Words between two that a reader checks: one per page, and the last.
 const CHECK_STRIDE_WORDS: usize = 4096 / WORD_BYTES;
 
-/// What a reader finds in a frame.
+/// A reader's result for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
     /// Which frame it is.
@@ -46,7 +46,7 @@ pub fn stamp(frame: &mut [u8], nanos: u64) {
     frame[WORD_BYTES..2 * WORD_BYTES].copy_from_slice(&nanos.to_le_bytes());
 }
 
-/// Reads a frame's head and looks at one word per page and at the last.
+/// Reads a frame's head, and checks one word per page and the last.
 pub fn inspect(frame: &[u8]) -> Content {
     inspect_by(frame.len(), |index| word(frame, index))
 }

@@ -1,8 +1,8 @@
 //! CPU time of kernel threads.
 //!
-//! What a buffered writer leaves to the kernel (writeback by `kworker/…-flush-…`, the journal by
-//! `jbd2/…`) is on no process's bill. It is seen here as the difference of all kernel threads'
-//! run time over a measurement, so that nothing else may run meanwhile.
+//! Work that a buffered writer leaves to the kernel (writeback by `kworker/…-flush-…`, the journal by `jbd2/…`) is not
+//! charged to any process. It is measured as the difference of all kernel threads' run time during a measurement, so
+//! that nothing else may run meanwhile.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::usage;
 pub struct KernelThreads(HashMap<u32, u64>);
 
 impl KernelThreads {
-    /// Looks at all of them. Where `/proc` hides them the answer is empty.
+    /// Reads all of them. Where `/proc` hides them the answer is empty.
     pub fn now() -> Self {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let threads = entries.filter_map(|entry| {

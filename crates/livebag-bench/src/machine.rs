@@ -1,4 +1,4 @@
-//! What the figures were measured on, as far as the machine tells.
+//! The machine of the measurements, as far as it can be read.
 
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +48,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at the machine; `directory` is where recordings go.
+    /// Reads the machine's properties; `directory` is where recordings go.
     pub fn describe(directory: &Path) -> Self {
         Self {
             cpu: processor(),

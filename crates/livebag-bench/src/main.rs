@@ -1,8 +1,7 @@
-//! livebag beside its peers: streams, recording, query.
+//! livebag compared with its peers: streams, recording, query.
 //!
-//! Every figure that livebag claims comes from here, measured in turn with its peers in one run.
-//! `livebag-bench <bench> --json` prints one object, without `--json` a table; the raw results of
-//! every run are kept in `bench-runs/`.
+//! Every figure that livebag claims is measured here, alternating with its peers in one run. `livebag-bench <bench>
+//! --json` prints one object, without `--json` a table; the raw results of every run are kept in `bench-runs/`.
 
 mod cameras;
 mod child;
@@ -34,7 +33,7 @@ use machine::Machine;
 use report::Report;
 use stream::matrix::StreamArgs;
 
-/// Measures livebag and its peers in turn.
+/// Measures livebag and its peers, alternating.
 #[derive(Parser)]
 #[command(version, about, after_help = EXAMPLES)]
 struct Cli {
@@ -88,7 +87,7 @@ enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Where a message's time goes on its way to the disk (SPEED, Figure 7)
+    /// The time of each step of a message on its way to the disk (SPEED, Figure 7)
     Submit {
         #[command(flatten)]
         args: submit::SubmitArgs,
@@ -109,21 +108,21 @@ enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Querying what is being recorded (ROSfs, Figures 13 to 16)
+    /// Queries of a live recording (ROSfs, Figures 13 to 16)
     Online {
         #[command(flatten)]
         args: online::OnlineArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// What a page that shows a recording asks of the server, and costs the recorder
+    /// The requests of a page that shows a recording, and their cost for the recorder
     Page {
         #[command(flatten)]
         args: page::PageArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// ROS 2 networks: what is carried, recorded, played and bridged
+    /// ROS 2 networks: messages carried, recorded, played and bridged
     Ros2 {
         #[command(flatten)]
         args: ros2::Ros2Args,
@@ -281,7 +280,7 @@ fn ros2(args: &ros2::Ros2Args, output: &OutputArgs) -> Result<()> {
     publish_recorded("ros2", &args.directory(), outcome, output, ros2::COLUMNS)
 }
 
-/// Prints and keeps what was recorded into `directory`.
+/// Prints the result of recording into `directory`, and keeps it.
 fn publish_recorded(
     bench: &'static str,
     directory: &Path,

@@ -1,10 +1,10 @@
 //! `livebag-bench recover`: how long opening takes after a crash.
 //!
-//! The container is laid out as a killed recorder leaves it, and not recorded: eight FullHD cameras and
-//! an IMU, every index entry, every header and the frames that recovery must prove are really there; the
-//! pixels before are holes, which opening does not read. So 20 GB cost seconds of writing. `kill`: the
-//! kernel has what it was given, but for the last 256 MiB of each brick it is asked. `power cut`: the recorder ran under another kernel, and its last sync
-//! mark is a second old: what is behind the mark must be proven.
+//! The container is not recorded, but written as a killed recorder leaves it: eight FullHD cameras and an IMU; every
+//! index entry, every header and the frames that recovery must prove exist; the pixels of earlier frames are holes,
+//! which opening does not read. So 20 GB cost seconds of writing. `kill`: the kernel is trusted except for the last 256
+//! MiB of each brick. `power cut`: the recorder ran under another kernel, and its last sync mark is a second old: later
+//! messages must be proven.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl RecoverArgs {
 pub const COLUMNS: &[&str] =
     &["system", "gb", "crash", "recover_ms", "max_ms", "again_ms", "messages", "tail_gb"];
 
-/// What the runs gave.
+/// The results of the runs.
 pub struct Outcome {
     /// One per length and crash.
     pub rows: Vec<Row>,
@@ -175,7 +175,7 @@ fn open(container: &Path, laid_out: &LaidOut) -> Result<Times> {
     Ok(Times { recover_ms: times[0], again_ms: times[1] })
 }
 
-/// What was laid out.
+/// The written container.
 struct LaidOut {
     messages: u64,
     /// Bytes of the last second.
@@ -317,7 +317,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, step)
 }
 
-/// Lays out so many frames of every camera, the last `in_tail` with their pixels.
+/// Writes this many frames of every camera, the last `in_tail` with their pixels.
 fn lay_out(directory: &Path, frames: u64, in_tail: u64, crash: Crash) -> Result<LaidOut> {
     let disk = KernelDisk::for_reading();
     io("directory")(disk.create_dir(directory))?;

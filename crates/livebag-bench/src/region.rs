@@ -1,7 +1,6 @@
-//! Plain shared memory: what the floor and the closed loop of the unpaced recordings are made of.
+//! Plain shared memory, for the floor and the closed loop of the unpaced recordings.
 //!
-//! The floor is deliberately without any protection: it is what the transfer costs when nobody
-//! checks anything.
+//! The floor is deliberately without any protection: it is the cost of the transfer without checks.
 #![expect(unsafe_code, reason = "the mapping itself; every access is bounds-checked")]
 
 use std::ffi::c_void;
@@ -97,8 +96,8 @@ impl Region {
     #[expect(clippy::mut_from_ref, reason = "shared memory: exclusive only by the writer's turn")]
     pub fn slot_mut(&self, offset: usize, bytes: usize) -> &mut [u8] {
         assert!(offset + bytes <= self.bytes, "slot outside the region");
-        // SAFETY: inside the mapping (above). Only the floor's one writer calls this, one slot at
-        // a time; readers of other processes may race with it, which is what the floor leaves out.
+        // SAFETY: inside the mapping (above). Only the floor's one writer calls this, one slot at a time; readers of
+        // other processes may race with it, which the floor ignores.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(offset).as_ptr(), bytes) }
     }
 

@@ -12,12 +12,12 @@ use crate::files;
 use crate::machine::Machine;
 use crate::stats::round3;
 
-/// What a benchmark found.
+/// A benchmark's results.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// `stream`, `record` or `query`.
     pub bench: &'static str,
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
     /// One per system and setting: medians over the repeats.
     pub rows: Vec<Row>,

@@ -28,7 +28,7 @@ const WORKLOAD: Workload = Workload::Cameras { count: 1, rate_hz: 36 };
 const IMU_BYTES: usize = 400;
 const IMU_PERIOD_NANOS: u64 = 5_000_000;
 const SAMPLE_NANOS: u64 = 10_000_000_000;
-/// Samples before memory is taken as settled: queues, bricks and rings have been filled once.
+/// Samples before memory is taken as stable: queues, bricks and rings have been filled once.
 const SETTLING_SAMPLES: usize = 6;
 
 /// Options of `livebag-bench soak`.
@@ -37,7 +37,7 @@ pub struct SoakArgs {
     /// How long
     #[arg(long, value_name = "S", default_value_t = 3600.0)]
     pub seconds: f64,
-    /// A new split after so many seconds
+    /// A new split after this many seconds
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     pub split_seconds: f64,
     /// Bytes of the recording that are kept
@@ -133,8 +133,7 @@ fn record(args: &SoakArgs, container: &Path) -> Result<Recorder> {
 
 #[derive(Default)]
 struct Samples {
-    /// As many as there will be have their room from the beginning: memory that grows is then the
-    /// recorder's.
+    /// Allocated in full from the beginning: growing memory is then the recorder's.
     taken: Vec<Sample>,
     imu_messages: u64,
 }

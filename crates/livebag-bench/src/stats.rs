@@ -58,7 +58,7 @@ impl Durations {
         self.filled(|h| h.max() as f64 / 1e3)
     }
 
-    /// What is usually told of them; none where nothing was recorded.
+    /// The usual percentiles; none without values.
     pub fn percentiles(&self) -> Option<Percentiles> {
         Some(Percentiles {
             p50_us: self.percentile_us(50.0)?,
@@ -83,7 +83,7 @@ pub struct Percentiles {
     pub max_us: f64,
 }
 
-/// The median (of an even count: the mean of the middle two); none of nothing.
+/// The median (of an even count: the mean of the middle two); none without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);

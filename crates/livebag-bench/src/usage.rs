@@ -1,4 +1,4 @@
-//! What a process and the machine have used: processor, memory, device.
+//! Resources used by a process and the machine: processor, memory, device.
 
 use std::io;
 use std::path::Path;
@@ -35,8 +35,7 @@ pub fn allowed_processors() -> Vec<usize> {
     }
 }
 
-/// Has this thread, and those that it will start, run on these processors alone; on all if there
-/// are none.
+/// Runs this thread, and those that it will start, only on these processors; on all if there are none.
 ///
 /// # Errors
 /// If the system does not allow it.
@@ -64,7 +63,7 @@ pub fn die_with_parent(parent: u32) -> bool {
 pub struct Cores(Vec<(u64, u64)>);
 
 impl Cores {
-    /// Looks at them.
+    /// Reads them.
     pub fn now() -> Self {
         let stat = text("/proc/stat").unwrap_or_default();
         let lines = stat.lines().filter_map(|line| line.strip_prefix("cpu"));

@@ -1,4 +1,4 @@
-//! What a call that failed says.
+//! Result of a failed call.
 
 /// How a call ended. `livebag_last_error` has the text of everything but OK, END and TIMEOUT.
 #[repr(C)]
@@ -22,7 +22,7 @@ pub enum Status {
     Closed = 7,
     /// The disk or the system refused.
     Io = 8,
-    /// The recording ended early; what was written before is kept and readable.
+    /// The recording ended early; messages written before are kept and readable.
     Failed = 9,
     /// A fault of livebag itself; the handle must not be used any more, only freed.
     Internal = 10,
@@ -30,7 +30,7 @@ pub enum Status {
     Timeout = 11,
 }
 
-/// Why a call did not do what was asked.
+/// Why a call failed.
 pub(crate) struct Failure {
     pub status: Status,
     pub text: String,

@@ -29,7 +29,7 @@ pub extern "C" fn livebag_abi_version() -> u32 {
     LIVEBAG_ABI_VERSION
 }
 
-/// The version of livebag, for example "0.1.0"; lives for ever.
+/// The version of livebag, for example "0.1.0"; never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn livebag_version() -> *const c_char {
     const VERSION: &CStr =

@@ -16,7 +16,7 @@ use crate::outcome::{call, give};
 use crate::recording::Losses;
 use crate::text::{bytes, c_string, free, handle, names, optional, put, required};
 
-/// A recording in progress. Freed by livebag_recorder_free, which finishes it if nobody has.
+/// A recording in progress. Freed by livebag_recorder_free, which finishes it if necessary.
 pub struct Recorder {
     recorder: Mutex<Option<livebag::Recorder>>,
 }
@@ -59,7 +59,7 @@ pub enum Compression {
     Zstd = 2,
 }
 
-/// How to record. Begin with livebag_record_options_default(), and change what you want otherwise.
+/// How to record. Start with livebag_record_options_default(), and change the fields you need.
 #[repr(C)]
 pub struct RecordOptions {
     /// Memory for messages that wait for the disk; 0: livebag's default.
@@ -72,9 +72,9 @@ pub struct RecordOptions {
     pub checksum: bool,
     /// Whether it begins paused.
     pub start_paused: bool,
-    /// A new split from so many bytes on; 0: no.
+    /// A new split at this many bytes; 0: no.
     pub split_bytes: u64,
-    /// A new split after so long; 0: no.
+    /// A new split after this time; 0: no.
     pub split_nanos: u64,
     /// Splits that are kept, the oldest are removed; 0: all.
     pub splits_max: u32,
@@ -148,13 +148,13 @@ pub struct Writer {
     writer: TopicWriter,
 }
 
-/// A look at a recorder. Freed by livebag_report_free.
+/// State of a recorder. Freed by livebag_report_free.
 pub struct Report {
     topics: Vec<(CString, CString, TopicReport)>,
     failure: Option<CString>,
 }
 
-/// What has become of a topic's messages. Texts live as long as the report.
+/// Counts of a topic's messages. Texts are valid as long as the report.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TopicReport {
@@ -174,7 +174,7 @@ pub struct TopicReport {
     pub writer_gone: bool,
 }
 
-/// What is recorded unless told otherwise.
+/// The default options.
 #[unsafe(no_mangle)]
 pub extern "C" fn livebag_record_options_default() -> RecordOptions {
     RecordOptions {
@@ -310,8 +310,8 @@ pub unsafe extern "C" fn livebag_write(
     }
 }
 
-/// The same with a log time of its own, unless `log_time_nanos` is NULL. Log times never decrease within a
-/// topic: an earlier one is raised.
+/// The same with a given log time, unless `log_time_nanos` is NULL. Log times never decrease within a topic: an earlier
+/// one is raised.
 ///
 /// # Safety
 /// As of livebag_write.
@@ -340,10 +340,10 @@ pub unsafe extern "C" fn livebag_write_at(
     })
 }
 
-/// Frees a writer; NULL is nothing. What it has written is recorded.
+/// Frees a writer; NULL is nothing. Messages already written are recorded.
 ///
 /// # Safety
-/// `writer` is NULL or valid, and nobody uses it any more.
+/// `writer` is NULL or valid, and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_writer_free(writer: *mut Writer) {
     // SAFETY: as the caller says.
@@ -366,7 +366,7 @@ pub unsafe extern "C" fn livebag_recorder_pause(recorder: *const Recorder) -> St
     })
 }
 
-/// Goes on after livebag_recorder_pause.
+/// Continues after livebag_recorder_pause.
 ///
 /// # Safety
 /// `recorder` is valid.
@@ -438,8 +438,8 @@ pub unsafe extern "C" fn livebag_recorder_report(
     })
 }
 
-/// Records what has been published until now, and closes the recording. `out` gets the last report, also if
-/// FAILED comes back because the recording had ended early; it may be NULL. Free the recorder afterwards.
+/// Records messages published until now, and closes the recording. `out` gets the last report, also if FAILED comes
+/// back because the recording had ended early; it may be NULL. Free the recorder afterwards.
 ///
 /// # Safety
 /// `recorder` is valid; `out` is NULL or may be written.
@@ -466,7 +466,7 @@ pub unsafe extern "C" fn livebag_recorder_finish(
 /// Frees a recorder; NULL is nothing. One that has not been finished is finished first.
 ///
 /// # Safety
-/// `recorder` is NULL or valid, and nobody uses it any more.
+/// `recorder` is NULL or valid, and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_recorder_free(recorder: *mut Recorder) {
     // SAFETY: as the caller says.
@@ -532,7 +532,7 @@ pub unsafe extern "C" fn livebag_report_topic_at(
     })
 }
 
-/// The first failure, which ended the recording, or NULL. Lives as long as the report.
+/// The first failure, which ended the recording, or NULL. Valid as long as the report.
 ///
 /// # Safety
 /// `report` is valid; NULL gives NULL.
@@ -548,7 +548,7 @@ pub unsafe extern "C" fn livebag_report_failure(report: *const Report) -> *const
 /// Frees a report; NULL is nothing.
 ///
 /// # Safety
-/// `report` is NULL or valid, and nobody uses it any more.
+/// `report` is NULL or valid, and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_report_free(report: *mut Report) {
     // SAFETY: as the caller says.

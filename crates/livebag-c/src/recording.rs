@@ -1,4 +1,4 @@
-//! Recordings, open for reading, and what they are asked.
+//! Recordings, open for reading, and their queries.
 
 use std::ffi::{CString, c_char};
 use std::path::Path;
@@ -66,7 +66,7 @@ pub struct Losses {
     pub lapped: u64,
     /// Refused by the disk.
     pub disk: u64,
-    /// Given up at the end because somebody asked for it.
+    /// Discarded at the end, on request.
     pub abandoned: u64,
     /// Sum of the above.
     pub total: u64,
@@ -79,7 +79,7 @@ impl From<&livebag_format::container::Losses> for Losses {
     }
 }
 
-/// A topic of a recording. What it points at lives as long as the recording or cursor that gave it.
+/// A topic of a recording. Its pointers are valid as long as the recording or cursor that returned it.
 #[repr(C)]
 pub struct Topic {
     /// Topic name, for example "/imu".
@@ -147,7 +147,7 @@ struct Following {
 }
 
 impl Following {
-    /// Waits for the next message until `until_nanos` of the clock; for ever if there is none.
+    /// Waits for the next message until `until_nanos` of the clock; forever if there is none.
     fn next(&mut self, until_nanos: Option<u64>) -> Result<(Status, Option<Message>), Failure> {
         let mut has_looked = false;
         loop {
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn livebag_open(path: *const c_char, out: *mut *mut Record
 /// Closes a recording; NULL is nothing.
 ///
 /// # Safety
-/// `recording` is NULL or open, and nobody uses it any more.
+/// `recording` is NULL or open, and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_close(recording: *mut Recording) {
     // SAFETY: as the caller says.
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn livebag_topic_at(
 }
 
 /// Asks for the messages of `topics` (all if `topic_count` is 0) from one log time to another, both
-/// included: 0 and UINT64_MAX for everything. What a recorder commits afterwards is not part of the answer.
+/// included: 0 and UINT64_MAX for everything. Messages that a recorder commits afterwards are not part of the answer.
 ///
 /// # Safety
 /// `recording` is open; `topics` has `topic_count` texts; `out` may be written.
@@ -347,14 +347,14 @@ pub unsafe extern "C" fn livebag_follow(
 /// livebag_follow it waits for one until the recording ends.
 ///
 /// # Safety
-/// `cursor` is valid and used by this thread alone; `out` may be written.
+/// `cursor` is valid and used only by this thread; `out` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_next(cursor: *mut Cursor, out: *mut Message) -> Status {
     // SAFETY: as the caller says.
     unsafe { next(cursor, None, out) }
 }
 
-/// The same, waiting at most so long: TIMEOUT if nothing came. 0 looks at once and does not wait.
+/// The same, waiting at most for this time: TIMEOUT if there was no message. 0 polls once and does not wait.
 ///
 /// # Safety
 /// As of livebag_next.
@@ -403,11 +403,11 @@ unsafe fn next(cursor: *mut Cursor, timeout_nanos: Option<u64>, out: *mut Messag
     })
 }
 
-/// The topic of a message that the cursor gave, by its number; `message_count` and `lost` as of the
-/// cursor's last look at the recording.
+/// The topic of a message that the cursor gave, by its number; `message_count` and `lost` as of the cursor's last poll
+/// of the recording.
 ///
 /// # Safety
-/// `cursor` is valid and used by this thread alone; `out` may be written.
+/// `cursor` is valid and used only by this thread; `out` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_cursor_topic_at(
     cursor: *mut Cursor,
@@ -432,10 +432,10 @@ pub unsafe extern "C" fn livebag_cursor_topic_at(
     })
 }
 
-/// Messages that were left out so far because they are damaged.
+/// Damaged messages left out so far.
 ///
 /// # Safety
-/// `cursor` is valid and used by this thread alone; NULL gives 0.
+/// `cursor` is valid and used only by this thread; NULL gives 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_damaged(cursor: *const Cursor) -> u64 {
     give(0, || {
@@ -450,7 +450,7 @@ pub unsafe extern "C" fn livebag_damaged(cursor: *const Cursor) -> u64 {
 /// Frees a cursor; NULL is nothing.
 ///
 /// # Safety
-/// `cursor` is NULL or valid, and nobody uses it any more.
+/// `cursor` is NULL or valid, and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn livebag_cursor_free(cursor: *mut Cursor) {
     // SAFETY: as the caller says.

@@ -11,7 +11,7 @@ pub(crate) fn c_string(text: &str) -> CString {
 }
 
 /// # Safety
-/// `text` is NULL or ends with a zero, and nobody writes it meanwhile.
+/// `text` is NULL or ends with a zero, and does not change meanwhile.
 pub(crate) unsafe fn optional<'a>(
     text: *const c_char,
     what: &str,
@@ -51,7 +51,7 @@ pub(crate) unsafe fn names(
 }
 
 /// # Safety
-/// `data` is NULL or has `bytes` bytes, and nobody writes them meanwhile.
+/// `data` is NULL or has `bytes` bytes, which do not change meanwhile.
 pub(crate) unsafe fn bytes<'a>(
     data: *const u8,
     bytes: usize,
@@ -65,7 +65,7 @@ pub(crate) unsafe fn bytes<'a>(
     }
 }
 
-/// What a handle points at.
+/// The object of a handle.
 ///
 /// # Safety
 /// `handle` is NULL or comes from this library and has not been freed.
@@ -75,7 +75,7 @@ pub(crate) unsafe fn handle<'a, T>(handle: *const T) -> Result<&'a T, Failure> {
 }
 
 /// # Safety
-/// As of [`handle`], and nobody else uses it meanwhile.
+/// As for [`handle`], and no other thread uses it meanwhile.
 pub(crate) unsafe fn handle_mut<'a, T>(handle: *mut T) -> Result<&'a mut T, Failure> {
     // SAFETY: as the caller says.
     unsafe { handle.as_mut() }.ok_or_else(|| invalid("the handle is NULL"))

@@ -1,4 +1,4 @@
-//! What this build was made without: each is known, and says how to have it.
+//! Verbs and options that this build lacks: they are listed, and name the feature that adds them.
 
 #[cfg(not(all(feature = "bench", feature = "demo", feature = "push")))]
 use std::ffi::OsString;

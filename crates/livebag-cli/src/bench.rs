@@ -38,7 +38,7 @@ use producers::Producers;
 use progress::Progress;
 use results::Results;
 
-/// Measure recording, as rosbag2's benchmark does.
+/// Measure recording with rosbag2's benchmark.
 ///
 /// The YAML of rosbag2's performance benchmark, over livebag, MCAP and SQLite.
 #[derive(clap::Args)]
@@ -75,14 +75,14 @@ pub struct Args {
     /// Publish for this long in each run, in place of the producers' counts: 5, 500ms, 1m.
     #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
     duration: Option<Duration>,
-    /// Publish through shared-memory streams from a process of its own (no_transport: false).
+    /// Publish through shared-memory streams from a separate process (no_transport: false).
     #[arg(long)]
     transport: bool,
     /// Where the folder of results is made [default: the benchmark's bag_root_folder, or
     /// livebag_bench]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// What it was called before.
+    /// The option's earlier name.
     #[arg(long, hide = true, conflicts_with = "output")]
     out: Option<PathBuf>,
     /// Write results also if this command was built from no known commit of livebag's.
@@ -169,7 +169,7 @@ fn read(args: &Args) -> Result<(Vec<Producers>, Benchmark), CliError> {
     Ok((all, found.unwrap_or_default()))
 }
 
-/// Runs every combination, and writes the reports; also of what was done before a failure.
+/// Runs every combination, and writes the reports, even after a failure.
 fn run_producers(
     benchmark: &Benchmark,
     producers: Producers,
@@ -228,8 +228,8 @@ fn run_all(
     let runs_count = plan.combinations.len() * benchmark.repeat_each as usize;
     let mut progress = Progress::begin(runs_count);
     let Results { producers, directory, runs, .. } = results;
-    // The repeats are the outer loop: what changes on the machine meanwhile meets all alike. Every
-    // other one goes backwards, so that none always comes after the same.
+    // The repeats are the outer loop, so that changes on the machine affect all combinations alike. Every other one
+    // goes backwards, so that none always comes after the same.
     for repeat in 1..=benchmark.repeat_each {
         for combination in plan.in_turn(repeat) {
             progress.show(combination, producers.seconds());

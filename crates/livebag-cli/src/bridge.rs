@@ -19,10 +19,10 @@ use crate::record::graph;
 use crate::ros2::NetworkArgs;
 use crate::{parse, text};
 
-/// Time between two looks at streams and topics.
+/// Interval at which streams and topics are polled.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the network is given to show its endpoints before streams are published: a stream that
-/// another bridge has made of a topic is told by them.
+/// Time for the network to show its endpoints before streams are published: they reveal streams that another bridge
+/// made from a topic.
 const DISCOVERY: Duration = Duration::from_secs(1);
 /// Streams that are published at once: each has a thread.
 const STREAMS_MAX: usize = 256;
@@ -31,8 +31,8 @@ const STREAMS_MAX: usize = 256;
 ///
 /// Pass frames between streams of this machine and topics of a ROS 2 network.
 ///
-/// Images and point clouds of streams become sensor_msgs/msg/Image and PointCloud2 messages, and the
-/// other way round. All other messages are passed as they are.
+/// Images and point clouds of streams become sensor_msgs/msg/Image and PointCloud2 messages, and vice versa. All other
+/// messages are passed unchanged.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag bridge --ros2 dds --to-ros2 camera_front --throttle /camera_front=5\n  \
@@ -40,13 +40,13 @@ const STREAMS_MAX: usize = 256;
     livebag bridge --ros2 zenoh --from-ros2 /camera/image /points\n  \
     livebag bridge --ros2 dds --from-ros2 /scan --prefix other. --json")]
 pub struct Args {
-    /// Publish these streams, by their names or the topics they carry; all, if none is named.
+    /// Publish these streams, by their names or the topics they carry; without names, all.
     #[arg(long, value_name = "NAME", num_args = 0..)]
     to_ros2: Option<Vec<String>>,
     /// Publish streams of other users, too. Any of them can end this bridge by truncating a stream.
     #[arg(long)]
     all_users: bool,
-    /// Make streams of these topics; of all, if none is named.
+    /// Make streams of these topics; without names, of all.
     #[arg(long, value_name = "TOPIC", num_args = 0..)]
     from_ros2: Option<Vec<String>>,
     /// Pass at most HZ messages a second of a topic.
@@ -55,20 +55,20 @@ pub struct Args {
     /// Prefix for the names of new streams.
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// QoS by topic (rosbag2's YAML), for subscriptions and for what is offered.
+    /// QoS by topic (rosbag2's YAML), for subscriptions and publishers.
     #[arg(long, value_name = "FILE")]
     qos_profile_overrides_path: Option<std::path::PathBuf>,
     /// Stop after this time.
     #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
     duration: Option<Duration>,
-    /// Print what was passed on as one JSON object.
+    /// Print the result as one JSON object.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     network: NetworkArgs,
 }
 
-/// What is printed at the end.
+/// Printed at the end.
 #[derive(Serialize)]
 struct Summary {
     network: String,
@@ -90,7 +90,7 @@ struct Row {
     skipped: u64,
     #[serde(serialize_with = "crate::json::total")]
     lost: u64,
-    /// What the other side would not take.
+    /// Messages that the other side refused.
     refused: u64,
 }
 
@@ -189,7 +189,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     conclude(&Summary { network: description, duration_s, topics, warnings }, args.json)
 }
 
-/// Says what is new.
+/// Prints new notices.
 fn warn(said: &mut Vec<String>, notices: Vec<String>) {
     for notice in notices {
         if !said.contains(&notice) {
@@ -372,7 +372,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Ends what turns out to go round in circles, where the network has taken its time to show it.
+    /// Ends bridges that turn out to form a loop, in case the network showed the endpoints late.
     fn end_loops(&mut self, endpoints: &[Endpoint]) -> Vec<String> {
         let is_looping =
             |outgo: &Outgo| is_loop(&outgo.way.request().name, outgo.process, endpoints);
@@ -399,7 +399,7 @@ impl<'a> Outgoing<'a> {
         sum.refused += counts.refused;
     }
 
-    /// What was passed on, by topic.
+    /// The forwarded messages, by topic.
     fn rows(mut self) -> Vec<Row> {
         for outgo in std::mem::take(&mut self.ways).into_values() {
             self.add_ended(&outgo.way);

@@ -1,4 +1,4 @@
-//! Colour: where it goes, and what it means. No other module writes escape sequences for it.
+//! Colour: where it is used, and its meaning. No other module writes escape sequences for it.
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -12,12 +12,12 @@ pub enum To {
     Err,
 }
 
-/// What a text is.
+/// Meaning of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Lost, damaged, failed.
     Bad,
-    /// To be looked at.
+    /// Needs attention.
     Warning,
     /// The head of a table.
     Heading,
@@ -65,7 +65,7 @@ pub fn asked_for(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> cla
     clap::ColorChoice::Auto
 }
 
-/// Whether there is colour: on a terminal that knows it, unless NO_COLOR or `--color` says otherwise.
+/// Whether to colour: on a terminal with colours, unless NO_COLOR or `--color` changes it.
 pub fn is_on(to: To) -> bool {
     let choice = match to {
         To::Out => AutoStream::choice(&std::io::stdout()),
@@ -80,7 +80,7 @@ pub fn paint(to: To, tone: Tone, text: &str) -> String {
     if is_on(to) && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
 }
 
-/// Terminal cells of a line there; `None` where there is no terminal, and lines may be as long as they are.
+/// Terminal cells of a line there; `None` without a terminal: lines may have any length.
 pub fn width(to: To) -> Option<usize> {
     use rustix::termios::tcgetwinsize;
     let size = match to {

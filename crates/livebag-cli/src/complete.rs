@@ -1,4 +1,4 @@
-//! What a shell offers while a command line is typed: streams, recordings and topics as they are now.
+//! Completions for a shell: streams, recordings and topics as they are now.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use livebag_shm::{Owners, Reader};
 
 /// In this variable shells ask for completions.
 pub const VARIABLE: &str = "LIVEBAG_COMPLETE";
-/// Entries of a folder that are looked at: somebody waits for the answer.
+/// Maximum entries of a folder to check, because the user waits for the answer.
 const ENTRIES_MAX: usize = 1000;
 
 /// Answers a shell that asks, and ends the process then.
@@ -96,12 +96,12 @@ fn topics_in(path: &Path) -> Option<Vec<String>> {
     Some(source.topics().iter().map(|topic| topic.name.clone()).collect())
 }
 
-/// Those that begin as what is typed, each once.
+/// Names that begin with the typed text, each once.
 fn matching(mut names: Vec<String>, current: &OsStr) -> impl Iterator<Item = String> {
     let typed = current.to_string_lossy().into_owned();
     names.sort();
     names.dedup();
-    // What has control characters cannot be typed back.
+    // Names with control characters cannot be typed.
     let is_plain = |name: &String| !name.contains(char::is_control);
     names.into_iter().filter(is_plain).filter(move |name| name.starts_with(&typed))
 }

@@ -8,13 +8,13 @@ use crate::outcome::{CliError, Outcome};
 
 /// Print completions for a shell
 ///
-/// Print completions for a shell: verbs and flags, and the streams, recordings and topics there are.
+/// Print completions for a shell: verbs, options, and existing streams, recordings and topics.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag completions bash > ~/.local/share/bash-completion/completions/livebag\n  \
     livebag completions zsh > \"${fpath[1]}/_livebag\"\n  \
     livebag completions fish > ~/.config/fish/completions/livebag.fish\n\n\
-The script asks the livebag in PATH: print it anew after an upgrade.")]
+The script asks the livebag in PATH: print it again after an upgrade.")]
 pub struct Args {
     /// The shell.
     shell: Shell,

@@ -1,4 +1,4 @@
-//! How a running recorder is told what to do: a socket in the container, keys, signals.
+//! Commands to a running recorder: a socket in the container, keys, signals.
 //!
 //! The socket's protocol: one word and a line feed to the recorder, one line of JSON back. `event` is followed
 //! by a space and JSON.
@@ -25,32 +25,32 @@ pub const SOCKET: &str = "control.sock";
 const PATIENCE: Duration = Duration::from_millis(200);
 /// A split that takes longer to begin is answered as asked for …
 const SPLIT_WAIT: Duration = Duration::from_secs(2);
-/// … and looked for so often.
+/// … polled at this interval.
 const SPLIT_LOOK: Duration = Duration::from_millis(1);
 /// No request is longer.
 const REQUEST_BYTES_MAX: u64 = 32 << 10;
-/// Nor is a status: some 500 bytes for each topic.
+/// Maximum size of a status: about 500 bytes for each topic.
 #[cfg(feature = "http")]
 const STATUS_BYTES_MAX: u64 = 64 << 20;
 
-/// What a recorder can be told.
+/// A command to a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
-    /// Leave messages out from now on
+    /// Stop recording messages
     Pause,
-    /// Take messages again
+    /// Record messages again
     Resume,
     /// Begin a new split
     Split,
     /// Write the ring of --snapshot-mode to the disk
     Snapshot,
-    /// End the recording, closed in order
+    /// End the recording and close it
     Stop,
-    /// Tell how it goes
+    /// Print its status
     Status,
-    /// Add a named event: the present moment, or --from and --to
+    /// Add a named event: the current moment, or --from and --to
     Event,
-    /// Somebody reads: commit sooner what is gathered. Servers say this.
+    /// A client reads: commit collected messages sooner. Servers say this.
     #[value(skip)]
     Read,
 }
@@ -83,7 +83,7 @@ impl Order {
     }
 }
 
-/// What the recorder answers.
+/// The recorder's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// Why the order was not followed.
@@ -129,9 +129,9 @@ pub struct Answer {
 /// An event as it is asked for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NewEvent {
-    /// What it is called.
+    /// Name of the event.
     pub name: String,
-    /// A few words more, or nothing.
+    /// A short text, or nothing.
     #[serde(default)]
     pub text: String,
     /// First and last log time; null for the present moment.
@@ -246,7 +246,7 @@ impl ControlSocket {
         Ok(Self { listener, path })
     }
 
-    /// Follows what has been ordered since the last look; whether the recording is to end.
+    /// Executes commands received since the last poll; returns whether the recording should end.
     pub fn look(&self, recorder: &Recorder, is_ring: bool) -> bool {
         let mut stop = false;
         while let Ok((stream, _)) = self.listener.accept() {
@@ -260,7 +260,7 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         #[expect(clippy::disallowed_methods, reason = "a socket, not a recording")]
-        // A leftover is harmless: nobody answers there.
+        // A leftover is harmless: nothing listens there.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -336,8 +336,8 @@ fn ask(directory: &Path, request: &str) -> Result<Answer, CliError> {
         .map_err(|error| CliError::failed(format!("the recorder's answer makes no sense: {error}")))
 }
 
-/// Says to the recorder of a container, if there is one and it belongs to this user, that somebody
-/// reads. Its answer is not waited for.
+/// Notifies the recorder of a container, if there is one and it belongs to this user, of a reader. Its answer is not
+/// waited for.
 pub fn notify_read(directory: &Path) {
     let say = || -> std::io::Result<()> {
         let (_opened, short) = short_path(directory)?;
@@ -345,11 +345,11 @@ pub fn notify_read(directory: &Path) {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(format!("{}\n", Order::Read.word()).as_bytes())
     };
-    // Without it what is read is some 50 ms older.
+    // Without it the data read is about 50 ms older.
     let _ = say();
 }
 
-/// What the recorder of a container says, if there is one, it belongs to this user, and it answers soon.
+/// The status of a container's recorder, if there is one, it belongs to this user, and it answers soon.
 #[cfg(feature = "http")]
 pub fn status(directory: &Path) -> Option<Answer> {
     let (_opened, short) = short_path(directory).ok()?;
@@ -384,7 +384,7 @@ impl Keyboard {
     /// The keys, in words.
     pub const HELP: &str = "keys: space pauses and resumes, s splits, t takes a snapshot, q ends";
 
-    /// The next byte of what has been typed since the last look.
+    /// The next byte typed since the last poll.
     pub fn byte(&self) -> Option<u8> {
         let stdin = rustix::stdio::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];

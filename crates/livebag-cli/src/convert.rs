@@ -29,12 +29,11 @@ mod options;
 
 /// Convert between containers, rosbag2 and ROS 1 bags, MCAP
 ///
-/// Convert a recording: container to rosbag2 bag and back, ROS 1 bags, rosbag2 bags and MCAP files
-/// into either.
+/// Convert a recording: containers to rosbag2 bags and back, and ROS 1 bags, rosbag2 bags and MCAP files into either.
 ///
-/// Every message keeps its bytes, both times, its sequence, schema, QoS and type hash, as far as
-/// the target has a place for them. Attachments and metadata records are kept, whatever topics and
-/// times are chosen; sqlite3 bags cannot hold them, and a warning says so.
+/// Every message keeps its bytes, both times, its sequence, schema, QoS and type hash, as far as the target can store
+/// them. Attachments and metadata records are kept, whatever topics and times are chosen; sqlite3 bags cannot hold
+/// them, and a warning is printed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag convert run1 run1_rosbag2\n  \
@@ -45,45 +44,45 @@ mod options;
     livebag convert run1 parts --storage mcap -b 1GiB\n  \
     livebag convert run1 part -t /imu --from 21:29:38 --to 21:30:00\n  \
     livebag convert -i front -i rear mcap -o outputs.yaml\n\n\
-A bag in `mcap` storage is a folder with MCAP files and metadata.yaml: `ros2 bag play` takes it. \
-`sqlite3` storage holds one time a message (the log time) and no sequence.\n\n\
+A bag in `mcap` storage is a folder with MCAP files and metadata.yaml: `ros2 bag play` reads it. \
+`sqlite3` storage has only the log time of a message, and no sequence.\n\n\
 -o FILE.yaml is rosbag2's file of outputs (output_bags: [{uri, storage_id, all_topics, topics, …}]); \
-docs/rosbag2.md lists its keys. Compressed bags are unpacked below $TMPDIR while they are read.\n\n\
+docs/rosbag2.md lists its keys. Compressed bags are unpacked below $TMPDIR for reading.\n\n\
 Exit code 3: done, but messages or attachments of the source could not be read or re-encoded.\n\n\
 Environment:\n  \
     LIVEBAG_STORAGE  how containers are written: io_uring (default) or pwrite, with ,buffered \
 behind either")]
 pub struct Args {
     /// The recording: a container, a ROS 1 bag, a rosbag2 folder or database, or an MCAP file.
-    /// With -i: the folder to make.
+    /// With -i: the folder to create.
     #[arg(value_name = "IN", add = ArgValueCompleter::new(complete::recordings))]
     first: Option<PathBuf>,
-    /// The folder to make.
+    /// The folder to create.
     #[arg(value_name = "OUT")]
     second: Option<PathBuf>,
-    /// A recording, optionally with its storage as in rosbag2 (mcap, sqlite3), which is not needed.
-    /// Several are merged by log time.
+    /// A recording, optionally with its storage as in rosbag2 (mcap, sqlite3), which is ignored. Several are merged by
+    /// log time.
     #[arg(short, long, value_names = ["URI", "STORAGE"], num_args = 1..=2)]
     input: Vec<String>,
     /// rosbag2's file of inputs (input_bags).
     #[arg(long, value_name = "FILE")]
     #[arg(hide_short_help = true)]
     input_options: Option<PathBuf>,
-    /// rosbag2's file of outputs (output_bags), in place of OUT.
+    /// rosbag2's file of outputs (output_bags), instead of OUT.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "storage", "compression", "compression_mode", "max_bag_size", "max_bag_duration"])]
     #[arg(hide_short_help = true)]
     output_options: Option<PathBuf>,
-    /// The folder to make, in place of OUT; rosbag2's file of outputs if it ends in .yaml or .yml.
+    /// The folder to create, instead of OUT; rosbag2's file of outputs if it ends in .yaml or .yml.
     #[arg(short, long, value_name = "OUT", conflicts_with = "output_options")]
     output: Option<PathBuf>,
-    /// What to make [default: mcap of a container and with --to-ros2, a container of anything else]
+    /// Format to write [default: mcap from a container and with --to-ros2, else a container]
     #[arg(short, long, value_enum)]
     storage: Option<Storage>,
-    /// How chunks of an MCAP are compressed.
+    /// Compression of an MCAP's chunks.
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
-    /// rosbag2's own compression (zstd): each file, or each message (sqlite3 alone).
+    /// rosbag2's own compression (zstd): each file, or each message (only sqlite3).
     #[arg(long, value_enum, default_value_t = CompressionMode::None)]
     #[arg(hide_short_help = true)]
     compression_mode: CompressionMode,
@@ -93,8 +92,7 @@ pub struct Args {
     /// Begin a new file of a rosbag2 bag after this time: 60, 10m.
     #[arg(short = 'd', long, value_name = "TIME", value_parser = parse::duration)]
     max_bag_duration: Option<Duration>,
-    /// Re-encode ROS 1 messages as ROS 2 has them: CDR, types by their new names, headers without
-    /// seq, latched topics transient local.
+    /// Re-encode ROS 1 messages for ROS 2: CDR, new type names, headers without seq, latched topics transient local.
     #[arg(long)]
     to_ros2: bool,
     /// Version of metadata.yaml: 5 or 7 for Humble and later (7 keeps type hashes and custom data),
@@ -110,7 +108,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Whether the command line has options of what a file of outputs says.
+    /// Whether the command line has options that belong into the output file.
     fn says_what_is_made(&self) -> bool {
         self.storage.is_some()
             || self.compression != Compression::None
@@ -126,15 +124,15 @@ impl Args {
     }
 }
 
-/// What is made.
+/// Format to write.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Storage {
-    /// livebag's own: bricks with a time index.
+    /// livebag's format: bricks with a time index.
     Container,
     /// A rosbag2 bag: MCAP with metadata.yaml.
     Mcap,
-    /// A rosbag2 bag of the old storage: SQLite databases with metadata.yaml.
+    /// A rosbag2 bag in its older storage: SQLite databases with metadata.yaml.
     Sqlite3,
 }
 
@@ -167,11 +165,11 @@ pub struct Job {
     filter: TopicFilter,
     from_nanos: Option<u64>,
     to_nanos: Option<u64>,
-    /// What is to be said of it.
+    /// Notes to print about it.
     notes: Vec<String>,
 }
 
-/// What it is to be.
+/// The output's kind.
 #[derive(Clone)]
 pub enum Target {
     /// A container.
@@ -190,7 +188,7 @@ impl Target {
     }
 }
 
-/// What is printed at the end.
+/// Printed at the end.
 #[derive(Serialize)]
 struct Summary {
     path: String,
@@ -262,7 +260,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     conclude(&summaries, &inputs, args)
 }
 
-/// What is read; and what is made, unless a file of outputs says it.
+/// The inputs, and the output unless an output file describes it.
 fn inputs_and_output(args: &Args) -> Result<(Vec<PathBuf>, Option<&Path>), CliError> {
     let mut inputs = Vec::new();
     let mut had_storage = true;
@@ -298,7 +296,7 @@ fn inputs_and_output(args: &Args) -> Result<(Vec<PathBuf>, Option<&Path>), CliEr
     }
 }
 
-/// What the command line asks for.
+/// The conversion that the command line requests.
 fn job(args: &Args, inputs: &[PathBuf], output: &Path) -> Result<Job, CliError> {
     let storage = args.storage.unwrap_or_else(|| {
         let is_container = inputs.iter().all(|input| input.join(CONTAINER_FILE).exists());
@@ -461,7 +459,7 @@ pub fn bar(messages: Option<u64>) -> ProgressBar {
     bar
 }
 
-/// A failure that says that what was made must not be taken for the whole.
+/// An error which says that the output is incomplete.
 fn incomplete(error: ConvertError, output: &Path) -> CliError {
     let error = CliError::from(error);
     if !output.exists() {

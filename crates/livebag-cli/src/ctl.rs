@@ -20,12 +20,12 @@ use crate::text;
     livebag ctl run1 status --json\n  \
     livebag ctl run1 event 'near miss' --text 'pedestrian at the crossing'\n  \
     livebag ctl run1 event roundabout --from +10s --to +25s\n\n\
-Works for the user that runs the recorder, through the socket control.sock in the container.")]
+Works for the recorder's user, through the socket control.sock in the container.")]
 pub struct Args {
     /// The container being recorded.
     #[arg(value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
-    /// What to do.
+    /// The command.
     #[arg(value_enum)]
     order: Order,
     #[command(flatten)]
@@ -74,7 +74,7 @@ struct Words {
     /// Name of the event.
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// A few words more.
+    /// A short text.
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
     /// Its first log time: 21:29:38, +10s after the start, RFC 3339, or nanoseconds since 1970 [default: now]

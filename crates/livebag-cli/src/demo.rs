@@ -1,7 +1,7 @@
 //! `livebag demo`: the main job on this machine, as one command.
 //!
-//! Sensors are processes of their own, so is the recorder (`livebag record`); this process asks the
-//! recording for its newest second while it grows.
+//! Sensors and the recorder (`livebag record`) are separate processes; this process queries the newest second of the
+//! recording while it grows.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,12 +28,12 @@ const QUESTION: Duration = Duration::from_millis(250);
 /// Time between two lines of progress, in questions.
 const LINE_QUESTIONS: u64 = 4;
 
-/// Record simulated sensors, and query meanwhile.
+/// Record simulated sensors, and query the recording.
 ///
 /// Cameras, a LiDAR and an IMU: the recording is asked for its newest second while it grows.
 ///
-/// Eight FullHD cameras at 30 Hz (1.49 GB/s), or as many as this machine carries, each a process of
-/// its own that publishes through shared memory. The recording is kept.
+/// Eight FullHD cameras at 30 Hz (1.49 GB/s), or as many as this machine can record, each a separate process that
+/// publishes through shared memory. The recording is kept.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag demo\n  \
@@ -49,17 +49,17 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
     #[arg(default_value = "10")]
     duration: Duration,
-    /// What it was called before.
+    /// The option's earlier name.
     #[arg(long, value_parser = parse::duration_above_zero, hide = true)]
     #[arg(conflicts_with = "duration")]
     seconds: Option<Duration>,
-    /// FullHD cameras [default: 8, or as many as this machine carries]
+    /// FullHD cameras [default: 8, or as many as this machine can record]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     cameras: Option<u32>,
     /// The container to make [default: build/demo-<time>]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// What it was called before.
+    /// The option's earlier name.
     #[arg(long, hide = true, conflicts_with = "output")]
     dir: Option<PathBuf>,
     /// Print the summary as one JSON object.

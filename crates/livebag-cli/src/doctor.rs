@@ -1,4 +1,4 @@
-//! `livebag doctor`: what this machine offers, and what to do about each lack.
+//! `livebag doctor`: checks this machine, and suggests a remedy for each problem.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ use crate::parse;
 mod disk;
 mod system;
 
-/// Check what this machine offers for recording
+/// Check whether this machine is ready to record
 ///
-/// Check what this machine offers for recording, and say what to do about each lack.
+/// Check whether this machine is ready to record, and suggest a remedy for each problem.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag doctor /data\n  \
@@ -29,10 +29,10 @@ pub struct Args {
     /// Where recordings will go.
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// What it was called before.
+    /// The option's earlier name.
     #[arg(long, hide = true, conflicts_with = "directory")]
     dir: Option<PathBuf>,
-    /// Do not measure the disk's speed, which writes 256 MiB and removes them.
+    /// Do not measure the disk's speed, which writes and removes 256 MiB.
     #[arg(long)]
     no_disk_speed: bool,
     /// Print a JSON array.
@@ -40,14 +40,14 @@ pub struct Args {
     json: bool,
 }
 
-/// One thing looked at.
+/// One check.
 #[derive(Debug, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// Subject of the check.
     check: &'static str,
     /// Whether it is as good as it can be.
     ok: bool,
-    /// What was found.
+    /// Result of the check.
     found: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ impl Check {
     }
 }
 
-/// Looks, and prints. Lacks are findings, not failures: the exit code is 0 all the same.
+/// Looks, and prints. Problems are findings, not failures: the exit code is still 0.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let directory = parse::renamed(args.dir.clone(), "--dir", "`livebag doctor DIR`");
     let directory = directory.unwrap_or_else(|| args.directory.clone());

@@ -13,10 +13,10 @@ use crate::text;
 
 /// Name moments and time ranges of a recording.
 ///
-/// Name one, or list the events that it has.
+/// Name one, or list a recording's events.
 ///
-/// Events are kept beside container.yaml and become metadata records in exports. They are only ever added.
-/// While the recording is written its recorder adds them, as with `livebag ctl RUN event NAME`.
+/// Events are stored beside container.yaml and become metadata records in exports. They can only be added. While the
+/// recording is written, its recorder adds them, as with `livebag ctl RUN event NAME`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag event run1 'near miss' --from +82.4s --text 'pedestrian crossing'\n  \
@@ -41,7 +41,7 @@ pub struct Args {
     /// Its last log time [default: --from]
     #[arg(long, value_name = "T", value_parser = select::when, conflicts_with = "list")]
     to: Option<When>,
-    /// A few words more.
+    /// A short text.
     #[arg(long, value_name = "TEXT", conflicts_with = "list")]
     text: Option<String>,
     /// List the events in order of time.

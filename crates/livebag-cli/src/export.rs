@@ -24,12 +24,12 @@ mod video;
 
 use csv::Table;
 
-/// Write pictures, tables and videos of a recording into a folder.
+/// Write images, tables and videos of a recording into a folder.
 ///
-/// Images go into a folder for each topic, named by their log time in nanoseconds; messages that carry a
-/// JPEG or PNG (sensor_msgs/msg/CompressedImage) are written as they are. A table has a row for each
-/// message and a column for each field; in CSV an array is one cell of JSON, in Parquet a list. A video
-/// shows each image as long as it was the newest; ffmpeg makes it.
+/// Each topic's images go into a folder, named by their log time in nanoseconds; JPEG and PNG messages
+/// (sensor_msgs/msg/CompressedImage) are written unchanged. A table has a row for each message and a column for each
+/// field; in CSV an array is one cell of JSON, in Parquet a list. A video shows each image until the next one; ffmpeg
+/// makes it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag export run1 out --images png -t /camera_front\n  \
@@ -42,7 +42,7 @@ pub struct Args {
     /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
     #[arg(value_name = "RUN")]
     bag: PathBuf,
-    /// The folder to make.
+    /// The folder to create.
     #[arg(value_name = "DIR", required_unless_present = "output")]
     directory: Option<PathBuf>,
     /// The same as DIR.
@@ -57,7 +57,7 @@ pub struct Args {
     /// Write a Parquet file for each topic; with --images or --video, for each without images.
     #[arg(long)]
     parquet: bool,
-    /// Make a video of each topic with images, by `ffmpeg`.
+    /// Make a video of each topic with images, with `ffmpeg`.
     #[arg(long, value_enum, value_name = "FORMAT")]
     video: Option<VideoFormat>,
     /// Print a summary as one JSON object.
@@ -70,7 +70,7 @@ pub struct Args {
 /// What images become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Every value is kept.
+    /// Keeps every value.
     Png,
     /// Small; 8 bits.
     Jpeg,
@@ -83,7 +83,7 @@ enum VideoFormat {
     Mp4,
 }
 
-/// What is printed at the end.
+/// Printed at the end.
 #[derive(Serialize)]
 struct Summary {
     path: String,
@@ -157,7 +157,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     conclude(&topics.summary(args, directory, &*source, clock.monotonic_nanos()), args)
 }
 
-/// What is made of one topic.
+/// Output for one topic.
 enum Product {
     Csv(Box<Table>),
     #[cfg(feature = "parquet")]
@@ -226,7 +226,7 @@ impl Topics {
         Ok(())
     }
 
-    /// Makes whole files of the rows so far.
+    /// Completes the files with the rows so far.
     fn finish_tables(&mut self) -> Result<(), CliError> {
         for export in &mut self.exports {
             for product in &mut export.products {

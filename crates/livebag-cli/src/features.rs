@@ -1,7 +1,12 @@
 //! The features that this build was made with.
 
+<<<<<<< HEAD
 /// The features that a build can be made with, whether this one has them, and what they are in words.
 pub const FEATURES: [(&str, bool, &str); 9] = [
+=======
+/// The optional features of a build, whether this build has them, and their descriptions.
+pub const FEATURES: [(&str, bool, &str); 8] = [
+>>>>>>> main
     ("bench", cfg!(feature = "bench"), "`livebag bench`"),
     ("demo", cfg!(feature = "demo"), "`livebag demo`"),
     ("http", cfg!(feature = "http"), "HTTP"),
@@ -13,7 +18,7 @@ pub const FEATURES: [(&str, bool, &str); 9] = [
     ("zenoh", cfg!(feature = "zenoh"), "Zenoh"),
 ];
 
-/// How to have `feature` besides what this build has.
+/// How to get `feature` in addition to this build's features.
 pub fn cure(feature: &str) -> String {
     let wanted = FEATURES.iter().filter(|(name, is_built, _)| *is_built || *name == feature);
     let wanted: Vec<_> = wanted.map(|(name, ..)| *name).collect();

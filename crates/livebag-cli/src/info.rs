@@ -1,4 +1,4 @@
-//! `livebag info`: what a recording holds.
+//! `livebag info`: shows the contents of a recording.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -27,9 +27,9 @@ mod remote;
 const ENDED_EARLY: &str = "ended early";
 const LOST: &str = "lost";
 
-/// Show what a recording holds, and what was lost
+/// Show a recording's contents and losses
 ///
-/// Show what a recording holds: topics, counts, rates, losses by cause, and how it ended.
+/// Show a recording: topics, counts, rates, losses by cause, and how it ended.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag info run1\n  \
@@ -38,12 +38,12 @@ const LOST: &str = "lost";
     livebag info http://robot:8767/run1\n  \
     livebag info 'zenoh/r2/*' --json")]
 pub struct Args {
-    /// The recording: a container, finished or still being written; or a ROS 1 bag, a rosbag2 folder
-    /// or an MCAP file, which are read through; its address on a server (http://HOST:PORT/NAME, https://…);
-    /// or on Zenoh (zenoh/ROBOT/NAME, with * for any).
+    /// The recording: a container, finished or still being written; a ROS 1 bag, a rosbag2 folder or an MCAP file,
+    /// which are read completely; a recording on a server (http://HOST:PORT/NAME, https://…); or one on Zenoh
+    /// (zenoh/ROBOT/NAME, with * for any).
     #[arg(required = true, value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
-    /// Show these topics only.
+    /// Show only these topics.
     #[arg(short, long = "topic", visible_alias = "topics", alias = "topic-name")]
     #[arg(value_name = "TOPIC", num_args = 1.., add = ArgValueCompleter::new(complete::topics))]
     topics: Vec<String>,
@@ -60,8 +60,8 @@ pub struct Args {
     server: Trust,
     #[command(flatten)]
     zenoh: ZenohArgs,
-    /// Print one JSON object; for several recordings, or an address with *, an array. `lost` counts messages that were published
-    /// and are not in the recording, by cause and in total. Null is what is not known.
+    /// Print one JSON object; for several recordings, or an address with *, an array. `lost` counts messages published
+    /// but not recorded, by cause and in total. Null means unknown.
     #[arg(long)]
     json: bool,
 }
@@ -74,7 +74,7 @@ enum Sort {
     Count,
 }
 
-/// What is printed of a recording. Times are nanoseconds since the Unix epoch.
+/// Printed for a recording. Times are nanoseconds since the Unix epoch.
 #[derive(Serialize)]
 struct Info {
     path: String,
@@ -101,7 +101,7 @@ struct Info {
     lost: Option<Lost>,
     /// Where every message is that was published; null where the format does not count.
     account: Option<Account>,
-    /// How often the wall clock was set while recording; null where that is not told.
+    /// How often the wall clock was set while recording; null if unknown.
     clock_jumps: Option<ClockJumps>,
     /// Files that the recording carries along (MCAP's attachments).
     /// Null where a server does not tell.
@@ -156,7 +156,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
                     outcome = Outcome::Loss;
                 }
             }
-            // The others are shown all the same.
+            // The others are still shown.
             Err(error) if args.bags.len() > 1 => outcome = error.report(),
             Err(error) => return Err(error),
         }
@@ -316,7 +316,7 @@ fn render(info: &Info) -> String {
         let of = |file: &File| Some(file.name.split_once('/')?.0.to_owned());
         let splits: BTreeSet<String> = files.iter().filter_map(of).collect();
         if !splits.is_empty() {
-            // The first one lies beside container.yaml, until retention removes it.
+            // The first split's file is beside container.yaml, until retention removes it.
             let first = files.iter().any(|file| file.name.ends_with(".mcap") && of(file).is_none());
             let count = splits.len() + usize::from(first);
             line.push_str(&format!(" in {}", text::plural(count, "split")));

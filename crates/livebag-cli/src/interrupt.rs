@@ -16,7 +16,7 @@ mod ending;
 
 use ending::{Ending, GRACE, Reaction};
 
-/// What is asked for: nothing yet, the orderly end, or that what still waits is given up.
+/// State: running, ending in order, or discarding waiting messages.
 const RUNNING: u8 = 0;
 const CLOSING: u8 = 1;
 const ABANDONING: u8 = 2;
@@ -30,10 +30,9 @@ const EXIT: &str = "stopped at once: what was not finished is not there";
 const EXIT_RECORDING: &str = "stopped at once: the recording is not closed, and what it gave up is not counted; \
                               `livebag recover` keeps what it has";
 
-/// From its making on, the first SIGINT, SIGTERM or SIGHUP ends what the verb does, in order. Further ones within
-/// three seconds change nothing: launchers and containers send several. A later one stops the process at once;
-/// of a verb that closes a recording it is the third that does, three seconds after the second, which asks for
-/// what waits to be given up.
+/// Once it exists, the first SIGINT, SIGTERM or SIGHUP ends the verb in order. Further ones within three seconds change
+/// nothing: launchers and containers send several. A later signal stops the process at once. If the verb closes a
+/// recording, the second discards waiting messages, and the third, three seconds later, stops the process.
 pub struct Interrupt {
     asked: Arc<AtomicU8>,
     signals: Receiver<()>,
@@ -41,12 +40,12 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Begins to watch, for a verb that has nothing to abandon.
+    /// Starts watching, for a verb that has nothing to discard.
     pub fn watch() -> Result<Self, CliError> {
         Self::watch_with(false)
     }
 
-    /// Begins to watch, for a verb that closes a recording and asks [`Interrupt::abandons`] meanwhile.
+    /// Starts watching, for a verb that closes a recording and polls [`Interrupt::abandons`].
     pub fn watch_recording() -> Result<Self, CliError> {
         Self::watch_with(true)
     }
@@ -58,7 +57,7 @@ impl Interrupt {
             |error| CliError::failed(format!("watching for Ctrl-C is not possible: {error}"));
         let mut incoming = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refused)?;
         let asked = Arc::new(AtomicU8::new(RUNNING));
-        // One signal waits at most: a full channel holds what a further one would say.
+        // At most one signal waits: a full channel already holds the same message.
         let (sender, signals) = sync_channel(1);
         let (clock, shared) = (Clock::system(), asked.clone());
         let watch = move || {
@@ -89,7 +88,7 @@ impl Interrupt {
         self.grace
     }
 
-    /// Waits, at most for `time`; whether an interruption has come, now or before.
+    /// Waits at most for `time`; returns whether an interruption has come, now or before.
     pub fn wait(&self, time: Duration) -> bool {
         if self.has_come() {
             return true;
@@ -97,12 +96,12 @@ impl Interrupt {
         !matches!(self.signals.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
 
-    /// Waits for the next signal, at most for `time`; whether one has come.
+    /// Waits at most for `time` for the next signal; returns whether one has come.
     pub fn wait_for_next(&self, time: Duration) -> bool {
         self.signals.recv_timeout(time).is_ok()
     }
 
-    /// Whether an interruption has come.
+    /// Whether the process was interrupted.
     pub fn has_come(&self) -> bool {
         self.asked.load(Ordering::Relaxed) != RUNNING
     }
@@ -141,7 +140,7 @@ impl SignalOrders {
         Ok(this)
     }
 
-    /// What has been asked for since the last look.
+    /// Commands received since the last poll.
     pub fn take(&self) -> Vec<Order> {
         let asked = [(&self.split, Order::Split), (&self.snapshot, Order::Snapshot)];
         let asked = asked.into_iter().filter(|(flag, _)| flag.swap(false, Ordering::Relaxed));

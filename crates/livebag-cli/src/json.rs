@@ -14,7 +14,7 @@ pub fn milliseconds<S: Serializer>(milliseconds: &f64, serializer: S) -> Result<
     serializer.serialize_u64((milliseconds * 1e6) as u64)
 }
 
-/// Messages lost whose causes are not told apart.
+/// Messages lost, without distinguishing causes.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 pub fn total<S: Serializer>(lost: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map([("total", lost)])

@@ -1,10 +1,10 @@
-//! What the libraries log goes to standard error.
+//! Prints the libraries' log on standard error.
 
 struct StandardError;
 
 impl log::Log for StandardError {
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-        // Not what the networks' libraries have to say.
+        // Not the log of the network libraries.
         metadata.level() <= log::Level::Warn && metadata.target().starts_with("livebag")
     }
 

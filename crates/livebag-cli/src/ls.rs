@@ -21,9 +21,8 @@ use crate::text::{self, Cell};
 ///
 /// List the recordings below a folder, on a server or on Zenoh: kind, state, start, duration, messages, size.
 ///
-/// States: live (a recorder is writing it), closed, recovered, crashed (not closed), damaged; silent (a
-/// robot announces it and does not answer). Nothing
-/// is read through and nothing is changed: `livebag verify` looks closer.
+/// States: live (a recorder is writing it), closed, recovered, crashed (not closed), damaged; silent (a robot announces
+/// it but does not answer). `ls` changes nothing and does not read whole recordings; `livebag verify` does.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag ls\n  \
@@ -40,7 +39,7 @@ pub struct Args {
     server: Trust,
     #[command(flatten)]
     zenoh: ZenohArgs,
-    /// Print a JSON array. What is not known without reading the recording is null.
+    /// Print a JSON array. Values that need reading the recording are null.
     #[arg(long)]
     json: bool,
 }
@@ -53,7 +52,7 @@ struct Row {
     /// `live`, `closed`, `recovered`, `crashed`, `damaged`, `silent`.
     state: String,
     problem: Option<String>,
-    /// What is unusual, though nothing is wrong.
+    /// Unusual, but not wrong.
     note: Option<String>,
     #[serde(rename = "start_time", with = "livebag_format::json_time")]
     start_nanos: Option<u64>,
@@ -81,7 +80,7 @@ impl Row {
 }
 
 impl Row {
-    /// What somebody else tells of a recording, in this list's words.
+    /// A remote recording as a row of this list.
     fn told(Told { address, told: row }: Told<BagRow>) -> Self {
         let problem = row.is_none().then(|| "it is announced and does not answer".to_owned());
         let state = row.as_ref().map_or("silent", |row| match &*row.state {
@@ -112,7 +111,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     for directory in &args.directories {
         match of(directory, args) {
             Ok(found) => rows.extend(found),
-            // The others are listed all the same.
+            // The others are still listed.
             Err(error) if args.directories.len() > 1 => outcome = error.report(),
             Err(error) => return Err(error),
         }
@@ -172,7 +171,7 @@ fn look(state: &str) -> Option<Tone> {
 fn table(rows: &[Row]) -> String {
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let cells = |row: &Row| {
-        // To the second: the rest is for --json.
+        // To the second: --json has the exact value.
         let start = row.start_nanos.map(text::time_to_the_second);
         vec![
             row.path.clone().into(),

@@ -11,7 +11,7 @@ macro_rules! say {
     };
 }
 
-/// Says on standard error what has failed, or is lost: see [`text::complain`].
+/// Prints a failure or loss on standard error: see [`text::complain`].
 macro_rules! complain {
     ($($text:tt)*) => {
         $crate::text::complain(&format!($($text)*))
@@ -46,7 +46,7 @@ mod serve;
 mod streams;
 mod verify;
 
-// What they share.
+// Shared modules.
 mod absent;
 mod below;
 mod color;
@@ -123,7 +123,7 @@ enum Verb {
     #[command(hide = true)]
     DemoSensor(demo::sensor::Args),
     #[cfg(not(feature = "demo"))]
-    /// Record simulated cameras, and query them meanwhile (not in this build)
+    /// Record simulated cameras, and query the recording meanwhile (not in this build)
     Demo(absent::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -169,7 +169,7 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
     }
 }
 
-/// Every topic of a container has files of its own; the usual soft limit of 1,024 is soon reached.
+/// Every topic of a container has its own files; the usual soft limit of 1,024 is soon reached.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! How a verb ends, and what the shell is told.
+//! How a verb ends, and its exit code.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// Why a verb could not do what it was asked.
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CliError {
@@ -67,14 +67,14 @@ pub enum CliError {
     /// A file refused something.
     #[error("{doing} {} failed: {source}{}", path.display(), hint(source))]
     File {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// To which file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Whoever read our standard output has gone (`livebag query … | head`).
+    /// The reader of standard output has gone (`livebag query … | head`).
     #[error("standard output is closed")]
     OutputClosed,
     /// Standard output does not take more.
@@ -155,7 +155,7 @@ impl CliError {
         Self::Usage(text.into())
     }
 
-    /// Says on standard error what went wrong, and gives the exit code for it.
+    /// Prints the error on standard error, and returns its exit code.
     pub fn report(&self) -> Outcome {
         match self {
             Self::OutputClosed => return Outcome::Done,

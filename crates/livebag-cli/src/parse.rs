@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub use livebag_net::moment::{Moment, duration, moment};
 
-/// The value of a flag that has another name now; says so if it is given.
+/// The value of an option that was renamed; prints a note if it is given.
 pub fn renamed<T>(value: Option<T>, old: &str, new: &str) -> Option<T> {
     if value.is_some() {
         say!("livebag: warning: {old} is called {new} now; the old name will go");

@@ -11,14 +11,14 @@ pub use crate::below::missing;
 use crate::outcome::CliError;
 use crate::serve::ZenohArgs;
 
-/// What a server wants to know.
+/// Access to a server.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Trust {
     /// A file with the server's token [default: the token in LIVEBAG_TOKEN]
     #[arg(long, value_name = "FILE", global = true)]
     #[arg(help_heading = "Servers and robots")]
     token_file: Option<PathBuf>,
-    /// Certificates that are trusted, PEM [default: those of this machine]
+    /// Trusted certificates, PEM [default: those of this machine]
     #[arg(long, value_name = "FILE", global = true)]
     #[arg(help_heading = "Servers and robots", hide_short_help = true)]
     ca_cert: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Tells addresses from paths. A folder of that name is meant where there is one.
+    /// Tells addresses from paths. If a folder has that name, it means the folder.
     ///
     /// # Errors
     /// If an address is none, or a path does not exist.
@@ -69,15 +69,15 @@ impl Place {
     }
 }
 
-/// A recording of somebody else, and where it is.
+/// A remote recording, and its address.
 pub struct Told<T> {
     /// Its address.
     pub address: String,
-    /// What is told of it; `None` if it is announced and does not answer.
+    /// Its description; `None` if it is announced and does not answer.
     pub told: Option<T>,
 }
 
-/// What a server's recordings are in a list.
+/// The list of a server's recordings.
 ///
 /// # Errors
 /// If the server does not answer, or has no such recording.
@@ -92,10 +92,10 @@ pub fn rows(address: &Address, trust: &Trust) -> Result<Vec<Told<BagRow>>, CliEr
     Ok(rows.into_iter().map(told).collect())
 }
 
-/// What the recordings on Zenoh hold.
+/// The contents of the recordings on Zenoh.
 ///
 /// # Errors
-/// If none is announced, or Zenoh refuses.
+/// If none is announced, or Zenoh fails.
 pub fn robots(
     address: &ZenohAddress,
     zenoh: &ZenohArgs,

@@ -21,10 +21,10 @@ pub use args::Args;
 use keys::Keys;
 use progress::Progress;
 
-/// Time between two looks at keys, and at how it goes.
+/// Interval at which keys and progress are polled.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is printed at the end.
+/// Printed at the end.
 #[derive(Serialize)]
 struct Summary {
     path: String,
@@ -40,7 +40,7 @@ struct Summary {
     rounds: u64,
     #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
-    /// Where it stood at the end, and where the last message is; from the beginning of what is played.
+    /// Position at the end, and that of the last message; from the start of playing.
     #[serde(rename = "position_nanos", serialize_with = "crate::json::seconds")]
     position_s: f64,
     #[serde(rename = "length_nanos", serialize_with = "crate::json::seconds")]
@@ -126,7 +126,7 @@ fn output(args: &Args) -> Result<Box<dyn Output>, CliError> {
     }))
 }
 
-/// Plays on a thread of its own: neither a slow terminal nor a key makes a message late.
+/// Plays on a separate thread, so that neither a slow terminal nor a key delays a message.
 fn play(
     args: &Args,
     player: &mut Player,

@@ -29,7 +29,7 @@ mod remote;
 mod robots;
 mod summary;
 
-/// Read any moment of a recording, also while it is being written.
+/// Read any moment of a recording, even while it is being written.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag query run1 latest --last 1s\n  \
@@ -44,9 +44,9 @@ mod summary;
     livebag query 'zenoh/*/*' latest --last 1s --json\n  \
     livebag query 'zenoh/r2/*' auto --decimate /camera_front:5 -o now.mcap")]
 pub struct Args {
-    /// The recording: a container, finished or still being written; an MCAP file, a rosbag2 folder or
-    /// database, or a ROS 1 bag; its address on a server
-    /// (http://HOST:PORT/NAME, https://…); or on Zenoh (zenoh/ROBOT/NAME, with * for any).
+    /// The recording: a container, finished or still being written; an MCAP file, a rosbag2 folder or database, or a
+    /// ROS 1 bag; a recording on a server (http://HOST:PORT/NAME, https://…); or one on Zenoh (zenoh/ROBOT/NAME, with *
+    /// for any).
     #[arg(add = ArgValueCompleter::new(complete::recordings))]
     bag: String,
     #[command(flatten)]
@@ -85,7 +85,7 @@ Example:\n  livebag query run1 history --from +10s --to +12s -t /camera_front -o
         #[command(flatten)]
         wanted: Wanted,
     },
-    /// New messages as they come, until the recording ends or Ctrl-C.
+    /// New messages as they are recorded, until the end or Ctrl-C.
     #[command(after_help = "Example:\n  livebag query run1 follow -t /diagnostics --json --decode")]
     Follow {
         /// Begin this long before the newest message [default: with the next one]
@@ -94,7 +94,7 @@ Example:\n  livebag query run1 history --from +10s --to +12s -t /camera_front -o
         #[command(flatten)]
         wanted: Wanted,
     },
-    /// Newest messages first, as many as arrive within a time.
+    /// Newest messages first, as many as arrive within the given time.
     #[command(
         after_help = "The server measures how fast this connection takes data, and stops in \
 time; at least the newest message is sent.\n\n\
@@ -169,7 +169,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
 }
 
-/// A folder without container.yaml that `glance` takes for a container all the same.
+/// A folder without container.yaml that `glance` still recognises as a container.
 fn is_bare_container(path: &std::path::Path) -> bool {
     livebag_bags::glance(path).is_some_and(|glance| glance.kind == RecordingKind::Container)
 }
@@ -210,7 +210,7 @@ fn named(bag: &Container, names: &[String]) -> Result<Vec<String>, CliError> {
     names.iter().map(|name| select::full_name(name, known)).collect()
 }
 
-/// The newest of a container on this machine, as much as can be given in a time.
+/// The newest messages of a container on this machine, as many as can be written in the given time.
 fn auto(
     bag: &Container,
     query: &Query,
@@ -274,7 +274,7 @@ fn give(
     Ok(())
 }
 
-/// What is said of `follow` where many robots answer.
+/// The error for `follow` with many robots.
 fn no_follow() -> CliError {
     CliError::usage(
         "follow is for one recording, here or on a server (http://ROBOT:8767/RUN): over Zenoh ask latest again and \
@@ -295,7 +295,7 @@ fn outcome(damaged: u64, bag: &str) -> Outcome {
     Outcome::Loss
 }
 
-/// The same of an answer that somebody else has sent.
+/// The same for an answer from elsewhere.
 fn remote_outcome(damaged: u64) -> Outcome {
     if damaged == 0 {
         return Outcome::Done;

@@ -31,11 +31,11 @@ use progress::Progress;
 use settings::Settings;
 use waiting::Waiting;
 
-/// Time between two looks at orders from outside.
+/// Interval at which commands are polled.
 const LOOK: Duration = Duration::from_millis(50);
 /// The same while it closes.
 const LOOK_CLOSING: Duration = Duration::from_millis(10);
-/// Time between two looks at the recorder's counts.
+/// Interval at which the recorder's counts are polled.
 const SHOW: Duration = Duration::from_millis(200);
 
 /// Record streams or ROS 2 topics
@@ -59,16 +59,17 @@ const SHOW: Duration = Duration::from_millis(200);
     livebag record --ros2 zenoh -t /imu /camera/image --storage mcap -o run7\n  \
     livebag record -a -d 60 --print-profile > recording.yaml\n  \
     livebag record --profile recording.yaml\n\n\
-Signals: INT, TERM and HUP close the recording; 3 s later, one more gives up what waits in memory and \
-counts it, and after 3 s more, another ends the process. USR1 begins a new split, USR2 takes a snapshot. `livebag ctl DIR` does the same and more.\n\n\
+Signals: INT, TERM and HUP close the recording; 3 s later, one more discards and counts the messages waiting \
+in memory, and after 3 s more, another ends the process. USR1 begins a new split, USR2 takes a snapshot. \
+`livebag ctl DIR` has the same commands and more.\n\n\
 Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost, or \
-nothing came of what was asked for.\n\n\
+a named topic had no message.\n\n\
 Environment:\n  \
-    LIVEBAG_STORAGE  how bytes reach the disk: io_uring (default) or pwrite, with ,buffered behind \
-either to go through the page cache\n  \
-    LIVEBAG_INTERRUPT_GRACE  seconds in which a second SIGINT, SIGTERM or SIGHUP changes nothing (default 3)")]
+    LIVEBAG_STORAGE  how bytes reach the disk: io_uring (default) or pwrite, with ,buffered \
+appended to use the page cache\n  \
+    LIVEBAG_INTERRUPT_GRACE  seconds in which a second SIGINT, SIGTERM or SIGHUP is ignored (default 3)")]
 pub struct Args {
-    /// Take settings from a YAML file; the command line overrides it.
+    /// Read settings from a YAML file; the command line overrides them.
     #[arg(long, value_name = "FILE", display_order = 900)]
     profile: Option<PathBuf>,
     /// Print the settings as a profile, and record nothing.
@@ -93,7 +94,7 @@ fn interval(text: &str) -> Result<Duration, String> {
         .map_err(|why| format!("{why}; --stats takes the next word: write --stats=1"))
 }
 
-/// What is printed at the end.
+/// Printed at the end.
 #[derive(Serialize)]
 struct Summary {
     path: String,
@@ -101,7 +102,7 @@ struct Summary {
     storage: Storage,
     /// What ended the recording early.
     failure: Option<String>,
-    /// From the first look at the streams to the end.
+    /// From the first poll of the streams to the end.
     #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
     message_count: u64,
@@ -113,9 +114,9 @@ struct Summary {
     account: Account,
     /// Splits that retention has removed.
     removed_splits: u64,
-    /// What was asked for by name and never appeared, or of which no message came.
+    /// Requested names that never appeared, or that had no message.
     missing: Vec<String>,
-    /// How often the wall clock was set while recording, and by how much at the most.
+    /// How often the wall clock was set while recording, and by how much at most.
     clock_jumps: ClockJumps,
     topics: Vec<TopicReport>,
 }
@@ -243,7 +244,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     };
     let clock_jumps = status.clock_jumps;
     if is_database {
-        // SQLite would have to be asked to count, and does not know what was lost.
+        // SQLite would have to count, and does not know the losses.
         let topics = report::topics_of(&status, &directory, elapsed_s)?;
         let counts = Counts { account: status.account(), removed_splits: 0, clock_jumps };
         let summary = Summary::new(
@@ -316,7 +317,7 @@ fn follow(settings: &Settings, clock: &Clock) -> Result<Option<Joined>, CliError
     })
 }
 
-/// Recording goes on without it where the filesystem has no sockets.
+/// If the filesystem has no sockets, recording continues without it.
 fn control_socket(directory: &Path) -> Option<ControlSocket> {
     let made = ControlSocket::create(directory);
     made.inspect_err(|error| {
@@ -349,7 +350,7 @@ fn announce(storage: &Storage, directory: &Path, cache_bytes_max: u64) {
 struct Watch<'a> {
     recorder: &'a Recorder,
     follower: Option<&'a mut Follower>,
-    /// Pause between two looks at the network's graph.
+    /// Interval at which the network's graph is polled.
     look_interval: Duration,
     interrupt: &'a Interrupt,
     orders: &'a SignalOrders,
@@ -362,7 +363,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Looks after the recording until it is to end.
+    /// Runs the recording until it should end.
     fn until(
         &mut self,
         stop_after: Option<Duration>,
@@ -423,7 +424,7 @@ impl Watch<'_> {
     }
 }
 
-/// What is counted of the whole recording.
+/// Counts of the whole recording.
 struct Counts {
     account: Account,
     removed_splits: u64,
@@ -460,7 +461,7 @@ impl Summary {
     }
 }
 
-/// What is on the disk now, as anybody who opens the container will find it.
+/// The recording on the disk now, as any reader finds it.
 fn summary(
     directory: &Path,
     storage: Storage,

@@ -84,7 +84,7 @@ struct Report {
     /// known.
     #[serde(rename = "damaged")]
     lost_messages: Option<u64>,
-    /// Since when nobody has counted what was published and lost, because the recorder died;
+    /// Since when it is not known what was published and lost, because the recorder died or the file is cut;
     /// nanoseconds since the Unix epoch.
     #[serde(rename = "unknown_since_time", with = "livebag_format::json_time")]
     unknown_since_nanos: Option<u64>,
@@ -231,6 +231,7 @@ fn mcap(args: &Args) -> Result<Report, CliError> {
     report.message_count = saved.messages;
     report.bytes = saved.bytes;
     report.lost_messages = Some(saved.lost_messages);
+    report.unknown_since_nanos = saved.unknown_since_nanos;
     report.damage = verified.damage.iter().map(ToString::to_string).collect();
     for said in saved.damage {
         report.damage.push(format!("{}: {said}", args.bag.display()));
@@ -292,6 +293,9 @@ fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
     }
     for damage in &report.damage {
         say!("livebag: {damage}");
+    }
+    if let (Some(since), Action::Rewritten) = (report.unknown_since_nanos, report.action) {
+        say!("livebag: what the file had behind {} is not known", text::time(since));
     }
     if lost > 0 {
         complain!("livebag: at least {} cannot be read", text::plural(lost as usize, "message"));

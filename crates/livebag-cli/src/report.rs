@@ -35,7 +35,7 @@ impl From<&Account> for Lost {
 }
 
 impl Lost {
-    /// Sum over all causes, as far as is known.
+    /// Sum over all known causes.
     pub fn total(&self) -> u64 {
         self.causes.total()
     }

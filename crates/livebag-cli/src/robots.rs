@@ -1,4 +1,4 @@
-//! `livebag robots`: who serves recordings on Zenoh.
+//! `livebag robots`: lists robots that serve recordings on Zenoh.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use crate::text::{self, Cell};
 
 /// List the robots that serve recordings
 ///
-/// List the robots that serve recordings on Zenoh, and what they have.
+/// List the robots that serve recordings on Zenoh, and their recordings.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag robots\n  \

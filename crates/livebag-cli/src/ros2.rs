@@ -8,23 +8,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::CliError;
 
-/// Which network, and how it is joined. What is not given is as ROS 2's own environment variables say.
+/// Which network, and how it is joined. Missing options follow ROS 2's environment variables.
 #[derive(clap::Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[command(next_help_heading = "ROS 2 network")]
 pub struct NetworkArgs {
-    /// Take part in a ROS 2 network: zenoh (as rmw_zenoh speaks it), dds (as all DDS-based rmw do)
+    /// Join a ROS 2 network: zenoh (like rmw_zenoh), dds (like all DDS-based rmw)
     #[arg(long, value_name = "NETWORK")]
     pub ros2: Option<String>,
     /// Its domain [default: ROS_DOMAIN_ID, or 0]
     #[arg(long, value_name = "N", requires = "ros2")]
     pub domain: Option<u32>,
-    /// What livebag's node is called there.
+    /// Name of livebag's node there.
     #[arg(long, value_name = "NAME", requires = "ros2")]
     #[arg(hide_short_help = true)]
     pub node_name: Option<String>,
-    /// With dds: the network interface, by name or address [default: CYCLONEDDS_URI, or all that have
-    /// multicast]
+    /// With dds: the network interface, by name or address [default: CYCLONEDDS_URI, or all with multicast]
     #[arg(long, value_name = "INTERFACE", requires = "ros2")]
     #[arg(hide_short_help = true)]
     pub interface: Option<String>,
@@ -53,8 +52,7 @@ impl From<NetworkError> for CliError {
 }
 
 impl NetworkArgs {
-    /// Joins the network that is asked for, as the node `node` unless it is called otherwise; `None` if
-    /// none is.
+    /// Joins the network that is asked for, as the node `node` unless it is called otherwise; `None` if there is none.
     ///
     /// # Errors
     /// If there is no such network, or it cannot be joined.

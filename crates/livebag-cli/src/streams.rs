@@ -24,13 +24,12 @@ const WATCH: Duration = Duration::from_secs(1);
 /// Clears a terminal: cursor home, then everything below it.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// List the streams on this machine, and who reads them
+/// List the streams on this machine and their readers
 ///
-/// List the streams on this machine: rate, size, whether their writers are alive, and who reads them.
+/// List the streams on this machine: rate, size, whether their writers are alive, and their readers.
 ///
-/// Of each reader: frames taken, frames behind, and frames overwritten before it read them (laps). A
-/// reader that only wants the newest frame is behind by design, and has no laps. A stream for a group
-/// has no table of readers.
+/// For each reader: frames taken, frames behind, and frames overwritten before it read them (laps). A reader that takes
+/// only the newest frame is behind by design, and has no laps. A stream for a group has no table of readers.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -48,20 +47,20 @@ pub struct Args {
     /// Open streams of other users, too. Any of them can end this command by truncating a stream.
     #[arg(long)]
     all_users: bool,
-    /// Look again every second, until Ctrl-C.
+    /// Refresh every second, until Ctrl-C.
     #[arg(short, long)]
     watch: bool,
-    /// Print JSON: an array, with --watch one a second, each on a line.
+    /// Print a JSON array; with --watch one line every second.
     #[arg(long)]
     json: bool,
-    /// A writer that has done nothing for this long counts as stalled.
+    /// A writer that has been idle for this long counts as stalled.
     #[arg(long, value_name = "D", default_value = "1s", value_parser = parse::duration_above_zero)]
     deadline: Duration,
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Remove streams whose writers are gone. Readers keep what they have open.
+    /// Remove streams whose writers are gone. Readers keep their open streams.
     Remove {
         /// Names of the streams.
         #[arg(required_unless_present = "gone", add = ArgValueCompleter::new(complete::streams))]
@@ -72,7 +71,7 @@ enum Action {
     },
 }
 
-/// What is printed of one stream.
+/// Printed for one stream.
 #[derive(Serialize)]
 struct Row {
     name: String,
@@ -105,12 +104,12 @@ struct Row {
     readers: Option<Vec<ReaderRow>>,
 }
 
-/// What is printed of one reader.
+/// Printed for one reader.
 #[derive(Serialize)]
 struct ReaderRow {
     /// As its process sees itself.
     pid: u32,
-    /// What it calls itself, or its program's name.
+    /// The name it gives itself, or its program's name.
     label: String,
     taken: u64,
     lapped: u64,
@@ -134,7 +133,7 @@ impl From<ReaderInfo> for ReaderRow {
     }
 }
 
-/// Streams held open between looks, so that rates can be told.
+/// Streams kept open between polls, to compute rates.
 struct Looks {
     clock: Clock,
     deadline: Duration,
@@ -203,7 +202,7 @@ fn remove_gone(chosen: &[String]) -> Result<Outcome, CliError> {
     for name in &names {
         match livebag_shm::remove(name) {
             Ok(()) => writeln!(out, "removed {}", livebag_format::visible(name))?,
-            // Its writer has come back meanwhile, or somebody else has removed it.
+            // Meanwhile its writer has restarted, or another process has removed it.
             Err(RemoveError::LiveWriter { .. } | RemoveError::NotFound { .. }) => {}
             Err(error) => {
                 complain!("livebag: {error}");

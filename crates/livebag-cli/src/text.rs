@@ -12,13 +12,13 @@ use crate::color::{self, To, Tone};
 
 mod table;
 
-/// Says a line on standard error, without control characters but the line feeds between its lines. A terminal
-/// that has hung up does not matter: what is being done goes on.
+/// Says a line on standard error, without control characters but the line feeds between its lines. A terminal that has
+/// hung up does not matter: the operation continues.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", spoken(text));
 }
 
-/// The same of what has failed, or is lost.
+/// The same for failures and losses.
 pub fn complain(text: &str) {
     let text = spoken(text);
     let text = match text.strip_prefix("livebag:") {
@@ -115,7 +115,7 @@ pub fn time(nanos: u64) -> String {
     }
 }
 
-/// `2026-05-01 12:00:00 CEST`: the machine's time, with the zone it is told in.
+/// `2026-05-01 12:00:00 CEST`: the machine's local time, with its zone.
 pub fn time_to_the_second(nanos: u64) -> String {
     match Timestamp::from_nanosecond(i128::from(nanos)) {
         Ok(time) => time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string(),

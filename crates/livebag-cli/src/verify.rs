@@ -1,4 +1,4 @@
-//! `livebag verify`: whether a recording is what was written.
+//! `livebag verify`: checks that a recording is intact.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -14,28 +14,29 @@ use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::text;
 
-/// Check a recording, and name what is damaged
+/// Check a recording and list damage
 ///
-/// Check every structure and every checksum of a recording, and name what is damaged.
+/// Check every structure and every checksum of a recording, and list damage.
 ///
-/// Nothing is changed. Exit code 0: whole; 1: damaged.
+/// Nothing is changed. Exit code 0: intact; 1: damaged.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag verify run1\n  \
     livebag verify drive.mcap --json | jq -r '.damage[].what'\n  \
     livebag verify rosbag2_2026_11_21 && rm -r rosbag2_2026_11_21_copy\n\n\
-Frames from streams have no checksum: of those, headers and places are checked, and they are counted \
-as `unproven_messages`. A recording that is being written is checked as far as it is committed.")]
+Frames from streams have no checksum: only their headers and places are checked, and they are counted \
+as `unproven_messages`. In a live recording, committed messages are checked.")]
 pub struct Args {
     /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
     #[arg(required = true, value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
-    /// Print one JSON object (an array for several recordings): `whole`, `damage` (file, offset, what), and what was checked.
+    /// Print one JSON object (an array for several recordings): `whole`, `damage` (file, offset, what), and the checks
+    /// made.
     #[arg(long)]
     json: bool,
 }
 
-/// What is printed.
+/// Printed result.
 #[derive(Serialize)]
 struct Report {
     path: String,
@@ -51,7 +52,7 @@ struct Report {
     unproven_messages: u64,
     damage_count: u64,
     damage: Vec<DamageReport>,
-    /// What is unusual, though nothing is damaged.
+    /// Unusual, but not damaged.
     warnings: Vec<DamageReport>,
     #[serde(rename = "elapsed_nanos", serialize_with = "crate::json::seconds")]
     duration_s: f64,
@@ -87,7 +88,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         bar.finish_and_clear();
         let verified = match verified {
             Ok(verified) => verified,
-            // The others are checked all the same.
+            // The others are still checked.
             Err(error) if args.bags.len() > 1 => {
                 outcome = CliError::from(error).report();
                 continue;
@@ -113,7 +114,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     Ok(outcome)
 }
 
-/// Bytes looked at, on a terminal.
+/// Bytes checked, on a terminal.
 pub fn bar() -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,5 +1,5 @@
-//! A YAML document walked by key, so that every complaint names the file, the line, the key, what
-//! was expected and what was found.
+//! A YAML document read by key, so that every error names the file, the line, the key, the expected and the found
+//! value.
 
 use std::fmt;
 use std::path::Path;
@@ -22,7 +22,7 @@ enum Kind {
     Null,
     Flag(bool),
     Whole(u64),
-    /// Also what is below 0.
+    /// Also negative numbers.
     Number(f64),
     Text(String),
     List(Vec<Value>),
@@ -197,7 +197,7 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// Complains about keys beside these.
+    /// Reports keys other than these.
     pub fn only(&self, known: &[&str]) -> Result<(), CliError> {
         match self.map()?.iter().find(|(key, ..)| !known.contains(&key.as_str())) {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! What a build was made without is known to it, and said in one sentence.
+//! A build knows the features it lacks, and names each in one sentence.
 #![expect(clippy::disallowed_methods, reason = "tests look at files as users do")]
 
 use std::process::Command;

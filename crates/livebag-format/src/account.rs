@@ -30,7 +30,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Messages published, as far as is known: no fewer.
+    /// Messages published, as far as known: a lower bound.
     pub fn published(&self) -> u64 {
         let kept = self.recorded.saturating_add(self.removed).saturating_add(self.damaged);
         kept.saturating_sub(self.repeated)
@@ -56,7 +56,7 @@ impl Account {
     }
 }
 
-/// Losses by cause, as they are told.
+/// Losses by cause, for serialisation.
 #[derive(Default, Serialize, Deserialize)]
 struct ToldLosses {
     #[serde(flatten)]
@@ -65,7 +65,7 @@ struct ToldLosses {
     total: Option<u64>,
 }
 
-/// As it is told: with what follows from it. `null` is what is not known.
+/// For serialisation, with derived values. `null` means unknown.
 #[derive(Serialize, Deserialize)]
 struct Told {
     published: Option<u64>,

@@ -1,4 +1,4 @@
-//! `container.yaml`: what a container holds. Layout: `docs/container-layout.md`.
+//! `container.yaml`: the contents of a container. Layout: `docs/container-layout.md`.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub const ATTACHMENTS_FILE: &str = "attachments.mcap";
 
 /// Name of the file that says which messages are on the medium.
 pub const SYNCED_FILE: &str = "container.synced";
-/// What stands before the checksum in the last line of `container.yaml`.
+/// The text before the checksum in the last line of `container.yaml`.
 const CHECKSUM_LINE: &str = "# crc32c: ";
 
 /// How a container was left.
@@ -30,7 +30,7 @@ pub enum State {
     Recording,
     /// Closed in order.
     Closed,
-    /// Its recorder died; what was committed has been kept and closed.
+    /// Its recorder died; the committed messages have been kept and the container closed.
     Recovered,
 }
 
@@ -49,7 +49,7 @@ pub struct Losses {
     /// Refused by the disk.
     #[serde(default)]
     pub disk: u64,
-    /// Given up at the end because somebody asked for it.
+    /// Discarded at the end, on request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub abandoned: u64,
 }
@@ -137,7 +137,7 @@ pub struct ClockJumps {
 }
 
 impl ClockJumps {
-    /// Adds one of so many nanoseconds.
+    /// Adds one of this many nanoseconds.
     pub fn add(&mut self, nanos: u64) {
         self.count += 1;
         self.max_nanos = self.max_nanos.max(nanos);
@@ -187,7 +187,7 @@ pub struct Removed {
     /// How many of those messages were repeated at the head of a split.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeated: u64,
-    /// Losses that they told of.
+    /// Their losses.
     pub lost: Losses,
     /// The same by topic; empty if the recorder was older than this field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -224,7 +224,7 @@ impl Removed {
 }
 
 impl TopicManifest {
-    /// Describes `topic`, whose messages lie in `bricks`.
+    /// Describes `topic`, whose messages are in `bricks`.
     pub fn new(topic: &Topic, channel_id: u16, index: String, bricks: Vec<String>) -> Self {
         let (schema, schema_hex) = match std::str::from_utf8(&topic.schema) {
             Ok(text) if !text.contains('\r') => (text.to_owned(), String::new()),
@@ -279,7 +279,7 @@ impl TopicManifest {
 /// Values under a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataEntry {
-    /// What they are about.
+    /// Their subject.
     pub name: String,
     /// The keys and values.
     pub values: BTreeMap<String, String>,
@@ -305,9 +305,8 @@ pub struct Manifest {
     /// When this file was written, nanoseconds since the Unix epoch; 0 if its writer did not say.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub written_nanos: u64,
-    /// Set by recovery: since when losses are not known, nanoseconds since the Unix epoch. The
-    /// recorder counted up to here; what it lost between here and its death is in no count. 0 while
-    /// everything is known.
+    /// Set by recovery: since when losses are not known, nanoseconds since the Unix epoch. The recorder counted up to
+    /// here; losses between here and its death are not counted. 0 if everything is known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown_since_nanos: u64,
     /// What stopped the recording, if something did: the first failure.
@@ -321,12 +320,11 @@ pub struct Manifest {
     /// empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub attachments: String,
-    /// Whether all topics of a split lie in one MCAP file, so that with a `metadata.yaml` it is a bag
-    /// of rosbag2 as well.
+    /// Whether all topics of a split are in one MCAP file, so that with a `metadata.yaml` it is also a rosbag2 bag.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_file: bool,
-    /// Directories of the later splits, each a container of its own, in order of time. The first
-    /// split lies in this directory itself.
+    /// Directories of the later splits, each a complete container, in order of time. The first split is in this
+    /// directory itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<String>,
     /// How often the wall clock was set while recording.
@@ -410,7 +408,7 @@ impl Manifest {
         let mut text = String::with_capacity(json.len() + 1);
         for sign in json.chars() {
             match sign {
-                // JSON has them in strings as they are, where YAML wants them escaped.
+                // JSON allows them in strings, YAML requires escapes.
                 '\u{7f}'..='\u{9f}'
                 | '\u{2028}'
                 | '\u{2029}'

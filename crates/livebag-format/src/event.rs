@@ -15,7 +15,7 @@ const CHECKSUM_DIGITS: usize = 8;
 /// A named moment or time range of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// A few words more, or nothing.
     #[serde(default)]

@@ -1,9 +1,8 @@
 //! The time index of a topic: fixed-size entries in the order of `log_time`.
 //!
-//! Layout: `docs/container-layout.md`. The file's length is the commit counter: an entry is
-//! appended after the message it points to can be read, and a file's length grows only after the
-//! bytes below it are in place. Each entry carries its own CRC-32C, so that a tail of zeros or of
-//! half an entry, as a kernel crash may leave it, is known for what it is.
+//! Layout: `docs/container-layout.md`. The file's length is the commit counter: an entry is appended after its message
+//! can be read, and a file's length grows only after the bytes below it are in place. Each entry has a CRC-32C, so that
+//! a tail of zeros or of half an entry, as a kernel crash may leave it, is recognised.
 
 /// Length of one entry, and of the header in front of the first.
 pub const ENTRY_BYTES: usize = 48;

@@ -28,7 +28,7 @@ pub const MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', b'0', b'\r', b'\n'];
 pub const RECORD_HEADER_BYTES: usize = 1 + 8;
 /// A chunk record up to its first message, when its compression is `""`.
 pub const CHUNK_HEADER_BYTES: usize = RECORD_HEADER_BYTES + 8 + 8 + 8 + 4 + 4 + 8;
-/// Where the checksum of the records lies in it.
+/// Offset of the records' checksum in it.
 pub const CHUNK_CRC_OFFSET: usize = RECORD_HEADER_BYTES + 8 + 8 + 8;
 /// The same with the longest name of a compression.
 pub const CHUNK_HEADER_BYTES_MAX: usize = CHUNK_HEADER_BYTES + 4;

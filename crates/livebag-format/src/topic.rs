@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a recording knows of a topic: MCAP's channel and schema in one.
+/// A recording's data about a topic: MCAP's channel and schema in one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topic {
     /// Topic name, as ROS spells it: `/camera_front`.
@@ -22,7 +22,7 @@ pub struct Topic {
 }
 
 impl Topic {
-    /// Whether the source had a schema, be it a name alone.
+    /// Whether the source had a schema, even if only a name.
     pub fn has_schema(&self) -> bool {
         !(self.type_name.is_empty() && self.schema_encoding.is_empty() && self.schema.is_empty())
     }

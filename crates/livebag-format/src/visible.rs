@@ -1,8 +1,8 @@
 //! Foreign text where people read it: in a terminal, a log, an error, a header.
 //!
 //! Names of topics, types, frames, files, robots and hosts come from other users' memory, from networks and from
-//! strangers' files. A line feed in one forges a line of a log, an escape sequence moves the cursor, and a
-//! change of direction shows another name than the one that is meant.
+//! strangers' files. A line feed in one forges a line of a log, an escape sequence moves the cursor, and a change of
+//! direction displays another name.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! A bounds-checked cursor over one encoded message: CDR in either byte order, or ROS 1.
 //!
-//! CDR version 1 (OMG DDSI-RTPS 2.5 section 10, XTypes 1.3 section 7.4; version 2, which no RMW
-//! writes, puts lengths before sequences of structures and is refused): four bytes of encapsulation, then
-//! primitives aligned to their size counted from the end of the encapsulation; strings carry a
-//! length that includes their NUL. ROS 1: little-endian, packed, strings without a NUL.
+//! CDR version 1 (OMG DDSI-RTPS 2.5 section 10, XTypes 1.3 section 7.4). Version 2, which no RMW writes, puts lengths
+//! before sequences of structures and is refused. A message has four bytes of encapsulation, then primitives aligned to
+//! their size counted from the end of the encapsulation; the length of a string includes its NUL. ROS 1: little-endian,
+//! packed, strings without a NUL.
 
 /// Why bytes are not the message that they were said to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,10 +69,10 @@ pub enum DecodeError {
         /// Name of the field.
         field: String,
     },
-    /// The message is not the JSON that it is said to be.
+    /// The message is not valid JSON.
     #[error("expected JSON: {reason}")]
     Json {
-        /// What the JSON reader found.
+        /// The JSON reader's error.
         reason: String,
     },
     /// A string is not UTF-8.
@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.at
     }
 
-    /// Moves to the next multiple of `size_bytes`, as far as the layout aligns.
+    /// Moves to the next multiple of `size_bytes`, if the layout aligns.
     pub(crate) fn align(&mut self, size_bytes: usize) -> Result<(), DecodeError> {
         let unit = size_bytes.min(self.layout.align_max);
         // Both are powers of two.

@@ -1,10 +1,10 @@
-//! YAML that may be as long as a recording has topics.
+//! YAML whose length may grow with a recording's topics.
 
 use serde::de::DeserializeOwned;
 
-/// Reads YAML. The reader's bounds follow from the text's length, which its caller bounds: a recording of
-/// 65,535 topics, each with its definition, is beyond the defaults of the YAML library (250,000 nodes,
-/// 64 MiB). What an alias stands for counts too, so that short text cannot unfold without end.
+/// Reads YAML. The reader's limits follow from the text's length, which its caller limits: a recording of 65,535
+/// topics, each with its definition, exceeds the defaults of the YAML library (250,000 nodes, 64 MiB). What an alias
+/// stands for counts too, so that short text cannot unfold without end.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
     let defaults = serde_saphyr::Budget::default();
     let options = serde_saphyr::options! {

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! The contents of a request.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::limits::{
 use crate::moment::{self, Moment};
 use crate::text::shortened;
 
-/// A request that makes no sense: what was found, and what would be right.
+/// An invalid request: the found value, and what would be valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AskError(pub String);
@@ -54,7 +54,7 @@ pub enum MessageForm {
     },
 }
 
-/// Which message beside a time.
+/// Which message relative to a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The first behind it.
@@ -63,7 +63,7 @@ pub enum Step {
     Previous,
 }
 
-/// The names and values of a request, each asked for once, so that a misspelt one is not passed over.
+/// The names and values of a request, each read once, so that a misspelt one is not ignored.
 pub struct Parameters {
     pairs: Vec<(String, String)>,
 }
@@ -108,7 +108,7 @@ impl Parameters {
     /// Nothing may be left.
     ///
     /// # Errors
-    /// Names what is.
+    /// Names the valid ones.
     pub fn end(self) -> Result<(), AskError> {
         match self.pairs.first() {
             None => Ok(()),
@@ -140,7 +140,7 @@ impl Parameters {
         }
     }
 
-    /// `topic=…` of what is about one topic.
+    /// `topic=…` of a request about one topic.
     ///
     /// # Errors
     /// If there is none or another one, or it is too long.
@@ -262,7 +262,7 @@ impl Parameters {
         }
     }
 
-    /// `name=true`, or `name` alone.
+    /// `name=true`, or only `name`.
     ///
     /// # Errors
     /// If it is something else.
@@ -324,7 +324,7 @@ impl Parameters {
 /// A topic, and how many of its messages a second are enough: `/topic:HZ`.
 ///
 /// # Errors
-/// If that is not what it is.
+/// If it has another form.
 pub fn rate_of(text: &str) -> Result<(String, f64), AskError> {
     let parse = || {
         let (topic, rate) = text.rsplit_once(':')?;
@@ -375,7 +375,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// `imu` stands for `/imu` where there is no `imu`, and the other way round.
+/// `imu` means `/imu` if there is no `imu`, and vice versa.
 pub fn full_names(container: &Container, names: &[String]) -> Vec<String> {
     let is_topic = |name: &str| container.topics().iter().any(|topic| topic.topic().name == name);
     let full = |name: &String| match (format!("/{name}"), name.strip_prefix('/')) {

@@ -45,7 +45,7 @@ pub enum FieldError {
         topic: String,
         /// As it was asked for, shortened.
         field: String,
-        /// What it is.
+        /// Its type.
         found: &'static str,
     },
     /// The topic's messages are not decoded.
@@ -136,7 +136,7 @@ impl FieldReader {
             let (topic, field) = (topic.name.clone(), shortened(field));
             return Err(FieldError::NotANumber { topic, field, found });
         }
-        // What comes behind the last that is wanted is not decoded: an image's pixels, most often.
+        // Values after the last requested one are not decoded: most often an image's pixels.
         let count = places.iter().map(|place| place.column + 1).max().unwrap_or(0);
         let decoder = Box::new(decoder.first_columns(count));
         Ok(Self { way: Way::Columns { decoder, places } })
@@ -201,9 +201,9 @@ fn undecodable(topic: &Topic, error: &dyn std::error::Error) -> FieldError {
     FieldError::Topic { topic: topic.name.clone(), error: error.to_string() }
 }
 
-/// The place of a path, and what is there.
+/// The place of a path, and the column there.
 fn find<'a>(shape: &'a [(String, Column)], path: &[Step]) -> Option<(Place, &'a Column)> {
-    // A column's name has the dots of structures that stand alone.
+    // A column's name has the dots of structures outside of arrays.
     let mut name = String::new();
     for (at, step) in path.iter().enumerate() {
         let Step::Name(part) = step else { return None };

@@ -1,5 +1,5 @@
-//! What the fuzzers run: one function for each parser that meets foreign bytes. The targets in `fuzz/`
-//! call them with bytes that grow by coverage, the tests here with those of a seeded random.
+//! Fuzz targets: one function for each parser of foreign bytes. The targets in `fuzz/` call them with bytes that grow
+//! by coverage, the tests here with those of a seeded random.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -66,7 +66,7 @@ pub fn ask(bytes: &[u8]) {
     }
 }
 
-/// What a client of a live socket says, as text and as bytes.
+/// Messages of a live socket's client, as text and as bytes.
 pub fn socket(bytes: &[u8]) {
     let told = [live::parse_text(&String::from_utf8_lossy(bytes)), live::parse_binary(bytes)];
     for asked in told {
@@ -299,7 +299,7 @@ fn compressed() -> RecorderOptions {
     options
 }
 
-/// A container that a medium, or somebody, has spoilt: a byte for which, six bytes for each change.
+/// A container damaged by a medium or an attacker: a byte selects it, six bytes describe each change.
 pub fn container(bytes: &[u8]) {
     static SAMPLES: OnceLock<Mutex<[Sample; 2]>> = OnceLock::new();
     let samples = SAMPLES.get_or_init(|| {
@@ -353,7 +353,7 @@ fn spoil(path: &Path, file: &mut Vec<u8>, change: &[u8; 6]) {
             file[at] = change[4];
         }
         1 => file.truncate(at % (file.len() + 1)),
-        // Not an accident: an entry that says something else, with its checksum.
+        // Not an accident: an entry with other values and a correct checksum.
         _ if path.extension().is_some_and(|end| end == "idx") => {
             let (entries, _) = file.as_chunks_mut::<48>();
             let count = entries.len();
@@ -418,7 +418,7 @@ fn read_everything(path: &Path) {
             while answer.chunk_newest_first(&mut newest, &mut out, 4096, take).unwrap_or(false) {}
         }
         if let Ok(file) = VirtualFile::new(&container, &query) {
-            // Nobody reads a file that says it has a petabyte; its parts are read all the same.
+            // No client reads a file that claims a petabyte; its parts can still be read.
             let ends = [0, file.len() / 2, file.len().saturating_sub(4096)];
             for offset in ends {
                 out.clear();
@@ -430,8 +430,7 @@ fn read_everything(path: &Path) {
     }
 }
 
-/// A request through the router: whatever comes in, what comes out is HTTP and one of the statuses
-/// that there are.
+/// A request through the router: for any input, the output is HTTP with one of the defined statuses.
 pub fn request(bytes: &[u8]) {
     static SITE: OnceLock<(Runtime, Arc<App>, Arc<Link>, Sample)> = OnceLock::new();
     let (runtime, app, link, _) = SITE.get_or_init(|| {

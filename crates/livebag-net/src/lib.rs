@@ -14,9 +14,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A request visits the modules in this order: `http` takes it and checks who asks,
-//! [`ask`] says what it means, the [`Catalog`] finds the container, an answer is laid out by
-//! `livebag`'s own query engine and sent piece by piece.
+//! A request visits the modules in this order: `http` receives it and checks access, [`ask`] parses it, the [`Catalog`]
+//! finds the container, and an answer is laid out by `livebag`'s own query engine and sent piece by piece.
 
 #[cfg(feature = "server")]
 mod answer;

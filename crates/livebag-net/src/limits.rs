@@ -37,15 +37,15 @@ pub const PIECE_BYTES: usize = 256 << 10;
 pub const DECODED_VALUES_SMALL: usize = 1 << 13;
 /// … and at most, of one message at a time: some 128 bytes of memory each.
 pub const DECODED_VALUES_MAX: usize = 1 << 21;
-/// Memory that answers have taken is given back to the system once none is under way, looked at so often …
+/// Interval at which the memory of answers is returned to the system, once none is in progress …
 pub const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(2);
-/// … if it was so much.
+/// … if it was at least this much.
 pub const GIVE_BACK_BYTES_MIN: usize = 32 << 20;
 /// Characters of the sentence that refuses a request.
 pub const REFUSAL_CHARS_MAX: usize = 1000;
 /// Bytes of files from which they are handed to the network, which is given many at once …
 pub const PARCEL_BYTES: usize = 1 << 20;
-/// … and what lies between them, if it is no more than this, in memory of its own.
+/// … and the bytes between them, if there are no more than this, in separate memory.
 pub const BETWEEN_BYTES_MAX: usize = 1 << 10;
 /// Pieces whose memory is kept for the next ones …
 pub const SPARE_PIECES_MAX: usize = 32;
@@ -60,22 +60,22 @@ pub const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
 pub const VIRTUAL_FILES_MAX: usize = 64;
 /// Memory of those.
 pub const VIRTUAL_FILES_BYTES_MAX: usize = 512 << 20;
-/// A live one that was used since then is not forgotten: its reader could not go on.
+/// A live one used since then is not dropped: its reader could not continue.
 pub const VIRTUAL_FILE_PATIENCE: Duration = Duration::from_secs(60);
 /// Forgotten ones that are remembered as such; once there are more, every file may have been there before.
 pub const VIRTUAL_FILES_FORGOTTEN_MAX: usize = 1024;
-/// A virtual file goes on at most so often.
+/// Shortest interval at which a virtual file is extended.
 pub const VIRTUAL_FILE_GROWTH: Duration = Duration::from_secs(1);
 
-/// Pause between two looks for recordings that have appeared.
+/// Interval at which new recordings are searched for.
 pub const CATALOG_INTERVAL: Duration = Duration::from_secs(1);
-/// Folders below folders that are looked into.
+/// Maximum depth of nested folders.
 pub const CATALOG_DEPTH_MAX: usize = 4;
 /// Recordings that are listed.
 pub const CATALOG_BAGS_MAX: usize = 10_000;
 /// Recordings that stay open between two requests: each holds the files of its topics.
 pub const OPEN_BAGS_MAX: usize = 64;
-/// A live recording is opened anew so often, to see whether its recorder has died.
+/// Interval at which a live recording is opened again, to detect that its recorder has died.
 pub const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bins of a timeline or a series, unless a request says how many …
@@ -94,7 +94,7 @@ pub const SUMMARY_RECORD_BYTES_MAX: usize = 1 << 20;
 pub const FIELDS_MAX: usize = 16;
 /// Fields of a topic that are listed.
 pub const FIELDS_LISTED_MAX: usize = 4096;
-/// Messages that a series reads; of more it reads each second, third, … and says so …
+/// Messages that a series reads; of more it reads every second, third, … and reports that …
 pub const SERIES_MESSAGES_MAX: u64 = 1 << 19;
 /// … and bytes of them, as the first one is.
 pub const SERIES_BYTES_MAX: u64 = 512 << 20;
@@ -124,28 +124,28 @@ pub const WITHIN_MAX: Duration = Duration::from_secs(60);
 /// Pixels of a picture.
 pub const PIXELS_MAX: u64 = 1 << 27;
 
-/// Bytes of a chunk of an `auto` answer: what is newer must not wait for what is older.
+/// Bytes of a chunk of an `auto` answer: newer messages must not wait for older ones.
 pub const AUTO_CHUNK_BYTES: u64 = 16 << 10;
-/// What `auto` keeps on its way at least, and before it has seen what the link does now at most, however slow or fast the link: some of what TCP sends at once.
+/// Minimum that `auto` keeps in flight, and its maximum before it has measured the link: some of the bytes that TCP
+/// sends at once.
 pub const AUTO_BLIND_BYTES: u64 = 16 << 10;
-/// What `auto` keeps on its way to the asker beside the message that goes next, as a time at the link's
-/// speed; a longer round trip counts instead. A link that becomes twenty times slower is late by so much
-/// times twenty.
+/// Bytes that `auto` keeps in flight besides the next message, as a time at the link's speed; a longer round trip
+/// counts instead. If a link becomes twenty times slower, the answer is late by twenty times this.
 pub const AUTO_AHEAD: Duration = Duration::from_millis(10);
-/// Time that `auto` keeps for what it does not know: the answer's end, the asker's reading.
+/// Time that `auto` reserves for unknown delays: the answer's end, the client's reading.
 pub const AUTO_MARGIN: Duration = Duration::from_millis(40);
 /// Time over which the speed of a link is averaged.
 pub const GOODPUT_WINDOW: Duration = Duration::from_millis(250);
 /// The same for noticing that it has become slower.
 pub const GOODPUT_WINDOW_SHORT: Duration = Duration::from_millis(60);
-/// Pause between two looks at a link.
+/// Interval at which a link is polled.
 pub const GOODPUT_INTERVAL: Duration = Duration::from_millis(2);
 /// How long the speed of the link to an address is remembered …
 pub const GOODPUT_MEMORY: Duration = Duration::from_secs(30);
 /// … and of how many addresses.
 pub const GOODPUT_ADDRESSES_MAX: usize = 1024;
 
-/// Of a routing table, read to find the wireless link to an asker, so much is looked at.
+/// Maximum bytes read of a routing table, to find the wireless link to a client.
 pub const ROUTES_BYTES_MAX: u64 = 64 << 10;
 
 /// Threads that answer questions that come by Zenoh.
@@ -165,7 +165,7 @@ pub const ZENOH_SILENCE: Duration = Duration::from_secs(15);
 /// Announced recordings that an asker lists.
 pub const FOUND_MAX: usize = 65_536;
 
-/// A question to a server waits so long for its connection, and for the answer to begin.
+/// Timeout of a query to a server, for its connection and for the start of the answer.
 pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest error text that an asker reads.
 pub const ERROR_BYTES_MAX: u64 = 64 << 10;
@@ -184,34 +184,34 @@ pub const LIVE_REQUEST_ID_BYTES_MAX: usize = 256;
 pub const LIVE_SPEED_MAX: f32 = 1000.0;
 /// Messages of a client that cannot be followed, or requests that wait; after more of them the socket is closed.
 pub const LIVE_MISTAKES_MAX: usize = 64;
-/// Pause between two looks for what is new …
+/// Interval of polls for new messages …
 pub const LIVE_TICK: Duration = Duration::from_millis(20);
 /// … and for channels.
 pub const LIVE_CHANNELS_INTERVAL: Duration = Duration::from_millis(250);
-/// Bytes that a socket is given at once: what a link takes in the time below, at least so many …
+/// Bytes given to a socket at once: the amount that a link carries in the time below, at least this …
 pub const LIVE_BATCH_BYTES_MIN: usize = 64 << 10;
-/// … and at most so many, or one message.
+/// … and at most this, or one message.
 pub const LIVE_BATCH_BYTES_MAX: usize = 4 << 20;
-/// What is sent at once is older by so much when it arrives, over a link that does not take everything.
+/// Additional age of messages sent at once when they arrive, over a link that cannot carry everything.
 pub const LIVE_BATCH_TIME: Duration = Duration::from_millis(100);
-/// A socket is given nothing new while the client's kernel has not got so many bytes.
+/// A socket gets nothing new while the client's kernel lacks this many bytes.
 pub const LIVE_AHEAD_BYTES: u64 = 64 << 10;
 /// A larger message is left out.
 pub const LIVE_MESSAGE_BYTES_MAX: usize = 64 << 20;
-/// Of the messages that wait for a subscription so many of the newest are looked at; the others are left out.
+/// Of a subscription's waiting messages this many of the newest are considered; the others are left out.
 pub const LIVE_BEHIND_MAX: usize = 2048;
 /// Streams that are shown without a recording.
 pub const LIVE_STREAMS_MAX: usize = 1024;
-/// Pause between two sentences about what was left out.
+/// Interval of reports about messages left out.
 pub const LIVE_STATUS_INTERVAL: Duration = Duration::from_secs(2);
-/// A client is pinged so often …
+/// Interval at which a client is pinged …
 pub const LIVE_PING_INTERVAL: Duration = Duration::from_secs(10);
-/// … and has gone if it says nothing for so long.
+/// … and after which a silent one counts as gone.
 pub const LIVE_SILENCE_MAX: Duration = Duration::from_secs(45);
 /// Longest file of a viewer.
 pub const VIEWER_FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Those bounds that a server may be given others for; the rest are the same everywhere.
+/// The limits that a server can change; the others are the same everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// [`CONNECTIONS_MAX`].
@@ -255,11 +255,11 @@ impl Default for ServerLimits {
     }
 }
 
-/// Time between two looks for new messages that are followed.
+/// Interval of polls for new messages of followers.
 pub const FOLLOW_INTERVAL: Duration = Duration::from_millis(50);
-/// A follower without new messages gets a sign of life so often.
+/// Interval at which a follower without new messages gets a comment.
 pub const FOLLOW_SIGN_INTERVAL: Duration = Duration::from_secs(2);
-/// New messages of a topic that a follower is told of at one look; of more it gets the newest.
+/// Maximum new messages of a topic that a follower gets in one poll; of more it gets the newest.
 pub const FOLLOW_BEHIND_MAX: usize = 4096;
 
 const _: () = assert!(LIVE_SOCKETS_MAX * LIVE_BATCH_BYTES_MAX <= ANSWER_BYTES_MAX);

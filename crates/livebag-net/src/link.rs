@@ -1,4 +1,4 @@
-//! A connection, and how fast the asker at its other end takes what it is sent.
+//! A connection, and how fast its client takes data.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,7 +20,7 @@ use crate::limits::{
 };
 use crate::wireless::left_of_speed;
 
-/// One end of a TCP connection, as seen by who lays out answers for it.
+/// One end of a TCP connection, as seen by the code that builds its answers.
 pub struct Link {
     socket: OwnedFd,
     peer: IpAddr,
@@ -29,7 +29,7 @@ pub struct Link {
     by_reference: bool,
 }
 
-/// What the kernel says of a connection (`struct tcp_info` of `linux/tcp.h`, Linux 4.6).
+/// The kernel's data about a connection (`struct tcp_info` of `linux/tcp.h`, Linux 4.6).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkState {
     /// Bytes given to the kernel that the peer's kernel has not got.
@@ -50,8 +50,8 @@ impl Link {
         Ok(Self { socket, peer, written: AtomicU64::new(0), by_reference: false })
     }
 
-    /// Says whether what is sent over it goes from where it lies straight to the kernel, and this process
-    /// never looks at it: over TLS it does, to encrypt it.
+    /// Declares whether bytes are passed from their memory straight to the kernel without being read by this process:
+    /// over TLS it reads them, to encrypt them.
     pub fn sent_by_reference(mut self, yes: bool) -> Self {
         self.by_reference = yes;
         self
@@ -63,7 +63,7 @@ impl Link {
         self.by_reference
     }
 
-    /// Who is at the other end.
+    /// The peer's address.
     pub fn peer(&self) -> IpAddr {
         self.peer
     }
@@ -84,7 +84,7 @@ impl Link {
     }
 }
 
-/// As much of `struct tcp_info` as is needed.
+/// The part of `struct tcp_info` that is needed.
 const TCP_INFO_BYTES: usize = 168;
 /// Offset of `tcpi_rtt`, microseconds.
 const TCPI_RTT: usize = 68;
@@ -109,11 +109,11 @@ fn tcp_info(socket: i32) -> io::Result<[u8; TCP_INFO_BYTES]> {
     if done == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Counts what is written, and gives up on a peer that takes next to nothing.
+/// Counts written bytes, and closes a connection whose peer takes next to nothing.
 pub struct MeteredStream {
     stream: TcpStream,
     link: Arc<Link>,
-    /// While a write waits: when it is looked at whether there was progress.
+    /// While a write waits: the next check for progress.
     deadline: Option<Pin<Box<Sleep>>>,
     /// `written` when the deadline was set.
     mark: u64,
@@ -200,19 +200,19 @@ impl AsyncWrite for MeteredStream {
 pub struct Goodput {
     /// Time in nanoseconds, bytes that the peer has got by then.
     samples: VecDeque<(u64, u64)>,
-    /// When the link was last given something to do, and what the peer had got by then.
+    /// When the link last got work, and the bytes the peer had by then.
     burst: Option<(u64, u64)>,
-    /// What was known before.
+    /// The earlier estimate.
     prior: Option<f64>,
 }
 
 impl Goodput {
-    /// Begins with what is known of the link, in bytes a second.
+    /// Starts with the known speed of the link, in bytes a second.
     pub fn new(prior: Option<f64>) -> Self {
         Self { prior, ..Self::default() }
     }
 
-    /// Takes what the link says now; it has had something to do since the last time.
+    /// Adds a measurement of the link, which has been busy since the last one.
     pub fn sample(&mut self, now_nanos: u64, acked_bytes: u64) {
         let window = GOODPUT_WINDOW.as_nanos() as u64;
         while self.samples.len() > 2
@@ -246,14 +246,14 @@ impl Goodput {
         let last = self.samples.back()?;
         let since = |first: &(u64, u64)| {
             let (nanos, bytes) = (last.0 - first.0, last.1 - first.1);
-            // A shorter time tells how the kernel batches.
+            // A shorter time measures how the kernel batches.
             (nanos >= TELLING_NANOS).then(|| bytes as f64 * 1e9 / nanos as f64)
         };
         let whole = since(self.samples.front()?).filter(|speed| *speed > 0.0)?;
         let short = GOODPUT_WINDOW_SHORT.as_nanos() as u64;
         let end = self.samples.iter().rev().find(|(time, _)| last.0 - time >= short);
         let end = end.and_then(since).unwrap_or(whole);
-        // A standstill may be over in a moment; a twentieth is what it is taken for.
+        // A standstill may end in a moment; it counts as a twentieth.
         Some(whole.min(end.max(whole / 20.0)))
     }
 
@@ -263,9 +263,9 @@ impl Goodput {
     }
 }
 
-/// Time over which a speed can be told.
+/// Shortest time over which a speed can be measured.
 const TELLING_NANOS: u64 = 20_000_000;
-/// Bytes of a burst that tells one: fewer tell how TCP begins.
+/// Fewest bytes of a burst that measure it: fewer measure how TCP starts.
 const TELLING_BYTES: u64 = 32 << 10;
 
 /// The speed of the links to addresses asked from lately.
@@ -281,7 +281,7 @@ struct Known {
 }
 
 impl KnownLinks {
-    /// Bytes a second, if it is known from lately; fewer if the wireless link is worse now.
+    /// Bytes a second, if measured recently; fewer if the wireless link is worse now.
     pub fn speed(&self, peer: IpAddr, quality: Option<f64>, now_nanos: u64) -> Option<f64> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(&peer)?;

@@ -32,7 +32,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub enum Moment {
     /// Nanoseconds since the Unix epoch.
     At(u64),
-    /// So much after the recording's first message.
+    /// This long after the recording's first message.
     After(Duration),
 }
 

@@ -10,12 +10,12 @@ pub struct PageFile {
     pub name: &'static str,
     /// MIME type.
     pub content_type: &'static str,
-    /// What it holds.
+    /// Its contents.
     pub bytes: &'static [u8],
 }
 
-/// What a browser may do with the page: take everything from this server and nothing from elsewhere, run no
-/// script that stands in a document, and show it in no frame of another site.
+/// The page's permissions in a browser: load everything from this server and nothing from elsewhere, run no inline
+/// scripts, and appear in no frame of another site.
 pub const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; \
                           form-action 'none'; frame-ancestors 'none'";
 
@@ -83,7 +83,7 @@ pub fn file(name: &str) -> Option<&'static PageFile> {
 }
 
 impl PageFile {
-    /// Tells it from other versions of itself (`ETag`).
+    /// Distinguishes it from its other versions (`ETag`).
     pub fn tag(&self) -> String {
         // Its keys are always the same.
         let mut hasher = std::hash::DefaultHasher::new();

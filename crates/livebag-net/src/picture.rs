@@ -1,4 +1,4 @@
-//! Pictures of `sensor_msgs/msg/Image`, for people who look.
+//! Pictures of `sensor_msgs/msg/Image`, for people.
 
 use std::borrow::Cow;
 
@@ -132,7 +132,7 @@ fn samples<'a>(
     Ok(Samples { width, height, channels, bytes: plain, is_wide: bytes > 1 })
 }
 
-/// What a picture has of each pixel.
+/// The samples of a picture's pixel.
 #[derive(Clone, Copy)]
 struct Pixel {
     /// Samples.
@@ -141,9 +141,9 @@ struct Pixel {
     bytes: usize,
 }
 
-/// A smaller picture of at most `width_max` columns, its columns and rows: each pixel stands for a square of so
-/// many columns and rows. Of samples of eight bits it is the mean of four of them; of others it is one of them,
-/// because what is no distance makes no mean.
+/// A smaller picture of at most `width_max` columns, its columns and rows: each pixel represents a square of N × N
+/// pixels. For 8-bit samples it is the mean of four of them; for others it is one of them, because a missing
+/// distance must not enter a mean.
 fn smaller(
     data: &[u8],
     (width, height, step): (usize, usize, usize),
@@ -186,7 +186,7 @@ fn not_an_image<T>(topic: &Topic) -> Result<T, PictureError> {
     })
 }
 
-/// Floats as 16 bits from the least to the greatest of the picture; 0 is what is not finite.
+/// Floats as 16 bits, scaled from the least to the greatest of the picture; values that are not finite become 0.
 fn stretched(bytes: &[u8], is_big_endian: bool) -> Vec<u8> {
     let floats = bytes.as_chunks().0.iter().map(|&bytes: &[u8; 4]| match is_big_endian {
         true => f32::from_be_bytes(bytes),
@@ -217,7 +217,7 @@ pub fn png(topic: &Topic, message: &[u8], out: &mut Buffer) -> Result<(), Pictur
     png_within(topic, message, None, out)
 }
 
-/// The same of at most so many columns.
+/// The same with at most this many columns.
 ///
 /// # Errors
 /// If no picture can be made of it.
@@ -250,7 +250,7 @@ pub fn jpeg(topic: &Topic, message: &[u8], out: &mut Buffer) -> Result<(), Pictu
     jpeg_within(topic, message, None, out)
 }
 
-/// The same of at most so many columns.
+/// The same with at most this many columns.
 ///
 /// # Errors
 /// If no picture can be made of it.

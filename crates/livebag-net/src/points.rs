@@ -1,4 +1,4 @@
-//! Points of `sensor_msgs/msg/PointCloud2`, for those who draw them.
+//! Points of `sensor_msgs/msg/PointCloud2`, for drawing.
 
 use livebag::Buffer;
 use livebag_format::cdr::{PointField, PointsView};
@@ -86,13 +86,13 @@ impl Value {
     }
 }
 
-/// Bytes of an answer with so many points.
+/// Bytes of an answer with this many points.
 pub fn bytes_of(points: usize) -> usize {
     HEAD_BYTES + points * POINT_BYTES
 }
 
-/// Appends the points of a message to `out`: evenly as many as `max` of them, without those that have no place. Gives
-/// the frame that they are in.
+/// Appends at most `max` points of a message to `out`, chosen evenly, without those that lack coordinates. Gives the
+/// frame that they are in.
 ///
 /// # Errors
 /// If it is no point cloud, or makes no sense.

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::{SPARE_PIECE_BYTES_MAX, SPARE_PIECES_MAX};
 
-/// What a permit of the semaphore stands for.
+/// Bytes for each permit of the semaphore.
 const PERMIT_BYTES: usize = 1 << 10;
 
 /// Where pieces of answers get their memory.
@@ -45,7 +45,7 @@ impl Pool {
         }
     }
 
-    /// Memory for a piece of about `bytes`. Waits while all answers together have as much as they may.
+    /// Memory for a piece of about `bytes`. Waits while all answers together have reached the limit.
     pub async fn take(&self, bytes: usize) -> Piece {
         let permit = self.permit(bytes).await;
         let held = held(&permit);
@@ -90,23 +90,23 @@ fn held(permit: &OwnedSemaphorePermit) -> usize {
 }
 
 impl Piece {
-    /// What it holds.
+    /// Its contents.
     pub fn buffer(&mut self) -> &mut Buffer {
         &mut self.buffer
     }
 
-    /// Bytes that it may come to hold before it must be settled.
+    /// Bytes that it may hold before it must be settled.
     pub fn room(&self) -> usize {
         self.permit.as_ref().map_or(0, held).saturating_sub(self.buffer.len())
     }
 
-    /// Gives back what it was given and does not hold. Waits until there is room for what it has come to
-    /// hold, where that is more: a message may be larger than a piece.
+    /// Returns unused memory. Waits until there is room for its contents, if they have grown: a message may be larger
+    /// than a piece.
     pub async fn settle(&mut self) {
         let wanted = self.buffer.capacity().clamp(1, self.pool.bytes_max).div_ceil(PERMIT_BYTES);
         let has = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         if wanted > has {
-            // Given back first: an answer that holds some and waits for more could wait for ever.
+            // Released first: an answer that holds some and waits for more could wait forever.
             self.permit = None;
             self.permit = Some(self.pool.permit(wanted * PERMIT_BYTES).await);
         } else if let Some(permit) = &mut self.permit {
@@ -137,8 +137,8 @@ impl Drop for Piece {
     }
 }
 
-/// Gives memory that the C library has kept back to the system: after a burst of large answers that is
-/// most of what they took.
+/// Returns memory that the C library has kept to the system: after a burst of large answers that is most of their
+/// memory.
 #[expect(unsafe_code, reason = "no library gives malloc_trim")]
 pub fn trim() {
     // SAFETY: it takes the allocator's own locks and moves nothing that is in use.

@@ -10,7 +10,7 @@ pub const PEM_BYTES_MAX: u64 = 16 << 20;
 /// Longest file with a token.
 pub const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// Reads a file of at most `bytes_max`. What is no regular file may never end, or never begin.
+/// Reads a file of at most `bytes_max`. Anything but a regular file may never end, or never begin.
 ///
 /// # Errors
 /// If it cannot be read, is longer, or is no regular file.

@@ -1,4 +1,4 @@
-//! What a server tells of its recordings, as JSON. Times are nanoseconds since the Unix epoch.
+//! A server's descriptions of its recordings, as JSON. Times are nanoseconds since the Unix epoch.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub struct BagRow {
 }
 
 impl BagRow {
-    /// What a list says of a recording.
+    /// A recording in a list.
     ///
     /// # Errors
     /// If its indexes cannot be read.
@@ -104,7 +104,7 @@ impl BagRow {
 /// All of a recording but its messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordingInfo<Rows = Vec<TopicRow>> {
-    /// What a list says of it.
+    /// Its row in the list.
     #[serde(flatten)]
     pub row: BagRow,
     /// Program and version that wrote it.
@@ -150,7 +150,7 @@ impl<Rows> RecordingInfo<Rows> {
 }
 
 impl RecordingInfo {
-    /// Where every message is that was published, as far as the server tells.
+    /// Counts of all published messages, according to the server.
     pub fn account(&self) -> Account {
         self.account.unwrap_or_else(|| {
             let mut sum = Account { lost: self.row.lost.causes(), ..Account::default() };
@@ -313,7 +313,7 @@ impl Definition {
 }
 
 impl TopicRow {
-    /// Where every message is that was published, as far as the server tells.
+    /// Counts of all published messages, according to the server.
     pub fn account(&self) -> Account {
         self.account.unwrap_or_else(|| Account {
             recorded: self.message_count,

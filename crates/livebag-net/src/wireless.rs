@@ -1,7 +1,7 @@
 //! The quality of the wireless link to a client.
 //!
-//! `auto` measures a link by what the client acknowledges. Of a client that comes back it remembers the speed,
-//! and believes it as far as the quality of the wireless link is still what it was.
+//! `auto` measures a link by the client's acknowledgements. It remembers the speed of a returning client, and scales it
+//! by the change in the quality of the wireless link.
 //!
 //! The kernel's texts are `/proc/net/wireless` (drivers with wireless extensions), `/proc/net/route` and
 //! `/proc/net/ipv6_route`.

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 ///
 ///     published = recorded + removed + damaged - repeated + skipped + lost + unknown
 ///
-/// The same counts as `livebag info` and a server tell. Accounts can be added.
+/// The same counts as from `livebag info` and servers. Accounts can be added.
 #[pyclass(frozen, eq, module = "livebag")]
 #[derive(Clone, Copy, PartialEq)]
 pub struct Account(pub livebag_format::Account);

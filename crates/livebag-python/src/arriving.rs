@@ -1,4 +1,4 @@
-//! Messages that somebody else sends, as they come.
+//! Messages that arrive from another process.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::errors::{self, python};
 
-/// Messages of a server that have arrived and that nobody has taken, at most …
+/// Messages of a server that have arrived and were not taken, at most …
 const MESSAGES_WAITING_MAX: usize = 1024;
 /// … and their bytes, unless it is one.
 const BYTES_WAITING_MAX: usize = 8 << 20;
@@ -41,7 +41,7 @@ impl From<ArriveError> for PyErr {
     }
 }
 
-/// What has come.
+/// An item that has arrived.
 pub enum Arrived {
     /// A message of one of the channels.
     Message(RemoteMessage),
@@ -69,12 +69,12 @@ enum Way {
         messages: Box<ZenohMessages>,
         /// Its session is closed when the last of these has gone.
         _asker: Arc<ZenohAsker>,
-        /// Losses that have been told of.
+        /// Losses already reported.
         told: usize,
     },
 }
 
-/// What the thread that reads a server's answer has read, up to a bound. Nobody reads on once it is gone.
+/// Items read by the thread that reads a server's answer, up to a limit. The thread stops reading once it is gone.
 struct Inbox(Arc<Waiting>);
 
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl Waiting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room; `false` if nobody takes anything any more.
+    /// Waits for room; `false` if the receiver is gone.
     fn put(&self, item: Item) -> bool {
         let mut state = self.state();
         let bytes = item.bytes();
@@ -151,7 +151,7 @@ impl Item {
 }
 
 impl Arriving {
-    /// A server's answer, read by a thread of its own: reading cannot be interrupted.
+    /// A server's answer, read by a separate thread, because reading cannot be interrupted.
     pub fn of_server(messages: McapMessages, topics: Vec<Topic>) -> PyResult<Self> {
         let inbox = Inbox(Arc::default());
         let waiting = inbox.0.clone();
@@ -197,7 +197,7 @@ impl Arriving {
                 }
             };
             return Ok(match polled {
-                // One that has appeared since the question was asked is told of by the next question.
+                // A topic that has appeared since the query was sent is reported by the next query.
                 Polled::Message(message) => match self.places[message.topic] {
                     Some(topic) => Arrived::Message(RemoteMessage { topic, ..message }),
                     None => continue,
@@ -222,14 +222,14 @@ impl Arriving {
         }
     }
 
-    /// Those that have not been told of yet.
+    /// Those not reported yet.
     pub fn untold(&mut self) -> Vec<String> {
         let Way::Robots { messages, told, .. } = &mut self.way else { return Vec::new() };
         let known = std::mem::replace(told, messages.lost().len());
         messages.lost()[known..].iter().map(ToString::to_string).collect()
     }
 
-    /// Messages left out because they are damaged, as far as is told.
+    /// Damaged messages left out, as far as known.
     pub fn damaged(&self) -> u64 {
         match &self.way {
             Way::Server(_) => self.damaged,
@@ -246,7 +246,7 @@ fn place(topics: &[Topic], topic: &Topic) -> Option<usize> {
     })
 }
 
-/// Ends with the answer, or when nobody takes any more of it.
+/// Ends with the answer, or when the receiver is gone.
 fn read(mut messages: McapMessages, waiting: &Waiting) {
     let mut topics = 0;
     loop {
@@ -273,7 +273,7 @@ pub fn warn(py: Python<'_>, arriving: &mut Arriving) -> PyResult<()> {
     arriving.untold().iter().try_for_each(|text| warn_of(py, text))
 }
 
-/// Says something as a warning of Python's.
+/// Issues a Python warning.
 pub fn warn_of(py: Python<'_>, text: &str) -> PyResult<()> {
     let text = std::ffi::CString::new(text.replace('\0', "")).map_err(errors::other)?;
     let category = py.get_type::<pyo3::exceptions::PyRuntimeWarning>();

@@ -1,4 +1,4 @@
-//! What a recording says of a topic, and how its images and clouds lie within their messages.
+//! A recording's data about a topic, and the layout of images and clouds in its messages.
 
 use std::collections::BTreeMap;
 

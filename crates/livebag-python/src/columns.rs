@@ -16,7 +16,7 @@ use crate::walk::{Foreign, Step, Walk};
 
 /// Rows of a batch at most, …
 const ROWS_MAX: usize = 64 << 10;
-/// … and bytes of the messages in it: a larger message makes a batch of its own.
+/// … and bytes of the messages in it: a larger message gets a separate batch.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Where messages come from.
@@ -28,7 +28,7 @@ pub enum Feed {
 }
 
 impl Feed {
-    /// Messages left out so far because they are damaged, or gone from the recording.
+    /// Messages left out so far because they are damaged, or missing in the recording.
     pub fn damaged(&self) -> u64 {
         match self {
             Feed::Container(walk) => walk.borrow_dependent().damaged(),
@@ -49,7 +49,7 @@ impl Feed {
             Feed::Arriving(arriving) => loop {
                 match arriving.poll(PATIENCE).map_err(|error| error.to_string())? {
                     Arrived::Waiting => check_signals(interrupted)?,
-                    // A table does not tell that a part of it is missing.
+                    // A table cannot report that a part of it is missing.
                     Arrived::End => match arriving.untold().pop() {
                         Some(loss) => return Err(loss),
                         None => return Ok(None),
@@ -140,11 +140,11 @@ impl ColumnReader {
             interrupted: self.interrupted.clone(),
         };
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
-        // A consumer takes the stream out; one that nobody took is released with the capsule.
+        // A consumer takes the stream out; one that was not taken is released with the capsule.
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
-    /// What a signal raised while the stream was waited for.
+    /// The exception that a signal raised while waiting for the stream.
     #[getter]
     fn interruption(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let interrupted = self.interrupted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ impl ColumnReader {
     }
 }
 
-/// Whoever asked for columns need not hold Python's lock, nor look for signals.
+/// The caller may not hold Python's lock, and may not check for signals.
 fn check_signals(interrupted: &Mutex<Option<PyErr>>) -> Result<(), String> {
     Python::attach(|py| {
         py.check_signals().map_err(|error| {

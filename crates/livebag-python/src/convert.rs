@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use livebag::Topic;
 use livebag_bags::{
-    Attachment, ConvertError, MessageSource, MetadataRecord, SinkCompression, SinkOptions,
-    SourceMessage, SourceTotals, Sqlite3Options, open_any, to_container, to_mcap, to_sqlite3,
+    ConvertError, MessageSource, SinkCompression, SinkOptions, SourceMessage, Sqlite3Options,
+    open_any, to_container, to_mcap, to_sqlite3,
 };
-use livebag_format::rosbag2::BagMetadata;
 use pyo3::prelude::*;
 
 use crate::errors::{self, python};
@@ -86,6 +85,14 @@ impl Interruptible<'_> {
 }
 
 impl MessageSource for Interruptible<'_> {
+    fn inner(&self) -> Option<&dyn MessageSource> {
+        Some(&*self.source)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageSource> {
+        Some(&mut *self.source)
+    }
+
     fn topics(&self) -> &[Topic] {
         self.source.topics()
     }
@@ -100,44 +107,12 @@ impl MessageSource for Interruptible<'_> {
         Ok(next)
     }
 
-    fn skip_before(&mut self, log_time_nanos: u64) {
-        self.source.skip_before(log_time_nanos);
-    }
-
     fn start_time_nanos(&self) -> Option<u64> {
         self.source.start_time_nanos()
     }
 
-    fn message_count(&self) -> Option<u64> {
-        self.source.message_count()
-    }
-
-    fn totals(&self) -> Option<SourceTotals> {
-        self.source.totals()
-    }
-
-    fn lost_count(&self) -> u64 {
-        self.source.lost_count()
-    }
-
-    fn has_compressed_messages(&self) -> bool {
-        self.source.has_compressed_messages()
-    }
-
     fn warnings(&self) -> &[String] {
         self.source.warnings()
-    }
-
-    fn next_attachment(&mut self) -> Result<Option<Attachment>, ConvertError> {
-        self.source.next_attachment()
-    }
-
-    fn metadata_records(&self) -> &[MetadataRecord] {
-        self.source.metadata_records()
-    }
-
-    fn bag_metadata(&self) -> Option<&BagMetadata> {
-        self.source.bag_metadata()
     }
 }
 

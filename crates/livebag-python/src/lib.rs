@@ -1,9 +1,9 @@
 //! The native part of the Python package `livebag`: what Python code in `python/src/livebag` builds on.
 //!
-//! A [`recording`] of any kind is opened, here, on a server ([`remote`]) or on [`robots`], its messages are [`walk`]ed over and become [`message`]s or
-//! [`columns`]; [`stream`], [`cycle`] and [`recorder`] stand beside it. Whatever waits for a disk or
-//! another process does so without holding Python's lock. Views of shared memory
-//! are handed to NumPy as addresses, with an object beside them that keeps the memory mapped.
+//! A [`recording`] of any kind is opened, on this machine, on a server ([`remote`]) or on [`robots`]. [`walk`] iterates
+//! over its messages, which become [`message`]s or [`columns`]. [`stream`], [`cycle`] and [`recorder`] are separate
+//! from that. Whatever waits for a disk or another process does so without holding Python's lock. NumPy gets views of
+//! shared memory as addresses, with an object that keeps the memory mapped.
 
 mod account;
 mod arriving;
@@ -26,7 +26,7 @@ mod walk;
 
 use pyo3::prelude::*;
 
-/// What the package's Python code imports.
+/// The names that the package's Python code imports.
 #[pymodule]
 fn _livebag(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

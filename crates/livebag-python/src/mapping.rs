@@ -4,15 +4,15 @@ use livebag::FilePart;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// What lies in a mapped file. Python is told of the risk in docs/python.md: files of a recording are not to be
-/// cut or changed while their messages are used.
+/// The bytes in a mapped file. docs/python.md explains the risk to users: files of a recording must not be truncated or
+/// changed while their messages are used.
 #[expect(unsafe_code, reason = "messages are given where they lie")]
 pub fn bytes_of(part: &FilePart) -> &[u8] {
-    // SAFETY: of a recording that is closed, which nobody writes.
+    // SAFETY: the recording is closed, and nothing writes it.
     unsafe { part.look() }
 }
 
-/// What lies in a mapped file, for NumPy (`__array_interface__`): keeps the file mapped.
+/// Bytes in a mapped file, for NumPy (`__array_interface__`): keeps the file mapped.
 #[pyclass(frozen, module = "livebag._livebag")]
 pub struct Mapped(pub FilePart);
 

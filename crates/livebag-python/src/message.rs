@@ -20,7 +20,7 @@ pub struct Message {
 
 /// The encoded message.
 pub enum Data {
-    /// Of its own.
+    /// Its own.
     Own(Py<PyBytes>),
     /// In a mapped file.
     Mapped(InPlace),
@@ -59,7 +59,7 @@ impl Data {
         }
     }
 
-    /// What views lie in.
+    /// The memory of views.
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Self::Own(bytes) => Ok(bytes.bind(py).clone().into_any()),
@@ -67,7 +67,7 @@ impl Data {
         }
     }
 
-    /// As `bytes`, a copy of what is mapped.
+    /// As `bytes`: a copy of mapped memory.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         match self {
             Self::Own(bytes) => bytes.bind(py).clone(),
@@ -90,7 +90,7 @@ impl Message {
         &self.channel.get().topic.type_name
     }
 
-    /// What the recording says of the topic.
+    /// The recording's data about the topic.
     #[getter]
     fn channel(&self, py: Python<'_>) -> Py<Channel> {
         self.channel.clone_ref(py)

@@ -206,7 +206,7 @@ impl Recorder {
         self.with(py, |recorder| Ok(told(recorder.status())))
     }
 
-    /// Closes the container and tells how it went.
+    /// Closes the container and returns its counts.
     fn finish(&self, py: Python<'_>) -> PyResult<(Vec<TopicStatus>, Option<String>)> {
         let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner).take();
         let recorder = recorder
@@ -232,7 +232,7 @@ pub struct TopicWriter {
 
 #[pymethods]
 impl TopicWriter {
-    /// Records a message; log time None is now, publish time None the log time.
+    /// Records a message; log time None is now, publish time None is the log time.
     fn write(
         &self,
         py: Python<'_>,

@@ -17,7 +17,7 @@ use crate::errors::{self, python};
 use crate::event::{EventRow, event_row};
 use crate::walk::{Foreign, Large, Messages, Step, walk};
 
-/// What the messages of a topic are, together.
+/// Totals of a topic's messages.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     count: u64,
@@ -31,13 +31,13 @@ type Summary = (Py<Channel>, u64, u64, Option<u64>, Option<u64>, Option<Account>
 type Channels = Arc<Vec<Py<Channel>>>;
 
 enum Way {
-    /// What it was when last looked at; of a live one it is looked at anew for every question.
+    /// Its state at the last use; a live one is refreshed for every query.
     Container(Mutex<(Arc<Container>, Channels)>),
     Foreign {
         kind: String,
         channels: Channels,
         warnings: Mutex<Vec<String>>,
-        /// By topic, once all messages have been looked at.
+        /// By topic, once all messages have been read.
         sums: Mutex<Option<Arc<Vec<Sum>>>>,
     },
 }
@@ -114,7 +114,7 @@ impl Recording {
         Ok(Foreign { source, wanted, span })
     }
 
-    /// What the messages of each topic of a foreign recording are: every one is looked at, once.
+    /// Totals of each topic of a foreign recording: every message is read, once.
     fn sums(&self, py: Python<'_>) -> PyResult<Arc<Vec<Sum>>> {
         let Way::Foreign { channels, warnings, sums, .. } = &self.way else {
             return Ok(Arc::default());
@@ -179,7 +179,7 @@ fn count_on(foreign: &mut Foreign, sums: &mut [Sum]) -> Result<bool, ConvertErro
 
 #[pymethods]
 impl Recording {
-    /// Opens what is at `path`, told by its contents.
+    /// Opens `path`, whose kind is recognised by its contents.
     #[staticmethod]
     #[pyo3(signature = (path, is_mapped))]
     fn open(py: Python<'_>, path: PathBuf, is_mapped: Option<bool>) -> PyResult<Self> {
@@ -218,7 +218,7 @@ impl Recording {
         &self.path
     }
 
-    /// What it is, in words.
+    /// Its kind, in words.
     #[getter]
     fn kind(&self) -> &str {
         match &self.way {
@@ -236,7 +236,7 @@ impl Recording {
         }
     }
 
-    /// Names and values that the container carries along, by what they are about.
+    /// Names and values stored in the container, by subject.
     #[getter]
     fn metadata(
         &self,
@@ -283,7 +283,7 @@ impl Recording {
         Ok(all?.into_iter().map(event_row).collect())
     }
 
-    /// What was not as it should be, in sentences.
+    /// Warnings, as sentences.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         match &self.way {
@@ -301,8 +301,8 @@ impl Recording {
         Ok(channels.iter().map(|channel| channel.clone_ref(py)).collect())
     }
 
-    /// Every topic with its messages, bytes, times and losses. The first call looks at every message
-    /// unless this is a container.
+    /// Every topic with its messages, bytes, times and losses. The first call reads every message unless this is a
+    /// container.
     fn summaries(&self, py: Python<'_>) -> PyResult<Vec<Summary>> {
         let summary = |channel: &Py<Channel>, sum: Sum, account| {
             let (start, end) = sum.range.unzip();
@@ -338,16 +338,16 @@ impl Recording {
         end: u64,
     ) -> PyResult<Messages> {
         let (feed, channels) = self.feed(py, topics, (start, end))?;
-        // What is being written is read: whoever looks at it in place shares the fate of its files, and
-        // a robot's disk is not a finished recording's.
+        // A live recording is read with copies: reading it in place could fail with its files (SIGBUS), and a robot's
+        // disk is not that of a finished recording.
         let is_live =
             self.large != Large::Read && self.state(py)? == ContainerState::Live.to_string();
         let large = if is_live { Large::Read } else { self.large };
         Ok(Messages::new(channels, feed, large))
     }
 
-    /// Bytes of a topic of a container that was not closed, whose manifest does not tell them: its index is
-    /// read through. None where `summaries` tells.
+    /// Bytes of a topic of an unclosed container, whose manifest does not have them: the whole index is read. None
+    /// where `summaries` tells.
     fn live_size(&self, py: Python<'_>, topic: String) -> PyResult<Option<u64>> {
         let Way::Container(last) = &self.way else { return Ok(None) };
         let (bag, _) = self.now(py, last)?;

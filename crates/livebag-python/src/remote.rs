@@ -39,7 +39,7 @@ pub fn channels_of(
     Ok(channels)
 }
 
-/// What Python is told of a topic.
+/// Python's data about a topic.
 pub fn summary(py: Python<'_>, row: &TopicRow, channel: &Py<Channel>) -> Summary {
     let (count, bytes) = (row.message_count, row.message_bytes);
     let times = (row.start_nanos, row.end_nanos);
@@ -73,7 +73,7 @@ pub struct RemoteRecording {
 }
 
 impl RemoteRecording {
-    /// What it is now, and its channels; those already known stay the same objects.
+    /// Its present state, and its channels; known ones stay the same objects.
     fn now(&self, py: Python<'_>) -> PyResult<(RecordingInfo, Channels)> {
         let bag = self.bag.clone();
         let info = interruptible(py, move || bag.definitions())?.map_err(error)?;
@@ -138,7 +138,7 @@ impl RemoteRecording {
         &self.url
     }
 
-    /// What it is, in words.
+    /// Its kind, in words.
     #[getter]
     fn kind(&self) -> &'static str {
         "livebag server"
@@ -150,7 +150,7 @@ impl RemoteRecording {
         Ok(self.info(py)?.row.state)
     }
 
-    /// Not told by servers.
+    /// Servers do not send it.
     #[getter]
     fn metadata(&self) -> BTreeMap<String, BTreeMap<String, String>> {
         BTreeMap::new()
@@ -198,8 +198,8 @@ impl RemoteRecording {
         Ok(Messages::new(channels, feed, Large::Read))
     }
 
-    /// As many of the newest messages as arrive within so many seconds, newest first; of some topics at
-    /// most so many a second (`/topic:HZ`).
+    /// The newest messages, as many as arrive within this many seconds, newest first; of some topics at most a given
+    /// number a second (`/topic:HZ`).
     #[pyo3(signature = (within, topics, decimate))]
     fn newest(
         &self,

@@ -44,7 +44,7 @@ impl RobotsRecording {
         interruptible(py, move || asker.definitions(&found))?.map_err(|e| error(&e))
     }
 
-    /// What they are now.
+    /// Their present state.
     fn now(&self, py: Python<'_>) -> PyResult<Told> {
         let infos = self.infos(py)?;
         let mut rows = Vec::new();
@@ -117,7 +117,7 @@ fn between(start: u64, end: u64) -> Plan {
 
 #[pymethods]
 impl RobotsRecording {
-    /// Opens what is announced at `address`, zenoh/ROBOT/NAME.
+    /// Opens the recordings announced at `address`, zenoh/ROBOT/NAME.
     #[staticmethod]
     fn open(
         py: Python<'_>,
@@ -148,7 +148,7 @@ impl RobotsRecording {
         &self.address
     }
 
-    /// What it is, in words.
+    /// Its kind, in words.
     #[getter]
     fn kind(&self) -> &'static str {
         "livebag robots"
@@ -175,7 +175,7 @@ impl RobotsRecording {
         })
     }
 
-    /// Not told by robots.
+    /// Robots do not send it.
     #[getter]
     fn metadata(&self) -> BTreeMap<String, BTreeMap<String, String>> {
         BTreeMap::new()
@@ -194,7 +194,7 @@ impl RobotsRecording {
         Ok(events.into_iter().map(event_row).collect())
     }
 
-    /// Who does not answer, and what ended recordings early.
+    /// Robots that do not answer, and why recordings ended early.
     #[getter]
     fn warnings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let infos = self.infos(py)?;
@@ -231,14 +231,14 @@ impl RobotsRecording {
         self.messages_of(py, between(start, end), topics)
     }
 
-    /// The last so many nanoseconds of each recording.
+    /// The last nanoseconds of each recording.
     #[pyo3(signature = (last, topics))]
     fn latest(&self, py: Python<'_>, last: u64, topics: Option<Vec<String>>) -> PyResult<Messages> {
         self.messages_of(py, Plan::Latest(Duration::from_nanos(last)), topics)
     }
 
-    /// As many of the newest messages as arrive within so many seconds, newest first; of some topics at
-    /// most so many a second (`/topic:HZ`).
+    /// The newest messages, as many as arrive within this many seconds, newest first; of some topics at most a given
+    /// number a second (`/topic:HZ`).
     #[pyo3(signature = (within, topics, decimate))]
     fn newest(
         &self,

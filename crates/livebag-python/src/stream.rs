@@ -15,7 +15,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::channel::{Channel, FieldTuple};
 use crate::errors::{self, python};
 
-/// How long a wait goes on before Python is asked whether it was interrupted.
+/// Interval at which a wait checks whether Python was interrupted.
 const WAIT_AT_ONCE: Duration = Duration::from_millis(50);
 /// A writer that is quiet for this long is not gone.
 const QUIET: Duration = Duration::MAX;
@@ -123,7 +123,7 @@ impl Publisher {
         Self::create(py, name, options, settings)
     }
 
-    /// A stream of images of at most so many pixels, each of so many bytes.
+    /// A stream of images of at most this many pixels, each of this many bytes.
     #[staticmethod]
     fn image(
         py: Python<'_>,
@@ -136,7 +136,7 @@ impl Publisher {
         Self::create(py, name, StreamOptions::image(width, height, pixel_bytes), settings)
     }
 
-    /// A stream of clouds of at most so many points, each of so many bytes.
+    /// A stream of clouds of at most this many points, each of this many bytes.
     #[staticmethod]
     fn points(
         py: Python<'_>,
@@ -227,7 +227,7 @@ impl Publisher {
         self.publish(&meta(FrameLayout::Points(layout), frame_id, stamp), bytes)
     }
 
-    /// What was asked for and not granted.
+    /// Requests that were not granted.
     #[getter]
     fn warnings(&self) -> PyResult<Vec<String>> {
         let writer = self.writer()?;
@@ -246,7 +246,7 @@ impl Publisher {
     }
 }
 
-/// A frame of a stream: a whole copy of its own.
+/// A frame of a stream: a complete copy.
 #[pyclass(frozen, module = "livebag")]
 pub struct Frame {
     channel: Py<Channel>,
@@ -256,7 +256,7 @@ pub struct Frame {
 
 #[pymethods]
 impl Frame {
-    /// What the stream is recorded as.
+    /// The type in a recording of the stream.
     #[getter]
     fn channel(&self, py: Python<'_>) -> Py<Channel> {
         self.channel.clone_ref(py)
@@ -449,7 +449,7 @@ impl Reader {
     fn next(&mut self, py: Python<'_>, timeout_nanos: Option<u64>) -> PyResult<Option<Frame>> {
         let began = self.clock.monotonic_nanos();
         loop {
-            // Before the look, so that what the writer published last is not missed.
+            // Before the poll, so that the writer's last frame is not missed.
             let is_gone = self.is_gone();
             if let Some(frame) = self.take(py)? {
                 return Ok(Some(frame));
@@ -508,8 +508,8 @@ pub fn streams(py: Python<'_>) -> PyResult<Vec<StreamTuple>> {
     let names = py.detach(livebag_shm::list).map_err(errors::stream)?;
     let mut found = Vec::new();
     for name in names {
-        // One that has gone meanwhile, or that this user may not read, is none of ours; another user could
-        // end this process by cutting the stream's memory short.
+        // A stream that has gone meanwhile, or that this user may not read, is left out; another user could end this
+        // process by truncating the stream.
         let Ok(reader) = livebag_shm::Reader::open_of(&name, Owners::Trusted) else { continue };
         let topic = stream_topic(reader.info());
         let kind = reader.info().kind.to_string();

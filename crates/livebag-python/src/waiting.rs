@@ -1,4 +1,4 @@
-//! Waiting for others so that Ctrl-C works meanwhile.
+//! Waiting for other processes so that Ctrl-C works.
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::errors;
 /// How long Python is not asked whether it was interrupted.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Does on a thread of its own what may wait for long. If Python is interrupted, the thread goes on until
-/// what it waits for has come or has timed out, and nobody hears of it.
+/// Runs a blocking operation on a separate thread. If Python is interrupted, the thread continues until its operation
+/// ends or times out, and its result is dropped.
 ///
 /// # Errors
-/// What the interruption raised, or that no thread can be made.
+/// The exception of the interruption, or that no thread can be created.
 pub fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
     let (sender, mut receiver) = sync_channel(1);
     let work = move || {
-        // Nobody waits any more after an interruption.
+        // After an interruption no thread receives it.
         let _ = sender.send(work());
     };
     std::thread::Builder::new().name("livebag-ask".into()).spawn(work).map_err(errors::other)?;

@@ -21,7 +21,7 @@ const LARGE_BYTES_MIN: u32 = 64 << 10;
 /// Smaller ones are read together, so that Python's lock is let go of once for many.
 const BATCH_MESSAGES: usize = 64;
 const BATCH_BYTES: usize = 256 << 10;
-/// Messages passed over before Python is asked whether it was interrupted.
+/// Messages skipped before checking whether Python was interrupted.
 const SKIPPED_AT_ONCE: usize = 4096;
 
 self_cell::self_cell!(
@@ -47,7 +47,7 @@ pub struct Foreign {
     pub span: (u64, u64),
 }
 
-/// What comes next of a source that is passed over a stretch at a time.
+/// The next item of a source that is skipped a stretch at a time.
 pub enum Step {
     Message(livebag_bags::SourceMessage),
     Passed,
@@ -116,7 +116,7 @@ pub struct Messages {
 /// What becomes of large messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Large {
-    /// They are read into memory of their own.
+    /// They are read into separate memory.
     Read,
     /// They stay where they are, where that is possible; their `data` is a copy.
     InPlace,
@@ -159,7 +159,7 @@ impl Messages {
         Ok(next)
     }
 
-    /// Messages that are still to come, where that is known without looking at them.
+    /// Number of remaining messages, if known without reading them.
     fn __length_hint__(&mut self) -> usize {
         let read = self.batch.messages.len() + usize::from(self.batch.large.is_some());
         match self.feed() {
@@ -177,7 +177,7 @@ impl Messages {
         }
     }
 
-    /// Messages left out so far because the medium has damaged them.
+    /// Damaged messages left out so far.
     #[getter]
     fn damaged(&mut self) -> u64 {
         self.feed().damaged()

@@ -1,10 +1,9 @@
-//! What the fuzzers run: what other nodes tell of themselves. Errors are fine; panics, hanging and memory
-//! without bound are not.
+//! Fuzz targets: discovery data of other nodes. Errors are fine; panics, hanging and memory without bound are not.
 
 use crate::types::Described;
 
-/// A byte for what it is, then the bytes: Zenoh's liveliness tokens and attachments; DDS's names, free texts
-/// and `ros_discovery_info`; a node's answer that describes a type; QoS in YAML.
+/// A byte for the kind, then the bytes: Zenoh's liveliness tokens and attachments; DDS's names, free texts and
+/// `ros_discovery_info`; a node's answer that describes a type; QoS in YAML.
 pub fn discovery(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     match kind % 4 {

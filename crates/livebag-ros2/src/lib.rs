@@ -26,9 +26,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`network`] shows its graph and carries encoded messages; [`Qos`] says how. A [`Follower`] takes
-//! its topics into a recorder or into streams ([`StreamSink`]), with the [`Definition`]s of their types; a
-//! [`RosOutput`] publishes what a player plays, and [`ToRos2`] what a stream carries.
+//! A [`network`] shows its graph and carries encoded messages; [`Qos`] says how. A [`Follower`] passes its topics to a
+//! recorder or to streams ([`StreamSink`]), with the [`Definition`]s of their types; a [`RosOutput`] publishes a
+//! player's messages, and [`ToRos2`] a stream's frames.
 
 mod bridge;
 mod follow;

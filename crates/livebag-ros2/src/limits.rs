@@ -19,14 +19,14 @@ pub const TYPES_ASKED_MAX: usize = 1024;
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 /// Notices that are said; more of them say nothing new.
 pub const NOTICES_MAX: usize = 1000;
-/// How long a look at the graph may take before what is left waits for the next one. Zenoh compares each
-/// new subscription with all others: 10,000 take it minutes.
+/// Longest time to process the graph before the rest waits for the next poll. Zenoh compares each new subscription with
+/// all others: 10,000 take it minutes.
 pub const LOOK_MAX: Duration = Duration::from_millis(100);
-/// Latched messages that a publication keeps for those who come later, and a subscription asks for,
-/// whatever depth is wished.
+/// Latched messages that a publication keeps for later subscriptions, and that a subscription requests, at any
+/// configured depth.
 pub const LATCHED_MAX: usize = 1000;
-/// Messages of so many bytes and more are published through shared memory, where Zenoh has it. Smaller
-/// ones Zenoh itself puts there, from 3,072 bytes on.
+/// Messages of this size and more are published through shared memory, if Zenoh has it. Smaller ones Zenoh itself puts
+/// there, from 3,072 bytes on.
 pub const SHARED_BYTES_MIN: usize = 64 << 10;
 /// Shared memory for messages that are published over Zenoh. Eight cameras' images of 6 MB twice over.
 pub const SHARED_POOL_BYTES: usize = 128 << 20;
@@ -39,7 +39,7 @@ pub const STALLED_MAX: Duration = Duration::from_secs(60);
 /// How long a reliable DDS publication waits for subscriptions that are behind. One whose process has died
 /// is given up after 10 s (the lease of Cyclone DDS and Fast DDS), which must not fail a publication.
 pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of an announcement's free text that are looked at (ROS 2 puts type hashes there).
+/// Bytes of an announcement's user data that are read (ROS 2 puts type hashes there).
 pub const USER_DATA_BYTES_MAX: usize = 4096;
 /// Announcements that are taken from Cyclone DDS at a time.
 pub const DISCOVERED_AT_ONCE: usize = 64;
@@ -51,9 +51,9 @@ pub const PUBLISHERS_GONE_MAX: usize = 512;
 pub const DDS_RECEIVE_BUFFER_BYTES: usize = 32 << 20;
 /// Bytes that a DDS publication has under way before it waits for acknowledgements.
 pub const DDS_UNACKNOWLEDGED_BYTES: usize = 32 << 20;
-/// Answers to one service call that wait to be looked at; they may be meant for others.
+/// Answers to one service call that wait to be read; they may be meant for others.
 pub const ANSWERS_MAX: usize = 64;
-/// How long between two looks for whether a service's server has been found.
+/// Interval at which a service's server is searched for.
 pub const SERVER_POLL: Duration = Duration::from_millis(10);
 
 const _: () = assert!(PUBLISHERS_GONE_MAX < PUBLISHERS_MAX);

@@ -12,7 +12,7 @@ use crate::limits::PLAY_ACKNOWLEDGED_WITHIN;
 use crate::network::{Network, NetworkError, Publication, TopicRequest};
 use crate::qos::{Durability, History, Qos, Reliability};
 
-/// Publishes what is played: messages with the bytes that were recorded, those of ROS 1 as ROS 2's.
+/// Publishes played messages: with the recorded bytes, or those of ROS 1 re-encoded for ROS 2.
 ///
 /// A topic is offered as it was when it was recorded (`offered_qos_profiles`), where several publishers
 /// offered it as the most demanding of them. A topic that ROS 2 cannot have (JSON, say) is
@@ -28,7 +28,7 @@ impl RosOutput {
         Self { network, acknowledged_within: PLAY_ACKNOWLEDGED_WITHIN }
     }
 
-    /// The same, waiting so long at the end for reliable subscriptions to have everything.
+    /// The same, waiting this long at the end for acknowledgements of reliable subscriptions.
     pub fn acknowledged_within(self, time: Duration) -> Self {
         Self { acknowledged_within: time, ..self }
     }
@@ -57,7 +57,7 @@ impl Output for RosOutput {
         };
         let publication = match self.network.advertise(&request) {
             Ok(publication) => publication,
-            // What was recorded under a name or type that ROS 2 does not have.
+            // Topics whose recorded name or type is not valid in ROS 2.
             Err(error @ NetworkError::Name { .. }) => {
                 return Ok(Silent::of(topic, &error.to_string()));
             }
@@ -96,7 +96,7 @@ fn request(topic: &Topic) -> Result<TopicRequest, String> {
     })
 }
 
-/// What satisfies whom the recorded publishers satisfied.
+/// QoS that satisfies every subscription that the recorded publishers satisfied.
 fn offer(profiles: &[QosProfile]) -> Qos {
     let mut offers = profiles.iter().map(Qos::from_profile);
     let Some(first) = offers.next() else { return Qos::default() };

@@ -1,5 +1,4 @@
-//! How messages are delivered: what publishers offer, what a subscription may ask for, and what
-//! rosbag2 stores of it.
+//! Quality of service: offered by publishers, requested by subscriptions, and stored by rosbag2.
 //!
 //! The policies and their compatibility are ROS 2's: a subscription that asks for more than a
 //! publisher offers gets nothing from it (design.ros2.org, "ROS 2 Quality of Service policies").
@@ -17,10 +16,10 @@ pub enum Reliability {
     BestEffort,
 }
 
-/// Whether those who come later get what was published before.
+/// Whether later subscriptions get earlier messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// They do, as long as the publisher lives: latched topics.
+    /// They do, while the publisher exists: latched topics.
     TransientLocal,
     /// They do not.
     Volatile,
@@ -29,13 +28,13 @@ pub enum Durability {
 /// How many messages are kept for delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum History {
-    /// So many of the last.
+    /// This many of the last.
     KeepLast(u32),
     /// All.
     KeepAll,
 }
 
-/// Who says that a publisher is alive.
+/// How a publisher's liveliness is asserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Liveliness {
     /// The middleware.
@@ -49,7 +48,7 @@ pub enum Liveliness {
 pub struct Qos {
     /// Whether messages are sent again.
     pub reliability: Reliability,
-    /// Whether they are kept for those who come later.
+    /// Whether they are kept for later subscriptions.
     pub durability: Durability,
     /// How many.
     pub history: History,
@@ -57,7 +56,7 @@ pub struct Qos {
     pub deadline_nanos: u64,
     /// How long a message is valid, nanoseconds.
     pub lifespan_nanos: u64,
-    /// Who says that the publisher is alive.
+    /// How the publisher's liveliness is asserted.
     pub liveliness: Liveliness,
     /// Longest silence of a live publisher, nanoseconds.
     pub lease_nanos: u64,
@@ -105,8 +104,7 @@ impl Qos {
         }
     }
 
-    /// What a stored profile says. What a profile leaves to the system, or does not know, is as by
-    /// default.
+    /// The QoS of a stored profile. Values that a profile leaves to the system, or that are unknown, are the defaults.
     pub fn from_profile(profile: &QosProfile) -> Self {
         let default = Self::default();
         let profile = profile.styled(QosStyle::Names);
@@ -168,9 +166,9 @@ fn nanos(duration: QosDuration) -> u64 {
     }
 }
 
-/// What a recorder asks for, so that it gets the messages of every publisher there is, as well as
-/// all of them can give (as rosbag2 adapts): reliable if all are, latched messages if all keep them.
-/// The depth is the sum of the publishers' own, and at least ROS 2's ten.
+/// The QoS that a recorder requests, so that it gets the messages of every publisher with the best QoS that all can
+/// provide (as rosbag2 adapts): reliable if all are, latched messages if all keep them. The depth is the sum of the
+/// publishers' own, and at least ROS 2's ten.
 pub fn adapt<'a>(offered: impl IntoIterator<Item = &'a Qos>) -> Qos {
     let mut all = Qos { reliability: Reliability::Reliable, ..Qos::default() };
     let mut depth = 0_u32;
@@ -197,8 +195,8 @@ pub fn adapt<'a>(offered: impl IntoIterator<Item = &'a Qos>) -> Qos {
     all
 }
 
-/// QoS by topic, as `--qos-profile-overrides-path` of `ros2 bag` takes them: whole profiles, in which what is
-/// not said is as by default.
+/// QoS by topic, as in `--qos-profile-overrides-path` of `ros2 bag`: complete profiles, in which missing values are the
+/// defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QosOverrides(BTreeMap<String, Qos>);
 
@@ -218,7 +216,7 @@ impl QosOverrides {
         self.0.contains_key(topic)
     }
 
-    /// What is asked for, or offered, on `topic`: the override if there is one, else `qos`.
+    /// The QoS to request or offer on `topic`: the override if there is one, else `qos`.
     pub fn apply(&self, topic: &str, qos: Qos) -> Qos {
         self.0.get(topic).copied().unwrap_or(qos)
     }

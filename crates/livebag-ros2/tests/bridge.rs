@@ -18,7 +18,7 @@ fn unique(what: &str) -> String {
     format!("lb_{what}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A stream that is published, and one that is made of what was.
+/// A published stream, and one made from its topic.
 struct Bridged {
     name: String,
     out: ToRos2,
@@ -57,7 +57,7 @@ impl Bridged {
         self.sink.counts().iter().map(|(_, counts)| counts.messages).sum()
     }
 
-    /// Ends it; what was not as it should be.
+    /// Ends it; returns the warnings.
     fn finish(self) -> Vec<String> {
         drop(self.out);
         let mut warnings = self.follower.finish(&self.sink);

@@ -25,13 +25,13 @@ use dds::peers::{C, Collector, Own, Peer, Python, digest, wait_for};
 const TYPE: &str = "std_msgs/msg/ByteMultiArray";
 const LATCHED: Durability = Durability::TransientLocal;
 
-/// A domain for a test of its own: tests of one program differ by `test`, programs by their process.
+/// A separate domain for each test: tests of one program differ by `test`, programs by their process.
 fn domain(test: u32) -> u32 {
     100 + (std::process::id() * 17 + test) % 100
 }
 
 fn options(domain: u32) -> DdsOptions {
-    // Other test programs may have hit upon the same domain. CYCLONEDDS_URI is for looking into a test.
+    // Other test programs may have hit upon the same domain. Set CYCLONEDDS_URI to debug a test.
     let mut settings = format!(
         "<CycloneDDS><Domain><Discovery><Tag>{}</Tag></Discovery></Domain></CycloneDDS>",
         dds::peers::tag()
@@ -75,7 +75,7 @@ fn wait_for_publishers(network: &DdsNetwork, names: usize) {
     });
 }
 
-/// What a foreign publisher sent on several topics is what came, byte for byte.
+/// Messages of a foreign publisher on several topics arrive byte for byte.
 fn topics_come_whole(mut peer: Peer, domain: u32, topics: usize) {
     let network = join(domain);
     peer.wait_for("ready");
@@ -164,7 +164,7 @@ fn those_who_come_late_get_latched_messages() {
     assert_eq!(texts, [b"one".to_vec(), b"second".to_vec(), b"third!!".to_vec()]);
 }
 
-/// What this process publishes is what a foreign subscription takes.
+/// Messages of this process arrive at a foreign subscription.
 fn published_messages_arrive(mut peer: Peer, domain: u32) {
     let network = join(domain);
     let publication = network.advertise(&topic("/own/topic", keep_all())).unwrap();
@@ -229,8 +229,8 @@ fn losses_are_counted(mut peer: Peer, domain: u32, pace: Duration) -> (u64, u64)
         }
         peer.say("more");
     };
-    // Nobody can know of messages before the first that came. The publisher waited until it knew of the
-    // subscription, so there should be none.
+    // Messages before the first received one are unknown. The publisher waited until it knew of the subscription, so
+    // there should be none.
     let unknown = u64::from(collector.first_number());
     assert_eq!(unknown + collector.count() as u64 + collector.lost(), sent);
     assert!(unknown < sent / 10, "{unknown} of {sent}");

@@ -39,7 +39,7 @@ impl World {
         self.follower.look(&self.recorder);
     }
 
-    /// Ends the recording; what it holds, by topic and type: payloads and sequences.
+    /// Ends the recording; returns its contents, by topic and type: payloads and sequences.
     fn finish(self) -> Recorded {
         let notices = self.follower.finish(&self.recorder);
         let status = self.recorder.finish().unwrap();
@@ -309,7 +309,7 @@ fn a_node_that_announces_ten_thousand_topics_breaks_nothing() {
     let honest = world.node.advertise(&strings("/honest")).unwrap();
     world.look();
     honest.publish(&message(4, 1)).unwrap();
-    // A look takes no longer than it may, and goes on where the one before has ended.
+    // A poll takes no longer than permitted, and continues where the one before ended.
     while !world.follower.follows("/topic_9999") {
         world.look();
     }

@@ -224,7 +224,7 @@ fn a_node_by_hand_is_understood_and_understands() {
     assert_eq!((c.nanos, c.publisher), (1_000 + c.sequence, endpoint.id));
     assert_eq!(heard.lost_count(), 2);
 
-    // The other way.
+    // The other direction.
     let subscriber = peer
         .declare_subscriber("0/answer/std_msgs::msg::dds_::String_/*")
         .with(zenoh::handlers::FifoChannel::new(1000))
@@ -388,7 +388,7 @@ fn nodes_meet_through_a_router() {
 
 #[test]
 fn nodes_of_one_machine_meet_without_being_told_where() {
-    // A domain of its own: nodes of this machine may be there.
+    // A separate domain: nodes of this machine may be there.
     let domain = 1_000_000 + std::process::id();
     let alone = || ZenohOptions { domain, ..Default::default() };
     let (one, other) = (join(&alone(), "one"), join(&alone(), "other"));
@@ -457,7 +457,7 @@ fn liars_are_left_out_counted_and_do_no_harm() {
     until("seven refusals", || one.refused() == tokens.len() as u64);
     assert_eq!(one.endpoints(), [own]);
 
-    // More would take Zenoh itself minutes in a debug build: it looks at all for each.
+    // More would take Zenoh itself minutes in a debug build: it compares each with all.
     let flood: Vec<_> = (0..2_000)
         .map(|number| {
             let token =
@@ -485,7 +485,7 @@ fn liars_are_left_out_counted_and_do_no_harm() {
     assert_eq!((heard.messages()[0].sequence, heard.messages()[0].nanos), (0, 0));
     assert!(one.refused() > refused, "{rounds} rounds");
 
-    // One who counts to the end of numbers in another's name does not silence him.
+    // A peer that sends the highest number in another's name does not silence it.
     let put = |sequence, time, text| {
         let said = attachment(sequence, time, [3; 16]);
         publisher.put(message(text, 8)).attachment(said).wait().unwrap();

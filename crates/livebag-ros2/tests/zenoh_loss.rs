@@ -1,5 +1,4 @@
-//! What is lost between a publisher and a subscription is counted: what the publisher knows that it
-//! sent is what arrived and what was told as lost.
+//! Losses between a publisher and a subscription are counted: received plus lost messages equal the sent ones.
 #![cfg(feature = "zenoh")]
 
 use std::io::{Read, Write};
@@ -100,7 +99,7 @@ fn linked() -> (ZenohNetwork, ZenohNetwork, Link) {
     let link = Link::to(port);
     let mut there = connecting(&link.endpoint());
     there.overrides.push(plain);
-    // Peers would meet beside the link otherwise.
+    // Otherwise peers would connect around the link.
     let gossip = ("scouting/gossip/enabled".to_owned(), "false".to_owned());
     here.overrides.push(gossip.clone());
     there.overrides.push(gossip);
@@ -111,7 +110,7 @@ fn camera(reliability: Reliability) -> TopicRequest {
     TopicRequest { qos: Qos { reliability, ..Qos::default() }, ..topic("/image") }
 }
 
-/// What came and what was told as lost are all that was sent since the first that came.
+/// Received and lost messages are all that were sent since the first received one.
 fn account(heard: &Heard, sent: u64) -> u64 {
     let messages = heard.messages();
     let first = messages[0].sequence;

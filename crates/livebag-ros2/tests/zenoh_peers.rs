@@ -15,7 +15,7 @@ use crate::zenoh_common::*;
 
 mod zenoh_common;
 
-/// How long a peer takes at the most to do what it is told first, unless it hangs.
+/// Longest time in which a peer executes its first command, unless it hangs.
 const HUNG: Duration = Duration::from_secs(15);
 
 /// A node in another process.

@@ -149,7 +149,7 @@ fn write(options: &Options) -> Result<bool, Box<dyn Error>> {
     Ok(true)
 }
 
-/// Who reads the stream.
+/// Lists the stream's readers.
 fn readers(options: &Options) -> Result<bool, Box<dyn Error>> {
     let reader = Reader::open(&options.name)?;
     let all = reader.readers();
@@ -168,7 +168,7 @@ fn readers(options: &Options) -> Result<bool, Box<dyn Error>> {
     Ok(true)
 }
 
-/// As many cycles, then one that lasts until a line is given.
+/// That many cycles, then one that lasts until a line is given.
 fn compute(options: &Options) -> Result<bool, Box<dyn Error>> {
     let mut cycle = match options.board.as_str() {
         "" => Cycle::join(&options.name)?,

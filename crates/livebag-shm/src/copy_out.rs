@@ -8,7 +8,7 @@ use crate::memory::Mapped;
 use crate::region::{Read, Region};
 use crate::slot::{Holds, Slot};
 
-/// A copy looks whether it has been overtaken each time it has copied so much.
+/// Bytes copied between two checks whether the frame has been overwritten.
 const CHECK_BYTES: usize = 512 << 10;
 
 /// Copies the payload from `buffer.len()` on, up to `until` bytes; false when overtaken on the way.

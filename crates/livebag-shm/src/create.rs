@@ -33,13 +33,13 @@ pub(crate) struct Owned {
     pub(crate) main: Mapped,
     /// None when the writer wakes at every publish.
     pub(crate) wake: Option<Mapped>,
-    /// Holds the writer's lock; shared with nobody.
+    /// Holds the writer's lock; not shared.
     pub(crate) fd: OwnedFd,
     pub(crate) newest: u64,
     pub(crate) warnings: Vec<String>,
 }
 
-/// What is to be done with an object that is locked and named.
+/// The action for an object that is locked and named.
 enum Verdict {
     Reattach(StaticHeader),
     Replace(Option<&'static str>),
@@ -181,7 +181,7 @@ fn examine(path: &str, fd: &OwnedFd, wanted: &StaticHeader) -> Result<Verdict, C
     })
 }
 
-/// Takes the name from an object. Its readers keep their mapping, and are told.
+/// Takes the name from an object. Its readers keep their mapping, and are notified.
 fn retire(name: &Name, fd: &OwnedFd, is_locked: bool) -> Result<(), CreateError> {
     let path = name.main_path();
     if !is_locked && !object::is_named(fd, &path) {
@@ -266,7 +266,7 @@ fn no_space(path: &str, source: Errno, bytes: usize) -> CreateError {
     }
 }
 
-/// States who writes from now on.
+/// Stores the new writer's identity.
 fn introduce(main: &Mapped) {
     main.store(live::WRITER_PID, std::process::id().into(), Relaxed);
     main.store(live::WRITER_START_TICKS, object::process_start_ticks(), Relaxed);
@@ -314,7 +314,7 @@ pub(crate) fn open_wake_object(name: &Name, instance: u64) -> Option<(Mapped, Ow
     fits.then_some((memory, fd))
 }
 
-/// Goes on in a region whose last writer is gone.
+/// Continues in a region whose last writer is gone.
 fn reattach(
     name: &Name,
     fd: OwnedFd,

@@ -12,7 +12,7 @@ mod error;
 mod layout;
 /// The recorder's side.
 mod monitor;
-/// What is stored and loaded in which order.
+/// The order of stores and loads.
 pub(crate) mod protocol;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -42,9 +42,9 @@ use protocol::Owned;
 /// # Ok::<(), livebag_shm::CycleError>(())
 /// ```
 ///
-/// `begin` and `end` are wait-free and make no system call: three stores and a look at the clock
-/// through the vDSO. Nothing that the recorder does can hold the application up, and the
-/// recorder trusts nothing that it finds here: at worst it writes at a bad moment.
+/// `begin` and `end` are wait-free and make no system call: three stores and a reading of the clock through the vDSO.
+/// Nothing that the recorder does can hold the application up, and the recorder trusts nothing that it finds here: at
+/// worst it writes at a bad moment.
 ///
 /// The place is given back when this value is dropped, and reclaimed when the process dies. (A child made by
 /// `fork` without `exec` shares it until both have ended.)
@@ -66,8 +66,8 @@ impl Cycle {
         Self::join_board(Board::open_default()?, name)
     }
 
-    /// The same on a board of its own name (named like a stream), which only a recorder sees that
-    /// was told so: for tests, and for several robots simulated on one machine.
+    /// The same on a board with a name (named like a stream), which a recorder sees only with that name: for tests, and
+    /// for several robots simulated on one machine.
     ///
     /// # Errors
     /// As [`Cycle::join`]; also when the board's name breaks the rules of stream names.
@@ -86,8 +86,8 @@ impl Cycle {
         Ok(Cycle { board, slot, owned })
     }
 
-    /// A computation begins. `weight` is its share of the machine as the application's maker sees it, compared
-    /// with those of the other applications; 0 means that it does not mind being disturbed.
+    /// A computation begins. `weight` is the application's importance, compared with that of the other applications; 0
+    /// means that it may be disturbed.
     ///
     /// A computation that has not ended yet ends here.
     pub fn begin(&mut self, weight: u32) {
@@ -115,13 +115,13 @@ impl Drop for Cycle {
     }
 }
 
-/// Where a board of its own name lies.
+/// The path of a board with a name.
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) fn board_path(board: &str) -> String {
     board::path_of(crate::name::Name::new(board).ok().as_ref())
 }
 
-/// Removes a board of its own name. Applications that are on it keep what they have, unseen.
+/// Removes a board with a name. Applications on it keep their slots, but are not seen.
 ///
 /// # Errors
 /// When its name breaks the rules, or the right is missing.

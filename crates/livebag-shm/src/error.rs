@@ -1,4 +1,4 @@
-//! One enum per operation. The text says what was expected, what was found, and what to do.
+//! One enum per operation. The text names what was expected, what was found, and a remedy.
 
 use std::io;
 
@@ -118,7 +118,7 @@ pub enum CreateError {
         /// The writer's process id as it saw it itself.
         pid: u64,
     },
-    /// An object of that name belongs to somebody else.
+    /// An object of that name belongs to another user.
     #[error(
         "{path} belongs to user {owner}, not to user {user}; remove it as its owner, or choose another name"
     )]
@@ -135,7 +135,7 @@ pub enum CreateError {
     ForeignObject {
         /// Path of the object.
         path: String,
-        /// What is wrong with it.
+        /// The error in it.
         source: HeaderError,
     },
     /// The group does not exist.
@@ -161,7 +161,7 @@ pub enum CreateError {
     /// The system refused.
     #[error("cannot {action} {path}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// On which object.
         path: String,
@@ -193,7 +193,7 @@ pub enum OpenError {
         /// The stream.
         name: String,
     },
-    /// Another user could cut its memory short, which kills whoever reads it.
+    /// Another user could truncate it, which kills its readers.
     #[error(
         "the stream {name:?} belongs to the user {owner}, who could end this program by cutting its memory short; have its writer name a group (StreamOptions::group) that this program belongs to, or ask for streams of all users (--all-users)"
     )]
@@ -208,13 +208,13 @@ pub enum OpenError {
     Header {
         /// The stream.
         name: String,
-        /// What is wrong.
+        /// The error in it.
         source: HeaderError,
     },
     /// The system refused.
     #[error("cannot {action} the stream {name:?}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// The stream.
         name: String,
@@ -233,7 +233,7 @@ impl OpenError {
     }
 }
 
-/// A frame could not be published. The frame's slot is given back, the sequence goes on.
+/// A frame could not be published. The frame's slot is returned; the sequence continues.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PublishError {

@@ -1,4 +1,4 @@
-//! Every frame in order, for recorders: handed out in place, with an exact count of the rest.
+//! Every frame in order, for recorders: returned in place, with an exact count of missed ones.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::frame::FrameHeader;
 use crate::region::{Read, Region};
 
-/// A reader's place in the order of frames: the sequence that it has come to.
+/// A reader's position in the order of frames: the last sequence it has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cursor(u64);
 
@@ -61,8 +61,8 @@ impl Cursor {
 /// A frame in the stream's own memory, which it keeps mapped: may be sent to another thread and
 /// held for any time.
 ///
-/// The writer may overwrite the frame at any time. Whoever uses the bytes in place (a device that
-/// writes them to disk) asks [`FrameRef::is_intact`] when it is done, and discards the result if not.
+/// The writer may overwrite the frame at any time. If you use the bytes in place (a device that writes them to disk),
+/// call [`FrameRef::is_intact`] afterwards, and discard the result if it is false.
 #[derive(Debug, Clone)]
 pub struct FrameRef {
     region: Arc<Region>,
@@ -80,7 +80,7 @@ impl FrameRef {
         self.header.sequence
     }
 
-    /// The payload, page-aligned, mapped read-only. Valid as long as this value or a clone of it.
+    /// The payload, page-aligned, mapped read-only. Valid while this value or a clone of it exists.
     pub fn payload_ptr(&self) -> *const u8 {
         self.region.payload(self.header.sequence)
     }
@@ -118,7 +118,7 @@ impl FrameRef {
     /// recorder that asks [`FrameRef::is_intact`] once, after all parts have been taken.
     ///
     /// # Panics
-    /// When the part does not lie in the payload.
+    /// If the part is not within the payload.
     pub fn copy_range_to(&self, start: usize, to: &mut [u8]) {
         let end = start.checked_add(to.len());
         assert!(end.is_some_and(|end| end <= self.header.payload_bytes), "a part of the payload");
@@ -127,8 +127,8 @@ impl FrameRef {
         self.region.slot(self.header.sequence).copy_out(start, to);
     }
 
-    /// Whether the bytes match the frame's CRC-32C, and the frame was whole until now. True without
-    /// a pass over the bytes when the stream carries no checksum.
+    /// Whether the bytes match the frame's CRC-32C, and the frame was whole until now. True, without reading the bytes,
+    /// if the stream has no checksum.
     pub fn verify_checksum(&self) -> bool {
         let matches = self.header.crc32c.is_none_or(|expected| {
             self.region.crc32c_in_place(self.header.sequence, self.header.payload_bytes) == expected

@@ -1,4 +1,4 @@
-//! What a frame says about itself: as the caller states it, and as words of the slot header.
+//! A frame's properties: as given by the caller, and as words of the slot header.
 
 use crate::error::{PublishError, ReadError};
 use crate::kind::Kind;
@@ -106,7 +106,7 @@ impl FrameLayout {
     }
 }
 
-/// What the writer says about a frame.
+/// A frame's properties from its writer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FrameMeta {
     /// Nanoseconds since 1970 at which the source made the frame, 0 included; `None` for now.
@@ -177,7 +177,7 @@ impl FrameMeta {
     }
 }
 
-/// What a reader learns about a frame.
+/// A frame's properties for a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameHeader {
     /// The writer's count; the first frame of a stream is 1.
@@ -247,7 +247,7 @@ pub(crate) fn encode<M: WriteMemory>(
     }
 }
 
-/// Puts the checksum into a header that was written with one of 0, when it is known at last.
+/// Stores the checksum into a header that was written with 0, once it is known.
 pub(crate) fn encode_crc<M: WriteMemory>(slot: &Slot<'_, M>, crc32c: u32) {
     let (_, flags) = unpair(slot.header_word(at::CRC_AND_FLAGS));
     slot.set_header_word(at::CRC_AND_FLAGS, pair(crc32c, flags));

@@ -13,9 +13,9 @@ pub(crate) fn wait(memory: &Mapped, at: usize, expected: u32, nanos: u64) {
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
     };
     let word = memory.pointer(at, 4);
-    // SAFETY: FUTEX_WAIT reads four bytes at `word`, which are mapped as long as `memory` is
-    // borrowed, and `timeout`, which lives until the call returns. All outcomes (woken, value
-    // changed, timed out, interrupted) mean the same here: look again.
+    // SAFETY: FUTEX_WAIT reads four bytes at `word`, which are mapped while `memory` is borrowed, and `timeout`, which
+    // lives until the call returns. All outcomes (woken, value changed, timed out, interrupted) mean the same here:
+    // look again.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -29,7 +29,7 @@ pub(crate) fn wait(memory: &Mapped, at: usize, expected: u32, nanos: u64) {
     }
 }
 
-/// Wakes everybody who sleeps on the four bytes at `at`.
+/// Wakes every thread that sleeps on the four bytes at `at`.
 pub(crate) fn wake_all(memory: &Mapped, at: usize) {
     let word = memory.pointer(at, 4);
     // SAFETY: FUTEX_WAKE uses the address of the word only to find the sleepers.

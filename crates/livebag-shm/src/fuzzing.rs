@@ -1,5 +1,5 @@
-//! What the fuzzers run: shared memory that somebody else has made. Errors are fine; panics, hanging and a
-//! look beside the memory are not.
+//! Fuzz targets: shared memory created by another process. Errors are fine; panics, hanging and access outside of the
+//! memory are not.
 //!
 //! An input is a byte for the kind, then ten for each change: which word (16 bits), and its value.
 
@@ -19,7 +19,7 @@ use crate::registry::remove;
 use crate::wait::Wait;
 use crate::writer::Writer;
 
-/// Of this thread: tests run beside each other.
+/// Of this thread: tests run in parallel.
 fn own_name() -> String {
     let name = format!("fuzz-{}-{:?}", std::process::id(), std::thread::current().id());
     name.replace(['(', ')'], "")
@@ -71,7 +71,7 @@ pub fn region(bytes: &[u8]) {
         seal(&memory);
     }
     read(&name);
-    // Who writes next goes on in it, or makes another.
+    // The next writer continues in it, or creates another.
     if let Ok(mut writer) = Writer::create(&name, &options) {
         let _ = writer.publish(&meta, &[4; 96]);
         read(&name);

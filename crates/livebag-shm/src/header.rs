@@ -1,4 +1,4 @@
-//! The static header: what a stream says about itself, checked before anything of it is believed.
+//! The static header: a stream's own description, checked before any of it is used.
 
 use crate::error::HeaderError;
 use crate::kind::Kind;
@@ -28,7 +28,7 @@ pub(crate) struct StaticHeader {
 }
 
 impl StaticHeader {
-    /// Whether a writer that wants `self` can go on in a region that has `found`.
+    /// Whether a writer with the options `self` can continue in a region that has `found`.
     pub(crate) fn is_continued_by(&self, found: &StaticHeader) -> bool {
         let same_made = |header: &StaticHeader| StaticHeader {
             created_realtime_nanos: 0,

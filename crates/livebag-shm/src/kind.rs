@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What the frames of a stream are.
+/// The type of a stream's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Kind {

@@ -118,7 +118,7 @@ pub(crate) mod wake {
 pub(crate) mod reader_entry {
     pub(crate) const TABLE_OFFSET: usize = 0x100;
     pub(crate) const COUNT: usize = 30;
-    /// Two cache lines: who it is, and what it stores with every frame.
+    /// Two cache lines: its identity, and the values stored with every frame.
     pub(crate) const STRIDE_BYTES: usize = 128;
 
     pub(crate) const TURN: usize = 0x00;

@@ -22,8 +22,8 @@
 //! Anybody else reads: the newest ([`Reader::receive`], [`Reader::copy_latest`],
 //! [`Reader::borrow_latest`]) or every frame in order ([`Reader::next`]).
 //!
-//! Beside the streams lies the cycle board, `docs/cycle-layout.md`: applications say on it when they
-//! compute ([`Cycle`]), so that a recorder ([`CycleMonitor`]) can write in between.
+//! There is also the cycle board, `docs/cycle-layout.md`: applications report there when they compute ([`Cycle`]), so
+//! that a recorder ([`CycleMonitor`]) can write in between.
 
 #![expect(unsafe_code, reason = "shared memory is outside of what the compiler can see")]
 
@@ -49,7 +49,7 @@ mod header;
 mod kind;
 /// Stream names and paths.
 mod name;
-/// What a writer may ask for.
+/// A writer's options.
 mod options;
 /// Placement of memory and thread.
 mod place;

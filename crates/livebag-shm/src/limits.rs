@@ -19,7 +19,7 @@ pub(crate) const SLOTS_DEFAULT_MAX: u32 = 64;
 /// stay in a core's second-level cache.
 pub(crate) const SLOTS_DEFAULT_BYTES: usize = 256 << 10;
 
-/// Largest payload of a frame: what a ROS 2 sequence can count.
+/// Largest payload of a frame: the longest sequence in ROS 2.
 pub const PAYLOAD_BYTES_MAX: usize = u32::MAX as usize;
 /// Largest schema.
 pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
@@ -41,7 +41,7 @@ pub const POINT_FIELD_NAME_BYTES_MAX: usize = 32;
 /// Longest label of a reader in bytes; a longer one is cut.
 pub const READER_LABEL_BYTES_MAX: usize = 32;
 
-/// A copy is published to those who copy along in pieces of this size.
+/// A copy is published in pieces of this size to readers that copy along.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// How often `copy_latest` and `borrow_latest` start again after being overtaken.
 pub(crate) const READ_ATTEMPTS_MAX: u32 = 4;
@@ -51,7 +51,7 @@ pub(crate) const SLEEP_NANOS_MAX: u64 = 100_000_000;
 pub(crate) const NAP_NANOS_MAX: u64 = 1_000_000;
 /// Longest time that a reader copies along behind a writer that makes no progress.
 pub(crate) const COPY_ALONG_STALL_NANOS_MAX: u64 = 200_000;
-/// How often creation starts again when other processes change the same name meanwhile.
+/// How often creation restarts when other processes change the same name meanwhile.
 pub(crate) const CREATE_ATTEMPTS_MAX: u32 = 64;
 
 const _: () = assert!(PIECE_BYTES.is_multiple_of(PAGE_BYTES));

@@ -212,8 +212,8 @@ fn two_readers_do_not_disturb_each_other() {
     });
 }
 
-/// A frame that is copied along is whole, also when its first fill was given up after one word, as
-/// by a writer that dies, and when the slot is lapped afterwards.
+/// A frame that is copied along is intact, even if its first fill was abandoned after one word, as by a writer that
+/// dies, and if the slot is lapped afterwards.
 #[test]
 fn copying_along_never_mixes_attempts() {
     model(3, || {
@@ -237,8 +237,7 @@ fn copying_along_never_mixes_attempts() {
     });
 }
 
-/// A reader that believes what it copied without the second check does see torn frames: the models
-/// above can fail.
+/// A reader that uses its copy without the second check does see torn frames: the models above can fail.
 #[test]
 #[should_panic(expected = "a torn frame")]
 fn without_the_second_check_a_torn_frame_is_accepted() {
@@ -280,8 +279,7 @@ impl Futex {
     }
 }
 
-/// Two sleepers and a writer: whoever sleeps is woken. A lost wake-up would be a deadlock, which loom
-/// reports.
+/// Two sleepers and a writer: every sleeper is woken. A lost wake-up would be a deadlock, which loom reports.
 #[test]
 fn no_wake_up_is_lost() {
     model(3, || {
@@ -322,8 +320,8 @@ fn who(name: &str, pid: u64) -> Identity {
     who
 }
 
-/// What a monitor does: meets who is there, then looks at its state. The n-th transition happens at
-/// time n, a begin has 100 plus that as its weight.
+/// A monitor: finds the owner, then reads its state. The n-th transition happens at time n, a begin has 100 plus that
+/// as its weight.
 fn look_at_cycle(memory: &Words) {
     let words = CycleWords::new(memory, CYCLE);
     let Some(epoch) = words.in_use() else { return };
@@ -391,7 +389,7 @@ fn reader(number: u64) -> ReaderIdentity {
     ReaderIdentity::new(["first", "second"][number as usize - 1], number, number)
 }
 
-/// What a display does. The n-th owner is process n, begins at sequence 100 n, and takes one frame.
+/// A display. The n-th owner is process n, begins at sequence 100 n, and takes one frame.
 fn look_at_reader(memory: &Words) {
     let Some((who, progress)) = Entry::with_short_label(memory, 0).look() else { return };
     assert_eq!(who, reader(who.pid), "an identity is one reader's");

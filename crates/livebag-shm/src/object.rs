@@ -6,25 +6,25 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// Who holds the lock of a main object.
+/// The holder of a main object's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockHolder {
     Nobody,
     /// A live writer.
     Writer,
-    /// Somebody who only has the right to read, and no reason to lock.
+    /// Some process with only read permission, which has no reason to lock.
     Reader,
 }
 
 /// Opens an object that exists.
 pub(crate) fn open(path: &str, write: bool) -> rustix::io::Result<OwnedFd> {
     let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
-    // NONBLOCK: somebody may have put a FIFO there.
+    // NONBLOCK: the path may be a FIFO.
     let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// Makes an object for its owner alone; EEXIST when there is one.
+/// Creates an object for its owner only; EEXIST when there is one.
 pub(crate) fn make(path: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
@@ -43,8 +43,8 @@ pub(crate) fn is_regular(stat: &Stat) -> bool {
     rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
 }
 
-/// Whether nobody can cut the object short but this process's user, root, and members of a group that
-/// this process belongs to. Whoever looks at mapped memory that was cut is killed by SIGBUS.
+/// Whether only this process's user, root, and members of a group that this process belongs to can truncate the object.
+/// SIGBUS kills a process that reads mapped memory after it was truncated.
 pub(crate) fn is_trusted(stat: &Stat) -> bool {
     let mode = stat.st_mode;
     if mode & (Mode::WGRP | Mode::WOTH).bits() != 0 {
@@ -97,8 +97,8 @@ fn range(kind: libc::c_int, start: usize, bytes: usize) -> libc::flock {
     lock
 }
 
-/// Takes the writer's lock; false when somebody holds one. It goes with the last descriptor of this
-/// opening, so with the process at the latest.
+/// Takes the writer's lock; false if it is held already. It is released with the last descriptor of this open file
+/// description, so with the process at the latest.
 pub(crate) fn lock_as_writer(fd: impl AsFd) -> io::Result<bool> {
     lock_range(fd, 0, 0)
 }
@@ -133,13 +133,13 @@ pub(crate) fn unlock_range(fd: impl AsFd, start: usize, bytes: usize) {
     unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(&lock)) };
 }
 
-/// Who, other than the owner of `fd`, holds a lock. Takes none itself.
+/// The holder of a lock, other than the owner of `fd`. Takes none itself.
 pub(crate) fn lock_holder(fd: impl AsFd, as_writer: bool) -> io::Result<LockHolder> {
     let wish = if as_writer { libc::F_WRLCK } else { libc::F_RDLCK };
     ask_holder(fd, range(wish, 0, 0))
 }
 
-/// Who, other than the owner of `fd`, holds the lock of a part of an object.
+/// The holder of the lock of a part of an object, other than the owner of `fd`.
 pub(crate) fn range_holder(fd: impl AsFd, start: usize, bytes: usize) -> io::Result<LockHolder> {
     ask_holder(fd, range(libc::F_WRLCK, start, bytes))
 }

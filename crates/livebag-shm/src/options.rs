@@ -1,4 +1,4 @@
-//! What a writer may ask of a stream.
+//! A writer's options for a stream.
 
 use crate::error::CreateError;
 use crate::header::StaticHeader;
@@ -25,8 +25,8 @@ pub enum HugePages {
 /// Where a stream and its writer live. Each wish that the system does not grant becomes a warning
 /// ([`crate::Writer::warnings`]) that names the cure; the stream works without it.
 ///
-/// `cpu` and `fifo_priority` apply to the thread that calls [`crate::Writer::create`], which is
-/// meant to be the one that publishes.
+/// `cpu` and `fifo_priority` apply to the thread that calls [`crate::Writer::create`], which should be the one that
+/// publishes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placement {
     /// Lock the region into memory.
@@ -41,7 +41,7 @@ pub struct Placement {
     pub fifo_priority: Option<i32>,
 }
 
-/// What a stream shall be.
+/// The properties of a stream.
 ///
 /// ```
 /// use livebag_shm::StreamOptions;
@@ -71,8 +71,8 @@ pub struct StreamOptions {
     pub group: Option<String>,
     /// Whether every frame carries a CRC-32C of its payload, verified by readers that copy.
     pub checksum: bool,
-    /// Whether the stream is removed when its writer is dropped. Otherwise it stays, so that late
-    /// readers can read the last frames and the next writer goes on with the sequence.
+    /// Whether the stream is removed when its writer is dropped. Otherwise it remains, so that late readers can read
+    /// the last frames and the next writer continues the sequence.
     pub remove_on_drop: bool,
     /// Where it lives.
     pub placement: Placement,

@@ -28,7 +28,7 @@ pub(crate) fn before_reserving(memory: &Mapped, placement: &Placement, warnings:
             memory.bytes(),
             MPOL_BIND,
             mask.as_ptr(),
-            // The kernel counts one bit less than it is told.
+            // The kernel uses one bit less than the given count.
             mask.len() * 64 + 1,
             0u32,
         )

@@ -41,7 +41,7 @@ pub struct Reader {
     cursor: Cursor,
     received: u64,
     label: Option<Arc<str>>,
-    /// Taken at the first look for a frame; `None` inside if it is not to be shown, or cannot be.
+    /// Taken at the first read of a frame; `None` inside if it is not to be shown, or cannot be.
     seat: OnceLock<Option<Seat>>,
 }
 
@@ -79,8 +79,7 @@ impl Reader {
         Ok(Reader { region, cursor, received: 0, label: None, seat: OnceLock::new() })
     }
 
-    /// Has the reader shown under this name instead of its program's: what it is for. More than 32 bytes
-    /// are cut.
+    /// Shows the reader under this name instead of its program's: its purpose. More than 32 bytes are cut.
     #[must_use]
     pub fn labelled(mut self, label: &str) -> Reader {
         self.label = Some(label.into());
@@ -95,8 +94,8 @@ impl Reader {
         self
     }
 
-    /// The readers that the stream has now, this one among them once it has looked for a frame. `None` if
-    /// the stream is for a group, which has no such table, or belongs to another user.
+    /// The stream's current readers, including this one once it has read a frame. `None` if the stream is for a group,
+    /// which has no such table, or belongs to another user.
     ///
     /// The table has 30 entries; further readers read without being listed.
     pub fn readers(&self) -> Option<Vec<ReaderInfo>> {
@@ -124,7 +123,7 @@ impl Reader {
         }
     }
 
-    /// What the stream says about itself.
+    /// The stream's own description.
     pub fn info(&self) -> &StreamInfo {
         &self.region.info
     }
@@ -160,8 +159,8 @@ impl Reader {
         Err(ReadError::Overtaken { attempts: READ_ATTEMPTS_MAX })
     }
 
-    /// Waits for a frame that neither this call nor [`Reader::copy_latest`] has returned yet, and
-    /// copies the newest of those. None when the time is over.
+    /// Waits for a frame that neither this call nor [`Reader::copy_latest`] has returned yet, and copies the newest
+    /// one. None when the time is over.
     ///
     /// The fastest way to a frame in one's own buffer: it wakes when a copying writer *begins*, and
     /// copies along behind it.
@@ -226,8 +225,8 @@ impl Reader {
     /// The next frame in order, for recorders, with the exact number of those that were overwritten
     /// before they could be taken. Costs one load when there is nothing new.
     ///
-    /// Goes on across writers of the same region. A region that was replaced brings no more frames:
-    /// [`Reader::liveness`] says so, and opening the name again gives the new one.
+    /// Continues across writers of the same region. A region that was replaced gets no more frames:
+    /// [`Reader::liveness`] reports it, and opening the name again gives the new one.
     #[expect(clippy::should_implement_trait, reason = "not an iterator: it never ends")]
     pub fn next(&mut self) -> Next {
         let next = self.cursor.next(&self.region);
@@ -244,8 +243,8 @@ impl Reader {
         self.cursor.sequence()
     }
 
-    /// Has [`Reader::next`] go on with this frame. `seek(1)` takes everything that is still there,
-    /// and counts the rest as lapped; `seek_oldest` does not count it.
+    /// Has [`Reader::next`] go on with this frame. `seek(1)` takes every frame that still exists, and counts the others
+    /// as lapped; `seek_oldest` does not count it.
     pub fn seek(&mut self, sequence: u64) {
         self.cursor = Cursor::after(sequence.saturating_sub(1));
     }
@@ -293,9 +292,9 @@ fn deadline(timeout: Duration) -> u64 {
 
 /// A view of a frame in the stream's own memory.
 ///
-/// The writer may overwrite the frame at any time; what was computed from it counts only if
-/// [`Borrowed::validate`] says so *afterwards*. That is why there is no slice: make one only of
-/// memory that nobody writes, or read through [`Borrowed::as_ptr`] by volatile or atomic reads.
+/// The writer may overwrite the frame at any time; a result computed from it is valid only if [`Borrowed::validate`] is
+/// true *afterwards*. Therefore there is no slice: make one only of memory that does not change, or read through
+/// [`Borrowed::as_ptr`] by volatile or atomic reads.
 #[derive(Debug)]
 pub struct Borrowed<'r> {
     region: &'r Region,
@@ -331,8 +330,8 @@ impl Borrowed<'_> {
         self.region.slot(self.header.sequence).is_still_whole(self.header.sequence)
     }
 
-    /// Whether the bytes match the frame's CRC-32C, and the frame was whole until now. True without
-    /// a pass over the bytes when the stream carries no checksum.
+    /// Whether the bytes match the frame's CRC-32C, and the frame was whole until now. True, without reading the bytes,
+    /// if the stream has no checksum.
     pub fn verify_checksum(&self) -> bool {
         let sequence = self.header.sequence;
         let matches = self.header.crc32c.is_none_or(|expected| {

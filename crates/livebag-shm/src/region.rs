@@ -19,7 +19,7 @@ use crate::name::Name;
 use crate::object::{self, LockHolder};
 use crate::slot::{Holds, Slot};
 
-/// What a stream says about itself. Does not change as long as the region lives.
+/// A stream's own description. Does not change while the region exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamInfo {
     /// The name it was opened by.
@@ -98,8 +98,8 @@ pub(crate) enum Read<T> {
     Damaged(ReadError),
 }
 
-/// Whose streams are opened. A stream's owner can cut its memory short at any time, and the kernel kills a
-/// process that then looks at it (SIGBUS).
+/// Whose streams are opened. A stream's owner can truncate its memory at any time, and the kernel then kills a process
+/// that reads it (SIGBUS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Owners {
     /// This process's user, root, and members of a group that this process belongs to and that the stream
@@ -116,7 +116,7 @@ pub(crate) struct Region {
     pub(crate) info: StreamInfo,
     pub(crate) main: Mapped,
     pub(crate) header: StaticHeader,
-    /// None: the writer always wakes, or (`header.always_wake` is not set) it cannot be told.
+    /// None: the writer always wakes, or (if `header.always_wake` is not set) it cannot be notified.
     pub(crate) wake: Option<Mapped>,
     fd: OwnedFd,
 }

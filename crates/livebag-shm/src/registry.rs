@@ -15,8 +15,8 @@ pub fn list() -> Result<Vec<String>, ListError> {
     Ok(list_regions()?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// The same with a number that tells a region from the one that takes its name after it: whoever
-/// looks again and again need not open what has been looked at.
+/// The same with a number that distinguishes a region from a later one with the same name: a program that polls need
+/// not open regions again.
 ///
 /// # Errors
 /// When `/dev/shm` cannot be read.
@@ -32,7 +32,7 @@ pub fn list_regions() -> Result<Vec<(String, u64)>, ListError> {
     Ok(regions)
 }
 
-/// Removes a stream that has no live writer. Readers that have it open keep what they have.
+/// Removes a stream that has no live writer. Readers that have it open keep it.
 ///
 /// # Errors
 /// When there is no such stream, when its writer lives, or when the right is missing.
@@ -45,8 +45,8 @@ pub fn remove(name: &str) -> Result<(), RemoveError> {
     };
     let path = name.main_path();
     let fd = object::open(&path, true).map_err(|error| system(error.into()))?;
-    // The lock keeps a writer from re-attaching to what is about to go. A reader that holds a lock,
-    // against the rules, does not keep the region alive.
+    // The lock keeps a writer from re-attaching to a region that is being removed. A reader that holds a lock, against
+    // the rules, does not keep the region alive.
     if !object::lock_as_writer(&fd).map_err(system)?
         && object::lock_holder(&fd, true).map_err(system)? == LockHolder::Writer
     {

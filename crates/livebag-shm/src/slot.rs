@@ -11,10 +11,10 @@ use crate::memory::{ReadMemory, WriteMemory};
 const PROGRESS_BITS: u32 = 48;
 const PROGRESS_MASK: u64 = (1 << PROGRESS_BITS) - 1;
 
-/// What a slot holds with regard to one frame.
+/// State of a slot with regard to one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holds {
-    /// The frame is not there yet, nor being filled.
+    /// The frame is neither complete nor being filled yet.
     Earlier,
     /// The frame is being filled.
     Filling,
@@ -54,8 +54,7 @@ impl<'m, M: ReadMemory> Slot<'m, M> {
         self.memory.load(self.place.header + slot::LOCK, Acquire)
     }
 
-    /// First check: what the slot holds. When the answer is `Whole`, the loads that follow see that
-    /// frame or later stores.
+    /// First check: the slot's state. When the answer is `Whole`, the loads that follow see that frame or later stores.
     pub(crate) fn holds(&self, sequence: u64) -> Holds {
         match self.lock() {
             lock if lock == complete(sequence) => Holds::Whole,
@@ -67,8 +66,8 @@ impl<'m, M: ReadMemory> Slot<'m, M> {
 
     /// Second check: whether everything loaded since the first check belongs to the frame.
     ///
-    /// The acquire fence pairs with the release fence of `begin`: had any load seen a store of a
-    /// later fill, this load of `lock` would see that fill's odd value or something later.
+    /// The acquire fence pairs with the release fence of `begin`: if a load saw a store of a later fill, this load of
+    /// `lock` sees that fill's odd value or a later one.
     pub(crate) fn is_still_whole(&self, sequence: u64) -> bool {
         self.memory.fence(Acquire);
         self.memory.load(self.place.header + slot::LOCK, Relaxed) == complete(sequence)
@@ -93,8 +92,8 @@ impl<'m, M: ReadMemory> Slot<'m, M> {
 
     /// Second check of a copy that began while the frame was being filled by `attempt`.
     ///
-    /// `2k` alone is not enough here: a fill that was given up and done again ends with the same
-    /// lock, but with another attempt.
+    /// `2k` alone is not enough here: a fill that was abandoned and repeated ends with the same lock, but with another
+    /// attempt.
     pub(crate) fn is_still_whole_by(&self, sequence: u64, attempt: u16) -> bool {
         let whole = self.is_still_whole(sequence);
         let progress = self.memory.load(self.place.header + slot::PROGRESS, Relaxed);
@@ -127,8 +126,8 @@ impl<M: WriteMemory> Slot<'_, M> {
         let before = Progress(self.memory.load(header + slot::PROGRESS, Relaxed));
         let attempt = before.attempt().wrapping_add(1);
         self.memory.store(header + slot::PROGRESS, Progress::new(attempt, 0).0, Relaxed);
-        // Release: pairs with the acquire load in `holds`, so that who copies along sees this
-        // attempt's progress or a later one.
+        // Release: pairs with the acquire load in `holds`, so that a reader that copies along sees this attempt's
+        // progress or a later one.
         self.memory.store(header + slot::LOCK, filling(sequence), Release);
         // Pairs with the acquire fence in `is_still_whole`.
         self.memory.fence(Release);

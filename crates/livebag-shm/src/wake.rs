@@ -1,4 +1,4 @@
-//! The wake protocol (`docs/stream-layout.md`, section 4): no system call while nobody sleeps.
+//! The wake protocol (`docs/stream-layout.md`, section 4): no system call while no reader sleeps.
 //!
 //! Generic over its memory, so that loom runs this very code (`loom_tests.rs`).
 
@@ -8,14 +8,14 @@ use crate::memory::{ReadMemory, WriteMemory};
 
 /// Raises `word` to `sequence`, and says whether sleepers must be woken.
 ///
-/// `wanted` is the reader-writable word of those who sleep on `word`; without one, always wakes.
+/// `wanted` is the word that sleeping readers of `word` write; without one, always wakes.
 pub(crate) fn announce<M: WriteMemory, W: ReadMemory>(
     memory: &M,
     word: usize,
     wanted: Option<(&W, usize)>,
     sequence: u64,
 ) -> bool {
-    // Release: pairs with the acquire loads of `go_to_sleep` and of everybody who polls.
+    // Release: pairs with the acquire loads of `go_to_sleep` and of every polling reader.
     memory.store(word, sequence, Release);
     let Some((wake, wanted)) = wanted else { return true };
     // Pairs with the fence of `go_to_sleep`: one of the two sides sees the other's store.
@@ -23,14 +23,14 @@ pub(crate) fn announce<M: WriteMemory, W: ReadMemory>(
     wake.load(wanted, Relaxed) >= sequence
 }
 
-/// What somebody who wants `word` to pass `after` has to do next.
+/// The next step of a reader that waits for `word` to pass `after`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Nothing: it has.
     Passed,
     /// Look again.
     Again,
-    /// Sleep as long as the low half of `word` is this.
+    /// Sleep while the low half of `word` is this.
     Sleep(u32),
 }
 

@@ -1,4 +1,4 @@
-//! The writer: publishes by copy or by loan, in constant time, never looking at readers.
+//! The writer: publishes by copy or by loan, in constant time, and never reads anything from readers.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,12 +43,12 @@ pub struct Writer {
 impl Writer {
     /// Creates the stream, or continues it where its last writer stopped, if that is gone.
     ///
-    /// A region of the same name with other options is replaced: its readers see
-    /// [`crate::Liveness::Gone`], keep what they have, and can open the name again.
+    /// A region of the same name with other options is replaced: its readers see [`crate::Liveness::Gone`], keep their
+    /// mapping, and can open the name again.
     ///
     /// # Errors
-    /// When the name or an option is out of bounds, when a live writer owns the stream, when the name
-    /// belongs to something else, or when the system refuses memory or rights.
+    /// If the name or an option is out of bounds, a live writer owns the stream, the name belongs to another kind of
+    /// file, or the system refuses memory or permission.
     pub fn create(name: &str, options: &StreamOptions) -> Result<Writer, CreateError> {
         let owned = create::create(name, options)?;
         let next = owned.newest.saturating_add(1);
@@ -61,7 +61,7 @@ impl Writer {
         self.owned.name.as_str()
     }
 
-    /// What was asked for and not granted, each with its cure.
+    /// Requests that were not granted, each with a remedy.
     pub fn warnings(&self) -> &[String] {
         &self.owned.warnings
     }
@@ -140,8 +140,8 @@ impl Writer {
         self.add(live::DROPPED, frames);
     }
 
-    /// Ends the stream: readers see [`crate::Liveness::Gone`]. The region is removed when `remove`
-    /// says so, and stays for late readers and the next writer otherwise.
+    /// Ends the stream: readers see [`crate::Liveness::Gone`]. The region is removed if `remove` is true, and otherwise
+    /// remains for late readers and the next writer.
     pub fn close(mut self, remove: bool) {
         self.remove_on_drop = remove;
     }
@@ -174,7 +174,7 @@ impl Writer {
         }
     }
 
-    /// After a frame is out: everything that nobody waits for.
+    /// After a frame is published: work that no reader waits for.
     fn account(&mut self, payload_bytes: usize) {
         self.next += 1;
         self.add(live::PUBLISHED, 1);
@@ -205,8 +205,8 @@ impl Drop for Writer {
         self.main().store(live::STATE, state::CLOSED, Relaxed);
         futex::wake_all(self.main(), live::LATEST);
         futex::wake_all(self.main(), live::BEGUN);
-        // Under the lock, and only while the name is ours. A failure leaves a stale region, which
-        // the next writer goes on with.
+        // Under the lock, and only while the name is ours. A failure leaves a stale region, which the next writer
+        // continues.
         if self.remove_on_drop && object::is_named(&self.owned.fd, &self.owned.name.main_path()) {
             let _ = object::unlink(&self.owned.name.wake_path());
             let _ = object::unlink(&self.owned.name.main_path());
@@ -247,10 +247,10 @@ impl Loan<'_> {
     /// The slot's payload.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let (pointer, bytes) = self.payload();
-        // SAFETY: valid for reads and writes as long as the writer, which `self` borrows
-        // exclusively, so that this is the only reference into the writer's mapping (which nobody
-        // else uses: readers have mappings of their own, and read them as memory that changes at
-        // any time). All bytes were initialised, to zero by the kernel at the latest.
+        // SAFETY: valid for reads and writes while the writer exists, which `self` borrows exclusively, so that this is
+        // the only reference into the writer's mapping (which no other code uses: readers have separate mappings, and
+        // read them as memory that changes at any time). All bytes were initialised, to zero by the kernel at the
+        // latest.
         unsafe { std::slice::from_raw_parts_mut(pointer, bytes) }
     }
 

@@ -239,7 +239,7 @@ fn readers_told_by(language: Language, name: &Name) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What both languages tell of a stream's readers, once they tell what is waited for.
+/// The readers of a stream in both languages, once they match the condition.
 fn readers_until(name: &Name, what: &str, holds: impl Fn(&str) -> bool) -> String {
     for _ in 0..PATIENCE.as_millis() / 10 {
         let told = readers_told_by(Cpp, name);
@@ -371,7 +371,7 @@ fn every_field_of_the_headers_is_the_same() {
         assert_eq!(from_cpp.2, pattern(1, 777));
         assert_eq!(number(&seen_from_cpp, "pattern"), 1);
 
-        // The same wishes: the other language goes on where this one has ended.
+        // The same options: the other language continues where this one has ended.
         publish_sample(&name.0, kind);
         let reader = Reader::open(&name.0).unwrap();
         assert_eq!((reader.latest_sequence(), reader.counters().epoch), (2, 2));

@@ -1,4 +1,4 @@
-//! The cycle board between processes, and boards that are not what they seem.
+//! The cycle board between processes, and invalid boards.
 #![cfg(not(loom))]
 
 mod common;

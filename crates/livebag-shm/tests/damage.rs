@@ -198,7 +198,7 @@ fn a_full_shared_memory_is_an_error_at_creation() {
     assert!(!Path::new(&format!("{}.wake", main_path(&name))).exists());
 }
 
-/// Whoever may cut a region short may kill its readers: only those are trusted who could anyway.
+/// A user who can truncate a region can kill its readers: only those are trusted who could do it anyway.
 #[test]
 fn streams_of_other_users_are_opened_when_asked_for() {
     use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,4 +1,4 @@
-//! A reader that takes every frame, beside a model of what must happen.
+//! A reader that takes every frame, compared with a model.
 #![cfg(not(loom))]
 
 mod common;
@@ -33,7 +33,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// What the stream must hold: whole frames by sequence, at most one per slot.
+/// The expected contents of the stream: intact frames by sequence, at most one per slot.
 #[derive(Default)]
 struct Model {
     frames: BTreeMap<u64, Vec<u8>>,

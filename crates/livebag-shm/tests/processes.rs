@@ -1,6 +1,6 @@
-//! Writers and readers in processes of their own, killed at any step.
+//! Writers and readers in separate processes, killed at any step.
 //!
-//! The functions named `role_…` are what the children run; in the test run itself they return at once.
+//! The children run the functions named `role_…`; in the test run itself they return at once.
 #![cfg(not(loom))]
 #![expect(unsafe_code, reason = "frames are read in place")]
 
@@ -33,8 +33,8 @@ fn write_frame(writer: &mut Writer, data: &mut [u8], by_loan: bool) -> u64 {
     sequence
 }
 
-/// Publishes as fast as it can, by copy and by loan in turn, with a loan given back now and then,
-/// until it is killed or has written a hundred thousand frames.
+/// Publishes as fast as it can, by copy and by loan in turn, sometimes returning a loan, until it is killed or has
+/// written a hundred thousand frames.
 #[test]
 fn role_writer() {
     let Some(name) = role_argument() else { return };
@@ -70,8 +70,8 @@ fn role_reader() {
     }
 }
 
-/// The writer is killed at random steps, many times. What it had completed stays readable, the next
-/// writer goes on with the sequence, and no reader ever accepts a torn frame.
+/// The writer is killed at random steps, many times. Its complete frames stay readable, the next writer continues the
+/// sequence, and no reader ever accepts a torn frame.
 #[test]
 fn killing_the_writer_costs_the_frame_in_flight() {
     let name = unique("kill-writer");
@@ -127,8 +127,8 @@ fn reset_epoch(path: &str, epoch: u64) {
     file.write_all_at(&epoch.to_le_bytes(), 0x1198).unwrap();
 }
 
-/// Readers are killed at random steps, asleep or in the middle of a copy. Neither the writer nor
-/// another reader notices.
+/// Readers are killed at random steps, asleep or in the middle of a copy. Neither the writer nor another reader is
+/// affected.
 #[test]
 fn killing_readers_harms_nobody() {
     let name = unique("kill-reader");
@@ -191,8 +191,7 @@ fn a_slow_reader_is_lapped_and_never_gets_a_torn_frame() {
 /// What SIM's protocol does: copies, and does not look again.
 fn copy_unchecked(frame: &livebag_shm::FrameRef, buffer: &mut [u8], range: std::ops::Range<usize>) {
     for at in range {
-        // SAFETY: within the payload, which is mapped as long as `frame`; volatile, because it may
-        // change meanwhile.
+        // SAFETY: within the payload, which is mapped while `frame` exists; volatile, because it may change meanwhile.
         let byte = unsafe { frame.payload_ptr().add(at).cast::<MaybeUninit<u8>>().read_volatile() };
         // SAFETY: bytes of a mapping are initialised.
         buffer[at] = unsafe { byte.assume_init() };

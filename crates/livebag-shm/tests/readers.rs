@@ -1,4 +1,4 @@
-//! Readers tell of themselves, and what they tell harms nobody.
+//! The table of readers, whose contents can do no harm.
 #![cfg(not(loom))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -79,7 +79,7 @@ fn every_way_to_a_frame_counts_it_once() {
     for reader in &seen {
         assert_eq!((reader.taken, reader.lapped, reader.last_sequence), (3, 0, 6), "{reader:?}");
     }
-    // Whoever waits is there as well.
+    // A waiting reader is listed as well.
     let waits = open(&writer).labelled("waits");
     assert!(!waits.wait(Wait::Futex, 6, Duration::ZERO));
     assert!(labels(&writer).contains(&"waits".to_owned()));
@@ -134,7 +134,7 @@ fn streams_for_a_group_have_no_table() {
     assert_eq!(reader.readers(), None);
 }
 
-/// Whatever stands in the table: it costs a display, no frame.
+/// Any contents of the table affect only the display, never a frame.
 #[test]
 fn nonsense_in_the_table_harms_nobody() {
     let mut writer = stream("nonsense");
@@ -152,7 +152,7 @@ fn nonsense_in_the_table_harms_nobody() {
         }
         file.write_all_at(&noise, TABLE_OFFSET).unwrap();
         for seen in shown(&writer) {
-            // The lock of one entry alone is held.
+            // Only the lock of one entry is held.
             assert!(seen.label.chars().count() <= 32 && !seen.label.contains(char::is_control));
             assert!(seen.behind <= reader.latest_sequence());
         }
@@ -160,7 +160,7 @@ fn nonsense_in_the_table_harms_nobody() {
         let next = reader.next();
         assert_eq!((next.lapped, next.frame.unwrap().sequence()), (0, u64::from(round) + 1));
     }
-    // Who comes after it starts anew.
+    // The next owner starts anew.
     drop(reader);
     let mut heir = open(&writer).labelled("heir");
     heir.next();

@@ -207,7 +207,7 @@ fn laps_are_counted_exactly() {
     assert_eq!((next.lapped, frame.sequence()), (6, 7));
     assert_eq!(frame.frames_left(), 0);
     assert!(frame.is_intact());
-    // Filling frame 11 in place takes the slot of frame 7 and of nobody else.
+    // Filling frame 11 in place takes only the slot of frame 7.
     let loan = writer.loan();
     assert!(!frame.is_intact());
     assert!(!frame.copy_to(&mut [0; 5]));

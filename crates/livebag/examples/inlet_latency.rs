@@ -1,8 +1,8 @@
-//! What the wait-free inlet buys a real-time writer over a short lock: `inlet_latency DIRECTORY [RUNS [SECONDS]]`.
+//! Compares the wait-free inlet with a short lock for a real-time writer: `inlet_latency DIRECTORY [RUNS [SECONDS]]`.
 //!
-//! A thread with SCHED_FIFO (where that is allowed) records messages of 1 KiB at 1 kHz; the consumer has nice 19
-//! beside one busy loop for each core. In turn: `TopicWriter::write`, and a mutexed batch that a thread swaps out
-//! every 5 ms, checks and writes. Prints one line of JSON for each run, and percentiles over all runs.
+//! A thread with SCHED_FIFO (if permitted) records messages of 1 KiB at 1 kHz; the consumer has nice 19, with one busy
+//! loop for each core. Alternating: `TopicWriter::write`, and a mutexed batch that a thread swaps out every 5 ms,
+//! checks and writes. Prints one line of JSON for each run, and percentiles over all runs.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement has its own clock and files")]
 
@@ -120,7 +120,7 @@ impl Batch {
     }
 }
 
-/// What a lock guards: the batch that is open, those that are full, and memory for the next ones.
+/// State behind a lock: the open batch, full ones, and memory for the next ones.
 struct Locked {
     open: Batch,
     full: VecDeque<Batch>,
@@ -153,7 +153,7 @@ fn write_locked(queue: &Mutex<Locked>, clock: &Clock, data: &[u8]) {
     open.records.extend_from_slice(data);
 }
 
-/// Takes what is full or old, writes it and gives its memory back, as the recorder does.
+/// Takes full or old batches, writes them and returns their memory, like the recorder.
 fn drain_locked(queue: &Mutex<Locked>, file: &File, at: &mut u64) -> Result<(), Failed> {
     let mut taken = VecDeque::new();
     {

@@ -1,8 +1,7 @@
-//! How exactly a player keeps time: `play_pace [SECONDS [HZ [BYTES [RATE]]]]`, 10 s of 1 kHz and 100
-//! bytes unless told otherwise.
+//! How exactly a player keeps time: `play_pace [SECONDS [HZ [BYTES [RATE]]]]`; default: 10 s of 1 kHz and 100 bytes.
 //!
-//! Records messages with even log times, plays them to an output that notes when each came, and prints
-//! how far the times between two messages are from what was recorded.
+//! Records messages with even log times, plays them to an output that notes the time of each, and prints the
+//! differences between played and recorded intervals.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};

@@ -40,7 +40,7 @@ impl Clock {
         }
     }
 
-    /// Sets a simulated wall clock forward or back, as somebody sets a machine's; nothing for the real one.
+    /// Sets a simulated wall clock forward or back, as a user sets a machine's clock; no effect on the real one.
     pub fn jump(&self, by_nanos: i64) {
         if let Kind::Simulated { jumped_nanos, .. } = &self.0 {
             jumped_nanos.fetch_add(by_nanos, Ordering::Relaxed);

@@ -23,9 +23,8 @@
 //! [`Recorder::follow`] records shared-memory streams; [`Player`] publishes recordings to any [`Output`];
 //! Bags of ROS 1 and rosbag2, and checking recordings, are in the crate `livebag-bags`.
 //!
-//! A message visits the modules in this order: a `source` or a [`TopicWriter`] gives it, its `queue`
-//! holds it, the `scheduler` decides when it is written, the `recorder` writes it to the `storage`,
-//! and a `query` reads it.
+//! A message passes through the modules in this order: a `source` or a [`TopicWriter`] provides it, its `queue` holds
+//! it, the `scheduler` decides when it is written, the `recorder` writes it to the `storage`, and a `query` reads it.
 
 mod clock;
 mod container;

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::limits::CACHE_BYTES_DEFAULT;
 
 /// A bound for everything that waits in memory: a quarter of the memory that this machine and this process's
-/// control groups have available now, and at least [`CACHE_BYTES_DEFAULT`]. None of it is used while the disk
-/// keeps up.
+/// control groups have available now, and at least [`CACHE_BYTES_DEFAULT`]. It stays unused while the disk keeps up.
 pub fn cache_bytes_available() -> u64 {
     (memory_available() / 4).max(CACHE_BYTES_DEFAULT)
 }
@@ -16,7 +15,7 @@ pub fn memory_available() -> u64 {
     available_bytes(Path::new("/"))
 }
 
-/// What is available as the files below `root` tell.
+/// Available memory according to the files below `root`.
 fn available_bytes(root: &Path) -> u64 {
     let groups = text(&root.join("proc/self/cgroup")).unwrap_or_default();
     let groups = groups.lines().flat_map(|line| group_bytes(root, line));
@@ -28,7 +27,7 @@ fn machine_bytes(root: &Path) -> Option<u64> {
     Some(field(&table, "MemAvailable:")?.saturating_mul(1024))
 }
 
-/// What a line of `/proc/self/cgroup` (cgroups(7)) leaves: of the group and of all above it that have a limit.
+/// Memory that a line of `/proc/self/cgroup` (cgroups(7)) leaves: of the group and of all its parents with a limit.
 /// Version 2 has one line with an empty list of controllers.
 fn group_bytes(root: &Path, line: &str) -> Vec<u64> {
     let mut fields = line.splitn(3, ':').skip(1);

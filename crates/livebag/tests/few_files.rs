@@ -1,4 +1,4 @@
-//! Recording with fewer open files than topics. In a process of its own: it lowers the process's limit.
+//! Recording with fewer open files than topics. In a separate process: it lowers the process's limit.
 
 use std::time::Duration;
 

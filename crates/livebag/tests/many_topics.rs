@@ -1,4 +1,4 @@
-//! Memory of topics that write seldom. In a process of its own: it looks at the process's peak.
+//! Memory of topics that write seldom. In a separate process: it reads the process's peak memory.
 
 use livebag::{Message, Overflow, Recorder, RecorderOptions, Topic};
 

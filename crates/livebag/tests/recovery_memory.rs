@@ -52,7 +52,7 @@ fn recover(path: &Path) -> usize {
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for file in fs::read_dir(from).unwrap().map(|file| file.unwrap().path()) {
-        // Who recovers it does not know that the kernel has it.
+        // Recovery does not know that the kernel has it.
         if file.is_file() && !file.ends_with("container.lock") {
             fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
         }

@@ -211,6 +211,31 @@ fn a_stream_made_anew_is_followed_further() {
     assert_eq!(sizes, [16 + 100, 16 + 200_000]);
 }
 
+/// A driver that comes back with the same options goes on in the region that it left.
+#[test]
+fn a_writer_that_comes_back_to_its_stream_is_counted() {
+    let name = unique("back");
+    let (_folder, path) = directory();
+    let topic = format!("/{name}");
+    let options = StreamOptions::bytes(10);
+    let mut writer = Writer::create(&name, &options).unwrap();
+    let recorder = record(&path, &[&name]);
+    for round in 0..3 {
+        writer.publish(&FrameMeta::bytes(), &[round; 10]).unwrap();
+        until("recording it", || committed(&recorder, &topic) == u64::from(round) + 1);
+        until("counting it", || recorder.status().topics[0].writer_returns == u64::from(round));
+        if round < 2 {
+            drop(writer);
+            writer = Writer::create(&name, &options).unwrap();
+        }
+    }
+    drop(writer);
+    // Just before the end, too.
+    drop(Writer::create(&name, &options.remove_on_drop(true)).unwrap());
+    recorder.finish().unwrap();
+    assert_eq!(Container::open(&path).unwrap().topics()[0].writer_returns(), 3);
+}
+
 /// A recorder whose time stands still, so that no bound is reached, beside an application.
 fn record_by_cycles(path: &Path, board: &str) -> Recorder {
     let options = RecorderOptions {

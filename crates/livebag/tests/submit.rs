@@ -36,9 +36,8 @@ fn wait_for(recorder: &Recorder, messages: u64) {
     }
 }
 
-/// Writes messages, each until the queue takes it, and tells how often this thread asked for memory
-/// meanwhile, and how many messages the queue refused: those of a recorder that the machine keeps from the
-/// processor for long.
+/// Writes messages, each until the queue takes it, and returns how often this thread allocated memory, and how many
+/// messages the queue refused: a recorder may be preempted for long.
 fn write(writer: &TopicWriter, data: &[u8], sequences: std::ops::Range<u64>) -> (u64, u64) {
     let before = ALLOCATIONS.get();
     let mut refused = 0;

@@ -14,8 +14,8 @@ Streams in shared memory, which a recorder on the same machine picks up::
     with livebag.Stream.image("camera", 1920, 1080, encoding="bgr8") as camera:
         camera.publish(frame)
 
-Times are nanoseconds since 1970 where they are given out; where they are taken, an ``int`` is
-nanoseconds, a ``float`` seconds since 1970; a ``datetime`` and texts (``"+1s"``, RFC 3339) do as well.
+Returned times are nanoseconds since 1970. As arguments, an ``int`` is nanoseconds and a ``float`` seconds since 1970; a
+``datetime`` and texts (``"+1s"``, RFC 3339) work as well.
 """
 
 from . import _decode  # noqa: F401

@@ -33,8 +33,8 @@ class Cycle:
     def __init__(self, name: str, *, weight: int = 1, board: str | None = None) -> None:
         """Joins under a name that people will read.
 
-        ``weight`` is the computation's share of the machine as its maker sees it; 0 means that it does
-        not mind being disturbed. ``board``: one of its own name, for tests.
+        ``weight`` is the computation's importance, compared with others; 0 means that it may be disturbed. ``board``:
+        the name of a separate board, for tests.
         """
         self.name = name
         self.weight = weight

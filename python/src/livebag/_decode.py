@@ -33,7 +33,7 @@ def _or_error(channel: Channel, read: Callable[[Any], Any], data: Any) -> Any:
 
 
 def _typestore(channel: Channel) -> tuple[Any, str]:
-    """A store of types that has this channel's alone: two recordings may define one name in two ways."""
+    """A store with only this channel's types: two recordings may define one name differently."""
     try:
         from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
     except ImportError as error:

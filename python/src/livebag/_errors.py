@@ -1,4 +1,4 @@
-"""What can go wrong. Every text says what was expected, what was found, and what to do."""
+"""Errors. Every text names what was expected, what was found, and a remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NoTopic(Error, KeyError):
 
 
 class Damaged(Error):
-    """A file is not what it should be."""
+    """A file is damaged."""
 
 
 class Unsupported(Error):

@@ -19,7 +19,7 @@ _LOOK, _LOOK_REMOTE = 0.05, 0.25
 
 
 class _Given:
-    """What has been given of a topic."""
+    """Messages of a topic returned so far."""
 
     def __init__(self, from_nanos: int) -> None:
         #: Log time of the newest message given, and how many of that time were.
@@ -50,7 +50,7 @@ def _follow(
     look = _LOOK if isinstance(core, _livebag.Recording) else _LOOK_REMOTE
     waiting_since = time.monotonic_ns()
     while True:
-        # Before the counts: what came in between is found by one more look.
+        # Before the counts: messages in between are found by another poll.
         is_over = core.state != "live"
         new = []
         for name, seen in _sums(core, names).items():

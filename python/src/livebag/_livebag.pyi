@@ -36,7 +36,7 @@ __version__: str
 
 @final
 class Channel:
-    """What a recording or a stream says of a topic."""
+    """A recording's or a stream's data about a topic."""
 
     @property
     def name(self) -> str: ...
@@ -221,7 +221,7 @@ class RobotsRecording:
 
 @final
 class Frame:
-    """A frame of a stream: a whole copy of its own."""
+    """A frame of a stream: a complete copy."""
 
     @property
     def channel(self) -> Channel: ...

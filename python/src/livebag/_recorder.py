@@ -16,7 +16,7 @@ from ._time import Moment, Span, nanos, nanos_or_none, span_nanos
 
 
 class TopicStatus(typing.NamedTuple):
-    """What is known of a topic while it is being recorded."""
+    """State of a topic while it is being recorded."""
 
     name: str
     type_name: str
@@ -42,9 +42,8 @@ class Recorder:
     >>> livebag.open(run).topics["/depth"].count
     1
 
-    What is written can be read a moment later with :func:`livebag.open`, by any process.
-    Leaving the block closes the container; :class:`livebag.RecordingError` says if that, or the
-    recording, did not go well.
+    Any process can read a written message a moment later with :func:`livebag.open`. Leaving the block closes the
+    container; :class:`livebag.RecordingError` says if that, or the recording, did not go well.
     """
 
     def __init__(
@@ -71,12 +70,12 @@ class Recorder:
         """Begins a recording in the new directory ``path``.
 
         ``streams``: names of streams or their topics, or ``"all"``; ``regex`` chooses by a pattern
-        instead, ``exclude`` leaves out. ``overflow``: what a full queue does with messages of this
-        program: ``block``, ``drop-newest`` (raises :class:`livebag.QueueFull`), ``drop-oldest``.
-        ``split_bytes``, ``split_duration`` (seconds): when a new split begins; ``splits_max``,
-        ``total_bytes_max``: which old ones go. ``compression``: ``none``, ``lz4``, ``zstd``.
-        ``schedule``: ``immediate`` or ``cycle-aware``. ``one_file``: a name for one MCAP file of all
-        topics, as rosbag2 has it. ``metadata``: names with dicts of texts that the recording carries.
+        instead, ``exclude`` leaves out. ``overflow``: the action of a full queue for messages of this program:
+        ``block``, ``drop-newest`` (raises :class:`livebag.QueueFull`), ``drop-oldest``. ``split_bytes``,
+        ``split_duration`` (seconds): when a new split begins; ``splits_max``, ``total_bytes_max``: which old ones go.
+        ``compression``: ``none``, ``lz4``, ``zstd``. ``schedule``: ``immediate`` or ``cycle-aware``. ``one_file``: a
+        name for one MCAP file of all topics, as rosbag2 has it. ``metadata``: names with dicts of texts that the
+        recording carries.
         """
         settings = {
             "cache_bytes": cache_bytes,
@@ -127,7 +126,7 @@ class Recorder:
         return TopicWriter(core, name, type_name)
 
     def pause(self) -> None:
-        """Leaves messages out from now on; they count as skipped, not as lost."""
+        """Stops recording messages; they count as skipped, not as lost."""
         self._core.pause()
 
     def resume(self) -> None:
@@ -161,7 +160,7 @@ class Recorder:
         return failure
 
     def close(self) -> None:
-        """Takes what has been published until now, and closes the container. Again: nothing happens."""
+        """Records messages published until now, and closes the container. Again: nothing happens."""
         if self._final is None:
             self._final = ([], None)
             self._final = self._core.finish()

@@ -56,21 +56,20 @@ def open(
     directory or database, or a ROS 1 bag; its contents tell which. Or it is the address of a recording
     on a server (``livebag serve``, ``livebag record --serve``): ``http://HOST:PORT/NAME``. Or it is
     ``zenoh/ROBOT/NAME``, with ``*`` for any: recordings of robots that serve with ``--zenoh``, those that
-    are there now, merged. Of several, topics are called ``/ROBOT/TOPIC``. A robot that is lost half-way is
-    told by a ``RuntimeWarning``, and by ``lost`` of the iterator.
+    are there now, merged. Of several, topics are called ``/ROBOT/TOPIC``. If a robot stops answering half-way, a
+    ``RuntimeWarning`` and the iterator's ``lost`` name it.
 
-    ``mapped``: unless it is False, messages of 64 KiB and more of a finished, uncompressed container on
-    this machine (of which 2 MiB or more are asked for) are not read into memory of their own but mapped,
-    so that a view of an image or a cloud costs no copy at all; views hold the file mapped. ``data`` is a
-    copy, made when asked for, or with ``mapped=True`` a ``memoryview`` of the file. livebag never changes
-    a finished container. A program that looks at a view whose file somebody else cuts or overwrites
-    meanwhile is killed (SIGBUS), as with ``numpy.memmap``: where that can happen, give ``mapped=False``.
+    ``mapped``: unless it is False, messages of 64 KiB and more of a finished, uncompressed container on this machine
+    are mapped instead of read, if a request covers 2 MiB or more. A view of an image or a cloud then costs no copy;
+    views keep the file mapped. ``data`` is a copy, made when asked for, or with ``mapped=True`` a ``memoryview`` of the
+    file. livebag never changes a finished container. If another program truncates the file while a view is used, the
+    kernel kills this process (SIGBUS), as with ``numpy.memmap``: if that can happen, use ``mapped=False``.
 
-    ``token``, ``ca_certificates``: what a server asks for (else the environment's ``LIVEBAG_TOKEN``), and
-    a PEM file of certificates to trust instead of the machine's.
+    ``token``, ``ca_certificates``: a server's token (default: the environment's ``LIVEBAG_TOKEN``), and a PEM file of
+    certificates to trust instead of the machine's.
 
     ``zenoh_config``, ``zenoh_listen``, ``zenoh_connect``: a file with Zenoh's own configuration, and
-    endpoints (``tls/router:7447``); without them a peer of this machine alone, found by multicast.
+    endpoints (``tls/router:7447``); by default a peer on this machine only, found by multicast.
 
     Raises :class:`livebag.NotFound` where there is nothing, :class:`livebag.Unsupported` where there is
     something else.
@@ -83,7 +82,7 @@ def open(
         return Recording(_livebag.RemoteRecording.open(text, token, trusted))
     if mark and scheme.isalnum():
         raise Unsupported(f"{text}: addresses of servers begin with http:// or https://, not {scheme}://")
-    # A folder of that name is meant where there is one.
+    # If a folder has that name, it means the folder.
     if (text == "zenoh" or text.startswith("zenoh/")) and not os.path.exists(text):
         config = None if zenoh_config is None else os.fspath(zenoh_config)
         listen, connect = _endpoints(zenoh_listen), _endpoints(zenoh_connect)
@@ -109,8 +108,7 @@ def convert(
     """Copies any recording into a new directory ``target`` and gives the number of its messages.
 
     ``storage``: ``container``, or a rosbag2 bag as ``mcap`` (with ``compression`` ``none``, ``lz4`` or
-    ``zstd``) or ``sqlite3``. What could not be read of the source is told as warnings. Ctrl-C leaves
-    no target.
+    ``zstd``) or ``sqlite3``. Unreadable parts of the source are reported as warnings. Ctrl-C leaves no target.
     """
     is_there = os.path.lexists(target)
     try:
@@ -145,8 +143,7 @@ class Topic:
 
     @property
     def channels(self) -> list[Channel]:
-        """What the recording says of it. More than one where publishers differed in definition or
-        QoS."""
+        """The recording's data about it. More than one where publishers differed in definition or QoS."""
         return list(self._channels)
 
     def _rows(self) -> list[Row]:
@@ -223,8 +220,8 @@ class Topics(collections.abc.Mapping["str", "Topic"]):
 class Recording:
     """A recording, open for reading; made by :func:`livebag.open`.
 
-    Of a container that is still being written every question sees what has been committed until
-    then, a few tens of milliseconds after it was published.
+    In a live container every call sees the messages committed until then, a few tens of milliseconds after they were
+    published.
 
     >>> import tempfile, pathlib, livebag, numpy as np
     >>> run = pathlib.Path(tempfile.mkdtemp()) / "run"
@@ -253,7 +250,7 @@ class Recording:
             raise ValueError("the recording has been closed")
         return self._opened
 
-    # --- What it is ---
+    # --- Properties ---
 
     @property
     def path(self) -> Any:
@@ -262,7 +259,7 @@ class Recording:
 
     @property
     def kind(self) -> str:
-        """What it is, in words: ``livebag container``, ``MCAP file``, …"""
+        """Its kind, in words: ``livebag container``, ``MCAP file``, …"""
         return self._core.kind
 
     @property
@@ -282,9 +279,9 @@ class Recording:
 
     @property
     def attachments(self) -> list[Attachment]:
-        """Files that the recording carries along (MCAP's attachments), with ``name``, ``media_type``,
-        ``log_time``, ``create_time``, a length and ``data``, which is read when it is asked for and raises
-        :class:`livebag.Damaged` where the checksum does not fit. Servers give none."""
+        """Files stored in the recording (MCAP's attachments), with ``name``, ``media_type``, ``log_time``,
+        ``create_time``, a length and ``data``, which is read on access and raises :class:`livebag.Damaged` if the
+        checksum is wrong. Servers give none."""
         return self._core.attachments()
 
     @property
@@ -294,15 +291,14 @@ class Recording:
 
     @property
     def warnings(self) -> list[str]:
-        """What was not as it should be, in sentences."""
+        """Warnings, as sentences."""
         return self._core.warnings
 
     @property
     def topics(self) -> Topics:
         """The topics by name, as they are now: a mapping to :class:`Topic`.
 
-        Counts and times of other recordings than containers are found by looking at every message,
-        when they are first asked for.
+        For recordings other than containers, the first access to counts and times reads every message.
         """
         return Topics(self._core.channels(), self._sums, self._live_size)
 
@@ -364,7 +360,7 @@ class Recording:
         if topics is None:
             return None
         names = [topics] if isinstance(topics, str) else list(topics)
-        # Of a server that is a question of its own: names that are known need none.
+        # On a server that is a separate request: known names need none.
         if any(name not in self._known for name in names):
             self._known = {channel.name for channel in self._core.channels()}
         return [_full_name(name, self._known) for name in names]
@@ -382,7 +378,7 @@ class Recording:
             try:
                 return min(text_nanos(moment, None), MAX_NANOS)
             except ValueError:
-                # Only some texts need the recording's times, which take a look at all of a foreign one.
+                # Only some texts need the recording's times, for which a foreign one is read completely.
                 return min(text_nanos(moment, self._time_range(None) or (0, 0)), MAX_NANOS)
         return nanos(moment)
 
@@ -393,8 +389,8 @@ class Recording:
 
         ``topics``: names, or one name; None for all. ``start_time``, ``end_time``: log times, both
         included: an ``int`` in ns since 1970, a ``float`` in seconds since 1970, a ``datetime``, a time
-        of ROS, a ``timedelta`` after the first message, or a text as the command takes it:
-        ``"2023-11-14T22:13:20Z"``, ``"21:29:38"``, ``"+1.5s"``. ``imu`` stands for ``/imu``.
+        of ROS, a ``timedelta`` after the first message, or a text as in the command: ``"2023-11-14T22:13:20Z"``,
+        ``"21:29:38"``, ``"+1.5s"``. ``imu`` stands for ``/imu``.
 
         A message can be taken apart as the rosbag API does::
 
@@ -423,7 +419,7 @@ class Recording:
             return self._core.latest(span_nanos(last), topics)
         span = self._time_range(topics)
         if span is None:
-            # Says so if a topic is not there.
+            # Raises if a topic does not exist.
             return self._core.messages(topics, 0, 0)
         return self._core.messages(topics, max(span[1] - span_nanos(last), 0), span[1])
 
@@ -431,11 +427,11 @@ class Recording:
         self, topics: Names = None, *, last: Span | None = None, timeout: Span | None = None
     ) -> Iterator[Message]:
         """New messages of a recording that is being written, here or on a server, as its recorder commits
-        them: in order of log time within a topic. Ends with the recording, or when nothing has come for
-        ``timeout`` seconds.
+        them: in order of log time within a topic. Ends with the recording, or after ``timeout`` seconds without a
+        message.
 
-        ``last``: begins so long before the newest message; else with what comes after this call. Topics that
-        are not there yet are waited for.
+        ``last``: starts this long before the newest message; default: with messages after this call. Topics that are
+        not there yet are waited for.
 
         Raises :class:`livebag.Unsupported` for recordings that cannot grow.
         """
@@ -447,12 +443,11 @@ class Recording:
     def auto(
         self, within: Span, topics: Names = None, decimate: collections.abc.Mapping[str, float] | None = None
     ) -> Iterator[Message]:
-        """As many of the newest messages as can be read within so many seconds, newest first.
+        """The newest messages, as many as can be read within this many seconds, newest first.
 
-        Of a recording that is here the time runs from the first message asked for, and what the caller
-        does with a message counts. A server watches how fast the connection takes what it sends, and stops
-        in time; robots are asked for as much at a time as arrives in time. ``decimate`` gives it the messages a second that are enough of a topic:
-        ``{"/camera": 5}``.
+        For a recording on this machine the time starts with the first message requested, and includes the caller's own
+        work. A server measures the speed of the connection, and stops in time; robots are asked for as much as arrives
+        in time. ``decimate`` gives it the messages a second that are enough of a topic: ``{"/camera": 5}``.
         """
         topics = self._names(topics)
         if isinstance(self._core, (_livebag.RemoteRecording, _livebag.RobotsRecording)):
@@ -562,8 +557,8 @@ class Recording:
         return _open_again, (self.path, self._mapped)
 
     def _table(self) -> list[list[str]]:
-        """Rows of name, type, messages, size, rate, lost; without counts where they are not known and
-        would take a look at every message."""
+        """Rows of name, type, messages, size, rate, lost; without counts if they are unknown and would need reading
+        every message."""
         is_known = self.kind in _COUNTED or self._counted is not None
         rows = []
         for topic in self.topics.values():

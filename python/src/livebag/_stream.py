@@ -40,7 +40,7 @@ def streams() -> list[StreamInfo]:
 
 
 def remove_stream(name: str) -> None:
-    """Removes a stream whose writer has gone; its readers keep what they have."""
+    """Removes a stream whose writer has gone; its readers keep it open."""
     _livebag.remove_stream(name)
 
 
@@ -115,7 +115,7 @@ class Stream:
         """Opens a stream for reading, from the next frame on, or from the oldest one still there. Waits up
         to ``timeout`` seconds for a stream that is not there yet.
 
-        Raises :class:`livebag.NotFound` when there is none of this name.
+        Raises :class:`livebag.NotFound` if there is none with this name.
         """
         deadline = time.monotonic_ns() + span_nanos(timeout)
         while True:
@@ -147,9 +147,9 @@ def _settings(
 class Publisher:
     """The one writer of a stream, made by :class:`Stream`.
 
-    Settings of all kinds: ``slots`` (frames that the stream holds; 0: as many as fit its kind),
-    ``topic`` (what it is recorded as; default: the name), ``group`` (whose members may read it),
-    ``checksum`` (each frame carries a CRC-32C), ``remove_on_close``.
+    Settings of all kinds: ``slots`` (frames that the stream holds; 0: a default for its kind), ``topic`` (its name in
+    recordings; default: the stream's name), ``group`` (a group whose members may read it), ``checksum`` (each frame has
+    a CRC-32C), ``remove_on_close``.
 
     It never waits for readers. Close it, or use it as a context manager; readers then see that it
     is gone.
@@ -171,7 +171,7 @@ class Publisher:
 
     @property
     def warnings(self) -> list[str]:
-        """What was asked for and not granted, each with its cure."""
+        """Requests that were not granted, each with a remedy."""
         return self._core.warnings
 
     def _room(self, count: int) -> Array:
@@ -197,7 +197,7 @@ class Publisher:
             self._core.abandon()
             raise
         finally:
-            # Whoever keeps it must not write into a frame that others read.
+            # Code that keeps it must not write into a frame that others read.
             view.flags.writeable = False
         publish()
 
@@ -291,10 +291,10 @@ class PointsPublisher(Publisher):
 
 
 class StreamReader:
-    """Reads a stream's frames: whole copies, each of its own. Made by :meth:`Stream.open`.
+    """Reads a stream's frames, as complete copies. Made by :meth:`Stream.open`.
 
-    Iterating gives every frame in order and ends when the writer has gone; what was overwritten
-    before it could be taken is counted in :attr:`lapped`.
+    Iterating gives every frame in order and ends when the writer has gone; frames overwritten before they were read are
+    counted in :attr:`lapped`.
     """
 
     def __init__(self, core: _livebag.Reader) -> None:
@@ -318,7 +318,7 @@ class StreamReader:
 
     @property
     def channel(self) -> _livebag.Channel:
-        """What the stream is recorded as."""
+        """The type in a recording of the stream."""
         return self._core.channel
 
     @property

@@ -83,8 +83,7 @@ def span_nanos(span: Span) -> int:
 
 
 def _of_seconds(seconds: float) -> int:
-    """Seconds as nanoseconds; a float cannot tell them apart around 1970 + 50 years, microseconds it
-    can."""
+    """Seconds as nanoseconds; around 1970 + 50 years a float has a precision of microseconds, not nanoseconds."""
     if seconds != seconds:
         raise ValueError("a time cannot be NaN")
     if abs(seconds) == float("inf"):
@@ -112,8 +111,8 @@ def _text_span(text: str) -> int:
 
 
 def text_nanos(text: str, span: tuple[int, int] | None) -> int:
-    """Nanoseconds since 1970 of a moment that somebody typed, as the command takes it. Times after the start
-    and times of day need the first and last time of the recording.
+    """Nanoseconds since 1970 of a moment given as text, as in the command. Times after the start and times of day need
+    the first and last time of the recording.
 
     >>> text_nanos("2023-11-14T22:13:20.5Z", None) == text_nanos("1700000000.5", None)
     True

@@ -74,8 +74,8 @@ def memory_of(mapped: Any) -> memoryview:
 
 
 def image_of(source: Message | Frame, memory: Any = None) -> Array:
-    """The pixels of a message or a frame: `(height, width)`, or `(height, width, channels)`; in `memory`, if
-    they do not lie in its `data`."""
+    """The pixels of a message or a frame: `(height, width)`, or `(height, width, channels)`; in `memory`, if they are
+    not in its `data`."""
     height, width, encoding, is_bigendian, step, offset, count = source._image_place()
     channels, dtype = pixel_format(encoding, is_bigendian)
     row = width * channels * dtype.itemsize

@@ -5,7 +5,7 @@
 
 import shutil
 
-# Name, default, what it is.
+# Name, default, description.
 ARGUMENTS = [
     ('stream', 'camera_front', 'name of the livebag stream'),
     ('image_topic', '', 'sensor_msgs/msg/Image to publish into the stream; empty: test pictures'),
@@ -79,7 +79,7 @@ def actions(context):
                  for name, value in parameters.items()}
         return Node(package='livebag_ros', executable=executable, parameters=[typed], output='screen')
 
-    # A recorder that is asked to stop still writes what it has; launch would end it after 5 s.
+    # A recorder that is asked to stop still writes waiting messages; launch would end it after 5 s.
     processes = [ExecuteProcess(cmd=command, output='screen', sigterm_timeout='60') for command in commands]
     return [
         node('camera_driver', driver_parameters(values)),

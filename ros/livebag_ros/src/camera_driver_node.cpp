@@ -78,7 +78,7 @@ class CameraDriver : public rclcpp::Node {
         return it;
     }
 
-    /// A picture that cannot be published is counted in the stream and told; the driver goes on.
+    /// A picture that cannot be published is counted in the stream and reported; the driver continues.
     template <class Publish>
     void publish(Publish one) {
         try {

@@ -1,4 +1,4 @@
-// What the detector does with livebag, without rclcpp: compiled and tested where there is no ROS.
+// The detector's use of livebag, without rclcpp: compiled and tested without ROS.
 
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace livebag_ros {
 
-/// What the detector reads and looks for. As parameters of a node give them, so unchecked.
+/// Settings of the detector. As parameters of a node give them, so unchecked.
 struct DetectorSettings {
     std::string stream = "camera_front";
     double deadline = 0.5;    ///< seconds without a sign of life after which the driver counts as stalled
     int64_t threshold = 200;  ///< pixels whose channels all reach it belong to the spot
 };
 
-/// Throws livebag::Error that names the setting, its bounds and what was found.
+/// Throws livebag::Error with the setting, its bounds and the found value.
 inline void check(const DetectorSettings& settings) {
     require_stream_name(settings.stream);
     const auto refuse = [](const std::string& text) { throw livebag::Error(livebag::Errc::bad_option, text); };
@@ -167,7 +167,7 @@ class DetectorCore {
             case livebag::Liveness::stalled: state_ = StreamState::stalled; return;
             case livebag::Liveness::gone: state_ = StreamState::gone; break;
         }
-        // The name may have been removed and made anew: then this reader waits at an object that nobody fills.
+        // The stream may have been removed and created anew: then this reader waits at an object without a writer.
         try {
             const livebag::Reader other = livebag::Reader::open(settings_.stream);
             if (other.info().instance != reader_->info().instance) reader_.reset();

@@ -24,7 +24,7 @@ class Detector : public rclcpp::Node {
         : rclcpp::Node("detector", options), core_(declare_settings()) {
         brightness_ = create_publisher<std_msgs::msg::Float32>("brightness", rclcpp::QoS(10));
         spot_ = create_publisher<geometry_msgs::msg::PointStamped>("spot", rclcpp::QoS(10));
-        // A thread of its own sleeps on the stream's futex; an executor could only poll.
+        // A separate thread sleeps on the stream's futex; an executor could only poll.
         thread_ = std::thread([this] { run(); });
     }
 
@@ -62,7 +62,7 @@ class Detector : public rclcpp::Node {
             try {
                 if (const auto found = core_.look(look_timeout)) publish(*found);
             } catch (const std::exception& error) {
-                // What a shutdown interrupts is no fault.
+                // An interruption by a shutdown is no error.
                 if (!context->is_valid()) return;
                 RCLCPP_WARN_THROTTLE(get_logger(), steady_, 1000, "a frame was passed over: %s", error.what());
             }

@@ -1,4 +1,4 @@
-// What the camera driver does with livebag, without rclcpp: compiled and tested where there is no ROS.
+// The camera driver's use of livebag, without rclcpp: compiled and tested without ROS.
 
 #pragma once
 
@@ -20,7 +20,7 @@ constexpr int64_t side_max = 16384;
 /// Highest rate of test pictures, in hertz.
 constexpr double rate_max = 10000;
 
-/// What the driver publishes where. As parameters of a node give them, so unchecked.
+/// Settings of the driver. As parameters of a node give them, so unchecked.
 struct DriverSettings {
     std::string stream = "camera_front";
     std::string frame_id = "camera_front_optical";
@@ -30,7 +30,7 @@ struct DriverSettings {
     double rate = 30;            ///< of test pictures, in hertz
 };
 
-/// Throws livebag::Error that names the setting, its bounds and what was found.
+/// Throws livebag::Error with the setting, its bounds and the found value.
 inline void check(const DriverSettings& settings) {
     require_stream_name(settings.stream);
     const auto refuse = [](const std::string& text) { throw livebag::Error(livebag::Errc::bad_option, text); };
@@ -71,8 +71,8 @@ inline void draw_test_picture(cv::Mat& image, uint64_t count) {
 /// Publishes pictures into one stream. For one thread at a time.
 class DriverCore {
    public:
-    /// Makes nothing yet: the first picture tells how large a slot must be.
-    /// Throws livebag::Error if the settings are out of bounds.
+    /// Creates nothing yet: the first picture determines the size of a slot. Throws livebag::Error if the settings are
+    /// out of bounds.
     explicit DriverCore(DriverSettings settings) : settings_(std::move(settings)) { check(settings_); }
 
     const DriverSettings& settings() const { return settings_; }

@@ -1,4 +1,4 @@
-# What can be tested without ROS, with GoogleTest from the system or from ament.
+# Tests without ROS, with GoogleTest from the system or from ament.
 
 if(ament_cmake_FOUND)
   find_package(ament_cmake_gtest QUIET)

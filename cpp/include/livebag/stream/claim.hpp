@@ -20,7 +20,7 @@
 
 namespace livebag::detail {
 
-/// What a writer owns of a stream. The descriptor carries the writer's lock.
+/// A writer's resources of a stream. The descriptor carries the writer's lock.
 struct Claim {
     Name name;
     StaticHeader header;
@@ -43,7 +43,7 @@ inline gid_t group_of(const std::string& group) {
     return found->gr_gid;
 }
 
-/// 0600 for the owner alone, 0640 for a group; whatever the umask is.
+/// 0600 for only the owner, 0640 for a group, for any umask.
 inline void set_access(const Descriptor& object, const std::string& path, const std::optional<gid_t>& group) {
     if (group && ::fchown(object.number(), static_cast<uid_t>(-1), *group) != 0)
         throw Error(Errc::denied, "cannot give " + path + " to group " + std::to_string(*group) + ": " +
@@ -138,7 +138,7 @@ class Claimer {
         return std::nullopt;
     }
 
-    /// Takes the name from an object; its mappings stay valid for its readers, who are told.
+    /// Takes the name from an object; its mappings stay valid for its readers, which are notified.
     void replace(const Descriptor& object, const struct stat& status) const {
         if (!still_named(path_, status)) return;
         tell_replaced(object, static_cast<uint64_t>(status.st_size));
@@ -157,7 +157,7 @@ class Claimer {
             futex_wake_all(view.start() + live_at::latest);
             futex_wake_all(view.start() + live_at::begun);
         } catch (const Error&) {
-            // Nobody can have opened an object whose header does not check.
+            // No reader can have opened an object with an invalid header.
         }
     }
 

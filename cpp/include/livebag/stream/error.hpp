@@ -9,7 +9,7 @@
 
 namespace livebag {
 
-/// What went wrong, for programs. People read `Error::what()`.
+/// The kind of error, for programs. People read `Error::what()`.
 enum class Errc {
     bad_name,       ///< a stream name breaks the rules
     bad_option,     ///< an option is out of bounds

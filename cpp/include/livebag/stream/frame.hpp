@@ -1,4 +1,4 @@
-// What a frame says about itself.
+// A frame's properties.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace livebag {
 
-/// What the frames of a stream are.
+/// The type of a stream's frames.
 enum class Kind : uint32_t { bytes = 0, image = 1, points = 2 };
 
 inline const char* to_string(Kind kind) {
@@ -90,14 +90,14 @@ using FrameLayout = std::variant<BytesLayout, ImageLayout, PointsLayout>;
 
 inline Kind kind_of(const FrameLayout& layout) { return static_cast<Kind>(layout.index()); }
 
-/// What the writer says about a frame.
+/// A frame's properties from its writer.
 struct FrameMeta {
     FrameLayout layout;
     std::string frame_id = {};        ///< as in `std_msgs/msg/Header`
     std::optional<uint64_t> publish_time_nanos = std::nullopt;  ///< CLOCK_REALTIME; nullopt = now. 0 is a time
 };
 
-/// What a reader learns of a frame.
+/// A frame's properties for a reader.
 struct FrameHeader {
     uint64_t sequence = 0;  ///< 1 for the first frame of a stream
     uint64_t publish_time_nanos = 0;
@@ -122,7 +122,7 @@ struct FrameHeader {
 
 namespace detail {
 
-/// What a pixel encoding of ROS (sensor_msgs/image_encodings.hpp) means in memory.
+/// The memory layout of a ROS pixel encoding (sensor_msgs/image_encodings.hpp).
 struct PixelFormat {
     uint32_t channels;
     uint32_t channel_bytes;

@@ -22,7 +22,7 @@ static_assert(__atomic_always_lock_free(8, nullptr), "livebag streams need lock-
 
 namespace livebag {
 
-/// What a stream says about itself, copied once when it was opened.
+/// A stream's own description, copied once when it was opened.
 struct StreamInfo {
     std::string name;
     Kind kind = Kind::bytes;
@@ -211,7 +211,7 @@ struct StaticHeader {
     Geometry geometry;
     bool always_wake = false;
 
-    /// What a re-attaching writer must find: everything but the moment and the instance.
+    /// The properties that a re-attaching writer must find: all but the time and the instance.
     bool same_stream(const StaticHeader& other) const {
         const StreamInfo& a = info;
         const StreamInfo& b = other.info;
@@ -311,8 +311,7 @@ inline std::string get_text(const uint8_t* page, size_t at, uint32_t bytes_max, 
     return text;
 }
 
-/// Reads the magic with the Acquire that pairs with the creator's Release: what was stored before it
-/// is visible afterwards.
+/// Reads the magic with the Acquire that pairs with the creator's Release: earlier stores are visible afterwards.
 inline uint64_t load_magic(const uint8_t* object) {
     return __atomic_load_n(reinterpret_cast<const uint64_t*>(object), __ATOMIC_ACQUIRE);
 }

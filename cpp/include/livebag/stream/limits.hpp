@@ -15,7 +15,7 @@ constexpr uint32_t slots_default_min = 4;
 constexpr uint32_t slots_default_max = 64;
 /// Memory that the default number of slots may take beyond `slots_default_min`.
 constexpr uint64_t slots_default_bytes = 256 << 10;
-/// Largest payload: what a ROS 2 sequence can count.
+/// Largest payload: the longest sequence in ROS 2.
 constexpr uint64_t payload_bytes_max = 0xFFFF'FFFF;
 constexpr uint32_t schema_bytes_max = 1 << 20;
 constexpr uint32_t topic_bytes_max = 508;
@@ -29,11 +29,11 @@ constexpr uint32_t point_field_name_bytes_max = 32;
 /// Longest label of a reader; a longer one is cut.
 constexpr size_t reader_label_bytes_max = 32;
 
-/// A copy is published to those who copy along in pieces of this size.
+/// A copy is published in pieces of this size to readers that copy along.
 constexpr size_t piece_bytes = 64 << 10;
 /// How often a reader of the newest frame starts again after being overtaken.
 constexpr int read_attempts_max = 4;
-/// How often creation starts again when others change the same name meanwhile.
+/// How often creation restarts when other processes change the same name meanwhile.
 constexpr int create_attempts_max = 64;
 /// Longest single sleep: a wake-up that got lost costs no more than this.
 constexpr int64_t sleep_nanos_max = 100'000'000;

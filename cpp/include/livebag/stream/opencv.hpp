@@ -68,7 +68,7 @@ inline const cv::Mat cv_mat(const FrameRef& frame) {
     return detail::matrix_over(const_cast<uint8_t*>(frame.data()), frame.size(), frame.header().image());
 }
 
-/// Copies the frame into a matrix of its own; false when the writer came round meanwhile.
+/// Copies the frame into a separate matrix; false if it was overwritten meanwhile.
 inline bool copy_to(const FrameRef& frame, cv::Mat& image) {
     const ImageLayout& layout = frame.header().image();
     const cv::Mat view = cv_mat(frame);

@@ -1,4 +1,4 @@
-// What a writer asks for.
+// A writer's options.
 
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace livebag {
 
-/// Where memory and thread go. What the machine refuses becomes a sentence in `Writer::warnings()`
-/// that names the cure; nothing here makes creation fail.
+/// Where memory and thread go. A request that the machine refuses becomes a sentence in `Writer::warnings()` with a
+/// remedy; none of them makes creation fail.
 struct Placement {
     bool lock_memory = false;          ///< mlock: never swapped out
     bool huge_pages = false;           ///< fewer TLB misses on large frames
@@ -54,7 +54,7 @@ struct StreamOptions {
         return options;
     }
 
-    /// Clouds of at most so many points of `point_step` bytes.
+    /// Clouds of at most this many points of `point_step` bytes.
     static StreamOptions points(uint32_t points_max, uint32_t point_step = 16) {
         StreamOptions options = bytes(uint64_t{points_max} * point_step);
         options.kind = Kind::points;

@@ -33,7 +33,7 @@ inline uint64_t publish(Writer& writer, const pcl::PointCloud<pcl::PointXYZ>& cl
     return writer.publish(meta, cloud.points.data(), cloud.size() * sizeof(pcl::PointXYZ));
 }
 
-/// Copies the frame into a cloud; false when the writer came round meanwhile.
+/// Copies the frame into a cloud; false if it was overwritten meanwhile.
 inline bool copy_to(const FrameRef& frame, pcl::PointCloud<pcl::PointXYZ>& cloud) {
     const size_t points = detail::require_xyz16(frame.header());
     const PointsLayout& layout = frame.header().points();

@@ -20,7 +20,7 @@ struct alignas(16) PointXYZ {
 };
 static_assert(sizeof(PointXYZ) == 16, "a point is 16 bytes, as in PCL");
 
-/// Elements one after the other in somebody else's memory (std::span comes with C++20).
+/// Consecutive elements in borrowed memory (std::span comes with C++20).
 template <class Element>
 class Span {
    public:

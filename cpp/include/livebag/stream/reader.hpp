@@ -29,7 +29,7 @@ enum class Liveness {
     gone,     ///< ended, dead, or replaced
 };
 
-/// What the writer counts.
+/// The writer's counters.
 struct Counters {
     uint64_t published = 0;
     uint64_t abandoned = 0;  ///< loans given back without publishing
@@ -91,9 +91,9 @@ inline void require_checksum(const FrameHeader& frame, const uint8_t* data) {
 
 }  // namespace detail
 
-/// A frame where it lies in shared memory. Holds the mapping, so it stays valid for as long as it
-/// lives; its bytes stay the frame's only until the writer comes round to the slot again, which
-/// `validate` tells. The memory is read-only: writing to it is a SIGSEGV.
+/// A frame in place in shared memory. Holds the mapping, so it stays valid for as long as it lives; its bytes belong to
+/// the frame only until the writer refills the slot, which `validate` detects. The memory is read-only: writing to it
+/// is a SIGSEGV.
 class FrameRef {
    public:
     const FrameHeader& header() const { return header_; }
@@ -114,8 +114,8 @@ class FrameRef {
         return overwriting > filling ? overwriting - filling : 0;
     }
 
-    /// Copies the payload into `size()` bytes of your own; false when the writer came round meanwhile.
-    /// Throws Errc::checksum when a checksum does not match.
+    /// Copies the payload into `size()` bytes of your own; false if it was overwritten meanwhile. Throws Errc::checksum
+    /// when a checksum does not match.
     bool copy_to(uint8_t* to) const {
         copy_range(to, 0, size());
         if (!validate()) return false;
@@ -163,7 +163,7 @@ struct NextCopy {
 };
 
 /// A descriptor for poll, epoll or an executor: readable when there are frames after the last one
-/// that this event has reported. A thread of its own waits on the futex and feeds it.
+/// that this event has reported. A separate thread waits on the futex and signals it.
 class Event {
    public:
     Event(Event&&) = delete;
@@ -207,8 +207,8 @@ class Event {
 /// own way; each is for one thread at a time.
 class Reader {
    public:
-    /// Opens a stream. Frames count from now on: `next` begins with the frame after the newest one,
-    /// unless `seek` says otherwise.
+    /// Opens a stream. Frames count from now on: `next` begins with the frame after the newest one; `seek` changes
+    /// that.
     static Reader open(const std::string& name) { return Reader(std::make_shared<const detail::Region>(name)); }
 
     /// Opens a stream that may not be there yet.
@@ -223,8 +223,7 @@ class Reader {
         }
     }
 
-    /// Has this reader shown under this name instead of its program's: what it is for. More than 32 bytes
-    /// are cut.
+    /// Shows this reader under this name instead of its program's: its purpose. More than 32 bytes are cut.
     Reader& labelled(const std::string& label) {
         attendance_.label = label;
         attendance_.seat.reset();
@@ -236,9 +235,8 @@ class Reader {
         attendance_.seat.reset();
         return *this;
     }
-    /// The readers that the stream has now, this one among them once it has looked for a frame. Nothing if
-    /// the stream is for a group, whose readers cannot tell of themselves. A stream shows 30 readers; more
-    /// are served all the same.
+    /// The stream's current readers, including this one once it has read a frame. Nothing if the stream is for a group,
+    /// whose readers cannot tell of themselves. A stream shows 30 readers; more can read, but are not shown.
     std::optional<std::vector<ReaderInfo>> readers() const {
         if (region_->header.always_wake) return std::nullopt;
         return detail::Seat::present(region_->name, info().instance, region_->owner, region_->latest());
@@ -249,14 +247,14 @@ class Reader {
     uint64_t latest_sequence() const { return region_->latest(); }
     /// The frame that `next` hands out next, if it is still there then.
     uint64_t next_sequence() const { return cursor_ + 1; }
-    /// Goes on with this frame. `seek(1)` takes everything that is still there and counts the rest as
-    /// lapped; `seek_oldest` does not count it.
+    /// Continues with this frame. `seek(1)` takes every frame that still exists and counts the others as lapped;
+    /// `seek_oldest` does not count it.
     void seek(uint64_t sequence) { cursor_ = sequence == 0 ? 0 : sequence - 1; }
     void seek_oldest() {
         const uint64_t latest = region_->latest();
         cursor_ = latest > info().slots ? latest - info().slots : 0;
     }
-    /// Frames that this reader has missed so far, as `next` counts them.
+    /// Frames that this reader has missed so far, as counted by `next`.
     uint64_t lapped() const { return lapped_; }
 
     /// Copies the newest frame; nothing when there is none yet. `between` is called in the middle of
@@ -288,8 +286,8 @@ class Reader {
     }
 
     /// The next frame in order, in place: every frame since the last, and an exact count of those
-    /// that were overwritten. A frame that fails to validate later is the caller's to count; a damaged
-    /// one throws and is passed over by the next call.
+    /// that were overwritten. The caller counts frames that fail to validate later; a damaged one throws, and the next
+    /// call skips it.
     Next next() {
         Next found;
         while (const uint64_t k = step(found.lapped)) {
@@ -303,7 +301,7 @@ class Reader {
         return found;
     }
 
-    /// The next frame in order, copied. What was overwritten during the copy counts as lapped.
+    /// The next frame in order, copied. A frame overwritten during the copy counts as lapped.
     template <class Between = detail::Nothing>
     NextCopy copy_next(std::vector<uint8_t>& buffer, Between between = {}) {
         NextCopy found;
@@ -418,7 +416,7 @@ class Reader {
         return require_there(outcome, k);
     }
 
-    /// The header of a frame that is complete as far as `latest` says; nothing when it was overtaken.
+    /// The header of a frame that is complete according to `latest`; nothing if it was overwritten.
     std::optional<FrameHeader> header_of(uint64_t k) const {
         const detail::ConstSlot slot = region_->slot(k);
         if (require_there(detail::look(slot, k), k) != detail::Outcome::whole) return std::nullopt;
@@ -452,7 +450,7 @@ class Reader {
         return frame;
     }
 
-    /// This reader's entry in the table of readers, taken at the first look for a frame.
+    /// This reader's entry in the table of readers, taken at the first read of a frame.
     const detail::Seat& seat() {
         if (!attendance_.seat)
             attendance_.seat = std::make_unique<detail::Seat>(

@@ -1,9 +1,8 @@
-// Readers tell of themselves: who they are, how far they have come, how many frames they missed
-// (docs/stream-layout.md, section 4.1).
+// The table of readers: their names, positions and missed frames (docs/stream-layout.md, section 4.1).
 //
-// The table lies in the wake object, the one place that readers may write. Nothing but displays
-// believes it: the writer never looks at it, and no address is computed from it. An entry belongs to who
-// holds the kernel's lock on its bytes, which dies with its process, in whatever PID namespace.
+// The table is in the wake object, the only memory that readers may write. Only displays use it: the writer never reads
+// it, and no address is computed from it. An entry belongs to the process that holds the kernel's lock on its bytes.
+// The lock ends with the process, in any PID namespace.
 
 #pragma once
 
@@ -72,8 +71,8 @@ class Seat {
 
     explicit operator bool() const { return entry_ != nullptr; }
 
-    /// The reader has come to `last`, and has missed `lapped` frames on the way. On the second cache line of
-    /// the entry, which nobody else stores to; relaxed, since no order between these numbers is promised.
+    /// The reader has reached `last`, and has missed `lapped` frames on the way. On the second cache line of the entry,
+    /// which no other process stores to; relaxed, since no order between these numbers is promised.
     void advance(bool has_frame, uint64_t lapped, uint64_t last) const {
         if (entry_ == nullptr) return;
         if (has_frame) {
@@ -93,7 +92,7 @@ class Seat {
         if (!is_again) advance(true, 0, sequence);
     }
 
-    /// Who reads a stream now, in the order of the table; nothing if it has none, or none for this process.
+    /// A stream's current readers, in the order of the table; nothing if it has none, or this process may not read it.
     static std::optional<std::vector<ReaderInfo>> present(const Name& name, uint64_t instance, uid_t owner,
                                                           uint64_t latest) {
         Descriptor object;
@@ -132,8 +131,8 @@ class Seat {
         return ::fcntl(object.number(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
     }
 
-    /// Makes the entry one's own. The lock keeps others from storing to it, and orders these stores behind
-    /// those of the last owner, who may have died with it taken, or while taking it.
+    /// Makes the entry one's own. The lock keeps others from storing to it, and orders these stores after those of the
+    /// last owner, which may have died while owning or taking it.
     void introduce(const std::string& label, uint64_t last) const {
         const uint64_t taking = (load_relaxed(entry_, reader_at::turn) | 1) + 1;
         store_relaxed(entry_, reader_at::turn, taking);
@@ -154,7 +153,7 @@ class Seat {
         store_release(entry_, reader_at::turn, taking + 1);  // pairs with the acquire load in look
     }
 
-    /// Who has the entry; nothing if nobody has, or it changes hands.
+    /// The owner of the entry; nothing if it is free, or changing owners.
     static std::optional<ReaderInfo> look(const uint8_t* entry) {
         const uint64_t turn = load_acquire(entry, reader_at::turn);  // pairs with the last store of introduce
         if (turn % 2 == 0) return std::nullopt;
@@ -198,7 +197,7 @@ class Seat {
     size_t at_ = 0;
 };
 
-/// A reader's entry, taken at its first look for a frame. A copy of the reader takes one of its own.
+/// A reader's entry, taken at its first read of a frame. A copy of the reader takes a separate one.
 class Attendance {
    public:
     Attendance() = default;

@@ -158,7 +158,7 @@ inline void finish_fill(Slot slot, uint64_t k) {
     store_release(slot.header, slot_at::lock, 2 * k);  // D: pairs with the acquire loads of lock in readers
 }
 
-/// Copies piece by piece, telling those who copy along; returns the CRC-32C if asked for.
+/// Copies piece by piece, publishing each to readers that copy along; returns the CRC-32C if requested.
 inline uint32_t fill_by_copy(Slot slot, uint64_t attempt, const uint8_t* data, size_t bytes, bool checksum) {
     uint32_t crc = 0;
     for (size_t done = 0; done < bytes;) {
@@ -180,7 +180,7 @@ inline void store_words(uint8_t* to, const uint8_t* from, size_t offset, size_t 
 /// A frame's header in the writer's own memory.
 class HeaderImage {
    public:
-    /// Encodes and checks what the writer's program says. Throws before anything shared is touched.
+    /// Encodes and checks the properties from the writer's program. Throws before anything shared is touched.
     void encode(const FrameMeta& meta, Kind kind, uint64_t payload_bytes, uint64_t publish_time_nanos) {
         if (kind_of(meta.layout) != kind)
             throw Error(Errc::wrong_kind, std::string("the frame is of kind ") + to_string(kind_of(meta.layout)) +
@@ -307,7 +307,7 @@ class RawHeader {
 
     uint64_t payload_bytes() const { return get<uint64_t>(bytes(), slot_at::payload_bytes); }
 
-    /// Checks and decodes. Call after `still_whole`, so that what is wrong is damage and no tear.
+    /// Checks and decodes. Call after `still_whole`, so that an error means damage, not a torn frame.
     FrameHeader decode(uint64_t k, Kind kind, uint64_t payload_bytes_max) const {
         const uint8_t* const from = bytes();
         FrameHeader frame;

@@ -33,7 +33,7 @@ inline std::vector<std::string> list() {
     return names;
 }
 
-/// Removes a stream that has no live writer. Its readers keep what they have mapped.
+/// Removes a stream that has no live writer. Its readers keep their mappings.
 inline void remove(const std::string& name) {
     const detail::Name checked(name);
     const std::string path = checked.main_path();

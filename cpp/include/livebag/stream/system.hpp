@@ -171,7 +171,7 @@ inline void reserve(const Descriptor& object, uint64_t bytes, const std::string&
     throw system_error("reserve memory for", path);
 }
 
-/// Who else holds an open-file-description lock on the object.
+/// Another holder of an open-file-description lock on the object.
 enum class Holder { nobody, reader, writer };
 
 inline Holder lock_holder(const Descriptor& object, short wanted) {
@@ -234,8 +234,8 @@ inline void cpu_pause() {
 #endif
 }
 
-/// Wakes everybody who sleeps on the low 4 bytes of a word. Not FUTEX_PRIVATE_FLAG: the sleepers are
-/// other processes.
+/// Wakes every thread that sleeps on the low 4 bytes of a word. Not FUTEX_PRIVATE_FLAG: the sleepers are other
+/// processes.
 inline void futex_wake_all(const uint8_t* word) {
     ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }

@@ -19,8 +19,8 @@ enum class Wait {
 
 namespace detail {
 
-/// Opens the wake object that belongs to a main object; an empty mapping where there is none. One
-/// that belongs to somebody else could be truncated under us, and is as good as none.
+/// Opens the wake object that belongs to a main object; an empty mapping where there is none. Another user's could be
+/// truncated while we use it, and is ignored.
 inline Mapping open_wake(const Name& name, uint64_t instance, uid_t owner, Descriptor* opened = nullptr) {
     const std::string path = name.wake_path();
     Descriptor object = open_object(path, O_RDWR | O_NONBLOCK);
@@ -49,7 +49,7 @@ inline Mapping make_wake(const Name& name, uint64_t instance) {
     return page;
 }
 
-/// The writer's side: stores a sequence and wakes those who asked for it.
+/// The writer's side: stores a sequence and wakes the readers that wait for it.
 inline void announce(uint8_t* main, const Mapping& wake, size_t word, size_t wanted, uint64_t k) {
     store_release(main, word, k);             // pairs with the acquire loads of the word in readers
     __atomic_thread_fence(__ATOMIC_SEQ_CST);  // S1: pairs with S2 in wait_until_above
@@ -64,7 +64,7 @@ inline void raise(uint8_t* base, size_t offset, uint64_t value) {
     }
 }
 
-/// What a sleeper needs to know.
+/// State of a sleeping reader.
 struct Sleeper {
     const uint8_t* main;
     uint8_t* wake;  ///< null: there is none

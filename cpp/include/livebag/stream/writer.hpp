@@ -119,7 +119,7 @@ class WriterState {
             throw Error(Errc::misuse, "a loan of this stream is still out; publish it or let it go out of scope first");
     }
 
-    /// Checks the frame before anything shared is touched. What cannot be published counts as dropped.
+    /// Checks the frame before anything shared is touched. A frame that cannot be published counts as dropped.
     void encode(const FrameMeta& meta, uint64_t bytes) {
         try {
             if (bytes > payload_bytes_max())
@@ -179,7 +179,7 @@ class Loan {
         return sequence;
     }
 
-    /// Publishes as many bytes as the layout of an image or of points says.
+    /// Publishes as many bytes as the layout of an image or of points requires.
     uint64_t publish(const FrameMeta& meta) {
         if (const auto* image = std::get_if<ImageLayout>(&meta.layout)) return publish(meta, image->payload_bytes());
         if (const auto* points = std::get_if<PointsLayout>(&meta.layout)) return publish(meta, points->payload_bytes());
@@ -195,12 +195,12 @@ class Loan {
     std::shared_ptr<detail::WriterState> state_;
 };
 
-/// The one writer of a stream. Never waits and never looks at readers. For one thread at a time.
+/// The one writer of a stream. Never waits and never reads anything from readers. For one thread at a time.
 class Writer {
    public:
-    /// Creates the stream, or re-attaches to it after the end or the death of its last writer: the
-    /// sequence goes on. A stream of that name with other options is replaced. Throws when a live
-    /// writer owns it, or when the name belongs to something or somebody else.
+    /// Creates the stream, or re-attaches to it after the end or the death of its last writer: the sequence continues.
+    /// A stream of that name with other options is replaced. Throws if a live writer owns it, or the name belongs to
+    /// another kind of file or another user.
     static Writer create(const std::string& name, const StreamOptions& options) {
         return Writer(std::make_shared<detail::WriterState>(detail::Claimer(detail::Name(name), options).claim(),
                                                             options.placement));
@@ -226,7 +226,7 @@ class Writer {
     /// Wishes of `Placement` that the machine refused, each with its cure.
     const std::vector<std::string>& warnings() const { return state_->warnings; }
 
-    /// Ends in order; the last frames stay readable and the next writer goes on. The destructor does so too.
+    /// Ends normally; the last frames stay readable and the next writer continues. The destructor does so too.
     void close() { state_->close(); }
     /// Ends in order and removes the stream's name.
     void close_and_remove() { state_->close_and_remove(); }

@@ -35,7 +35,7 @@ fn database(path: &Path) -> BTreeMap<u64, Vec<u8>> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> PathBuf {
-    // Tests may replace what they have written; a foreign file is only ever made.
+    // Tests may replace their own files; a foreign file is only created.
     let _ = rustix::fs::unlink(path);
     std::io::Write::write_all(&mut ForeignFile::create(path).unwrap(), bytes).unwrap();
     path.to_owned()

@@ -3,8 +3,9 @@
 use std::io::Read;
 
 use super::*;
+use crate::attachments::AttachmentsFile;
 use crate::{Damage, Verified, verify};
-use livebag::Container;
+use livebag::{Container, Recorder, RecorderOptions};
 
 /// Odd sizes, an empty one, one of several pieces, two of one name; names as people give them.
 fn samples() -> Vec<Attachment> {
@@ -141,15 +142,83 @@ fn a_conversion_that_was_cut_short_keeps_what_it_had() {
     let first = mcap_file(&folder.path().join("first.mcap"), mcap::WriteOptions::new());
     let container = folder.path().join("container");
     convert_to_container(&first, &container);
-    // As if it had been killed: never closed, nobody holds the lock.
-    let manifest = container.join("container.yaml");
-    let text = std::fs::read_to_string(&manifest).unwrap();
-    let open = text.replace("\"state\": \"closed\"", "\"state\": \"recording\"");
-    assert_ne!(open, text);
-    std::fs::write(&manifest, open).unwrap();
+    as_if_killed(&container, true);
     let bag = Container::open(&container).unwrap();
     assert_eq!(bag.state(), livebag::ContainerState::Recovered);
     assert_eq!(comparable(&attachments(&bag).unwrap()), comparable(&samples()));
+}
+
+/// Makes `container.yaml` say what it says while a recorder is at work; the lock is free.
+fn as_if_killed(container: &Path, has_name: bool) {
+    let manifest = container.join("container.yaml");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let mut open = text.replace("\"state\": \"closed\"", "\"state\": \"recording\"");
+    open = open.replace("\"state\": \"recovered\"", "\"state\": \"recording\"");
+    if !has_name {
+        open = open.replace("\"attachments.mcap\"", "\"\"");
+    }
+    assert_ne!(open, text);
+    std::fs::write(&manifest, open).unwrap();
+}
+
+#[test]
+fn attachments_and_events_outlive_splits_retention_and_recovery() {
+    let folder = tempfile::tempdir().unwrap();
+    let container = folder.path().join("container");
+    let retention = livebag::Retention { splits_max: Some(2), ..Default::default() };
+    let options = RecorderOptions { has_attachments: true, retention, ..Default::default() };
+    let recorder = Recorder::create(&container, options).unwrap();
+    let mut file = AttachmentsFile::create(&container, "ros2").unwrap();
+    samples().iter().for_each(|sample| file.add(sample).unwrap());
+    file.finish().unwrap();
+    recorder.event("begun", "", (1, 2)).unwrap();
+    let writer = recorder.topic(topic("/a")).unwrap();
+    let until = |condition: &dyn Fn() -> bool| {
+        while !condition() {
+            std::thread::yield_now();
+        }
+    };
+    for split in 2..=4 {
+        writer.write(1, 1, b"message").unwrap();
+        until(&|| recorder.status().totals().0 == split - 1);
+        recorder.split().unwrap();
+        until(&|| u64::from(recorder.status().splits) == split);
+    }
+    recorder.event("fourth split", "", (3, 3)).unwrap();
+    until(&|| !container.join("a.mcap").exists());
+    let check = |bag: &Container, what: &str| {
+        assert_eq!(comparable(&attachments(bag).unwrap()), comparable(&samples()), "{what}");
+        let events: Vec<_> = bag.events().unwrap().into_iter().map(|event| event.name).collect();
+        assert_eq!(events, ["begun", "fourth split"], "{what}");
+    };
+    check(&Container::open(&container).unwrap(), "live, the first split is gone");
+    recorder.finish().unwrap();
+    check(&Container::open(&container).unwrap(), "closed");
+    assert_eq!(damage_of(&container), []);
+    as_if_killed(&container, true);
+    check(&Container::open(&container).unwrap(), "killed");
+    // As recorders wrote it once that had closed their first split.
+    as_if_killed(&container, false);
+    check(&Container::open(&container).unwrap(), "killed, and not named");
+    std::fs::write(container.join("container.yaml"), "spoilt: [").unwrap();
+    check(&Container::recover(&container).unwrap(), "made anew");
+    assert_eq!(damage_of(&container), []);
+}
+
+#[test]
+fn recovery_removes_no_file_that_others_have_put_beside() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = mcap_file(&folder.path().join("first.mcap"), mcap::WriteOptions::new());
+    let container = folder.path().join("container");
+    convert_to_container(&first, &container);
+    let mut writer =
+        mcap::Writer::new(ForeignFile::create(&container.join("notes.mcap")).unwrap()).unwrap();
+    let metadata = [("by".to_owned(), "hand".to_owned())].into();
+    writer.write_metadata(&mcap::records::Metadata { name: "note".into(), metadata }).unwrap();
+    writer.finish().unwrap();
+    as_if_killed(&container, true);
+    Container::open(&container).unwrap();
+    assert!(container.join("notes.mcap").exists());
 }
 
 #[test]

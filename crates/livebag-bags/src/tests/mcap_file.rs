@@ -1,3 +1,4 @@
+use livebag_format::mcap::opcode;
 use proptest::prelude::*;
 
 use super::*;
@@ -145,6 +146,37 @@ fn a_cut_file_gives_what_it_has_and_says_so() {
             most = read.len();
         }
         assert_eq!(most, 50);
+    }
+}
+
+/// Of a cut file it is known that a message is gone if the cut goes through a chunk or a message, and never
+/// what came behind the cut.
+#[test]
+fn what_a_cut_file_lacks_is_counted_or_said_to_be_unknown() {
+    let messages: Vec<_> = (1..50).map(|number| (0, number)).collect();
+    for options in [small_chunks(), small_chunks().use_chunks(false)] {
+        let bytes = mcap_bytes(options, &messages);
+        let mut records = Vec::new();
+        let mut at = livebag_format::mcap::MAGIC.len();
+        while let Some(record) = livebag_format::mcap::RecordHeader::parse(&bytes[at..]) {
+            let end = at + record.total_bytes().unwrap() as usize;
+            records.push((record.opcode, at..end));
+            at = end;
+        }
+        let end_of_data = records.iter().find(|(kind, _)| *kind == opcode::DATA_END).unwrap();
+        for length in (8..bytes.len()).step_by(13) {
+            let folder = tempfile::tempdir().unwrap();
+            let cut = write_file(folder.path(), "cut.mcap", &bytes[..length]);
+            let output = folder.path().join("whole.mcap");
+            let saved = salvage(&cut, &output, SinkCompression::None).unwrap();
+            let inside = records.iter().find(|(_, at)| at.start < length && length < at.end);
+            let has_messages = |kind| [opcode::CHUNK, opcode::MESSAGE].contains(&kind);
+            let is_gone = inside.is_some_and(|(kind, _)| has_messages(*kind));
+            assert_eq!(saved.lost_messages, u64::from(is_gone), "cut to {length} bytes");
+            let is_unknown = length < end_of_data.1.end;
+            let since = is_unknown.then_some(saved.messages);
+            assert_eq!(saved.unknown_since_nanos, since, "cut to {length} bytes");
+        }
     }
 }
 

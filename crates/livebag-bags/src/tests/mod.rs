@@ -19,8 +19,7 @@ use livebag_format::Message;
 
 use super::*;
 
-/// `LIVEBAG_SHARED`, or the directory beside the repository; `None` (and a word) where there is
-/// no such directory.
+/// `LIVEBAG_SHARED`, or the directory beside the repository; `None` (and a word) where there is no such directory.
 pub(crate) fn shared_data(path: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("LIVEBAG_SHARED").map(PathBuf::from).unwrap_or_else(|| {
         Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())

@@ -1,4 +1,4 @@
-//! Recording into SQLite: what was published is recorded or lost there too.
+//! Recording into SQLite: every published message is recorded or lost there too.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ fn recorder_at(path: &Path, database: Sqlite3Options, options: RecorderOptions) 
     record_sqlite(path, options, database).unwrap()
 }
 
-/// Sequence numbers as the messages' bytes tell them, by topic in the order of the bag.
+/// Sequence numbers from the messages' bytes, by topic in the order of the bag.
 fn read_back(path: &Path) -> BTreeMap<String, Vec<u64>> {
     let mut source = open_any(path).unwrap();
     let names: Vec<String> = source.topics().iter().map(|topic| topic.name.clone()).collect();
@@ -86,8 +86,7 @@ fn what_sqlite_does_not_keep_up_with_is_counted() {
     }
 }
 
-/// SQLite says that it is full: what it had committed is there, the rest is counted, and the bag is
-/// closed with what there is.
+/// SQLite reports a full disk: committed messages are there, the others are counted, and the bag is closed.
 #[test]
 fn a_full_database_ends_the_recording() {
     const COUNT: u64 = 300;

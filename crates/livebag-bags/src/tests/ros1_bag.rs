@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Writes bags as rosbag does, as far as readers look.
+/// Writes bags as rosbag does, as far as readers depend on it.
 pub(crate) struct BagWriter {
     bytes: Vec<u8>,
     infos: Vec<Vec<u8>>,

@@ -124,7 +124,7 @@ fn check(bag: &Path, expected: &[(String, u64, Vec<u8>)], version: MetadataVersi
     told_is_true(bag);
 }
 
-/// What a bag says of its messages without being read is what is in it.
+/// A bag's totals, known without reading it, match its contents.
 fn told_is_true(bag: &Path) {
     let mut source = open_any(bag).unwrap();
     let totals = source.totals().unwrap();

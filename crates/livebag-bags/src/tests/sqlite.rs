@@ -108,7 +108,7 @@ fn a_write_ahead_log_is_read_too() {
     assert_eq!(read_all(source.as_mut()).len(), 2);
 }
 
-/// Names, bytes and times of all that lies in a folder.
+/// Names, bytes and times of all files in a folder.
 fn contents_of(folder: &Path) -> Vec<(PathBuf, Vec<u8>, std::time::SystemTime)> {
     let mut all: Vec<_> = folder
         .read_dir()

@@ -11,7 +11,7 @@ fn message(time: u64) -> Message<'static> {
     Message { log_time_nanos: time, publish_time_nanos: time, sequence: 0, data: b"data" }
 }
 
-/// A topic with everything, one whose definition is bundled, one that nobody knows.
+/// A topic with everything, one whose definition is bundled, and an unknown one.
 fn topics() -> Vec<Topic> {
     let mut full = topic("/full");
     full.metadata.insert("offered_qos_profiles".into(), QOS.into());

@@ -189,7 +189,7 @@ impl<'c, 'd> Split<'c, 'd> {
         Ok(())
     }
 
-    /// Checks the indexes; gives what they tell of each brick.
+    /// Checks the indexes; returns their data about each brick.
     fn check_topics(
         &mut self,
         manifest: &Manifest,
@@ -359,7 +359,7 @@ impl<'c, 'd> Split<'c, 'd> {
     }
 }
 
-/// What the indexes tell of a brick.
+/// Data of the indexes about a brick.
 #[derive(Default)]
 struct BrickTold {
     chunks: BTreeSet<u64>,

@@ -43,7 +43,7 @@ pub(super) fn check_file(
     Ok(check.verified)
 }
 
-/// Reads every message; damage is what the reader says of it.
+/// Reads every message; the reader reports damage.
 fn read_through(check: &mut Check<'_>, path: &Path) -> Result<u64, VerifyError> {
     let mut source = match crate::open_foreign(path) {
         Ok(source) => source,

@@ -1,4 +1,4 @@
-//! What a folder or file is, told without reading it through.
+//! The kind of a folder or file, without reading all of it.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use livebag::internal::is_being_written;
 use livebag::{Container, ContainerError, ContainerState, ContainerTopic};
 use livebag::{KernelDisk, ReadDisk};
 
-/// How a recording was left, as far as it shows without reading it.
+/// How a recording ended, as far as visible without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlanceState {
     /// A recorder is writing it.
@@ -38,16 +38,16 @@ impl std::fmt::Display for GlanceState {
     }
 }
 
-/// What is known without reading a recording. Times are nanoseconds since the Unix epoch.
+/// Properties of a recording, known without reading it. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance {
-    /// What it is.
+    /// Its kind.
     pub kind: RecordingKind,
     /// How it was left.
     pub state: GlanceState,
-    /// What is wrong, if something is.
+    /// The damage, if there is any.
     pub problem: Option<String>,
-    /// What is unusual, though nothing is wrong.
+    /// Unusual, but not wrong.
     pub note: Option<String>,
     /// Log time of the first message; of an empty container when recording began.
     pub start_nanos: Option<u64>,
@@ -86,8 +86,8 @@ impl Glance {
     }
 }
 
-/// Looks at a file or folder; `None` if it is no recording. Nothing is changed, and the cost does not
-/// grow with the recording, but for ROS 1 bags that were not closed.
+/// Examines a file or folder; `None` if it is no recording. Nothing is changed, and the cost does not grow with the
+/// recording, but for ROS 1 bags that were not closed.
 pub fn glance(path: &Path) -> Option<Glance> {
     if path.is_dir() { glance_at_directory(path) } else { glance_at_file(path) }
 }

@@ -40,9 +40,9 @@ pub(super) struct Told {
 /// How much of a container can be there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// Closed: bricks are whole files, and are checked as such beside this.
+    /// Closed: bricks are complete files, and are also checked as such.
     Whole,
-    /// Not closed: only what has an entry counts, and chunks are checked from here.
+    /// Not closed: only messages with an entry count, and chunks are checked from here.
     Committed,
 }
 

@@ -17,7 +17,7 @@ use livebag::ReadFile;
 const CHUNK_BYTES_MAX: u64 = 1 << 30;
 /// Longest other record that is read into memory.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
-/// What is read of an attachment at once: it may be longer than memory.
+/// Bytes of an attachment read at once: it may be larger than memory.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// What an MCAP file holds.
@@ -25,8 +25,8 @@ const PIECE_BYTES: usize = 1 << 20;
 pub(super) struct Contents {
     /// Messages by channel.
     pub channels: BTreeMap<u16, u64>,
-    /// Checksums of header, schema and channel records by opcode and id: MCAP has none of its own for
-    /// them, but they are repeated.
+    /// Checksums of header, schema and channel records by opcode and id: MCAP has no checksum for them, but they are
+    /// repeated.
     pub definitions: BTreeMap<(u8, u16), u32>,
     pub chunks: Vec<Chunk>,
     /// Places and lengths of metadata records and attachments.
@@ -68,8 +68,7 @@ struct Place {
     offset: u64,
 }
 
-/// Checks the file at `path`. Behind damage it goes on at the next chunk that the summary or
-/// `known_chunks` tell of.
+/// Checks the file at `path`. After damage it continues at the next chunk from the summary or `known_chunks`.
 pub(super) fn check(
     check: &mut Check<'_>,
     path: &Path,
@@ -105,7 +104,7 @@ pub(super) struct Walk<'c, 'd> {
     pub file: &'c dyn ReadFile,
     pub length: u64,
     pub position: u64,
-    /// Bytes that progress has been told of.
+    /// Bytes reported as progress.
     reported: u64,
     buffer: Vec<u8>,
     /// Where chunks begin, in order.
@@ -485,7 +484,7 @@ impl Walk<'_, '_> {
         Ok((end - at >= 4).then_some(at))
     }
 
-    /// Chunks that the summary tells of, so that damage costs only what it has hit.
+    /// Chunks from the summary, so that damage affects only the chunks it has hit.
     fn learn_chunks(&mut self) -> io::Result<()> {
         let told = self.chunks_of_summary()?;
         self.known_chunks.extend(told);

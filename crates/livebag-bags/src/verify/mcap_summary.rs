@@ -32,7 +32,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Where the summary says that chunks are, as far as it can be read.
+    /// Places of chunks according to the summary, as far as it can be read.
     pub(super) fn chunks_of_summary(&mut self) -> io::Result<Vec<u64>> {
         let mut chunks = Vec::new();
         let (Some(footer), Some(end)) = (self.footer()?, self.footer_at()) else {
@@ -153,7 +153,7 @@ impl Walk<'_, '_> {
             }
             self.position = end;
         }
-        // What was not readable cannot be counted: it has been named.
+        // Unreadable parts cannot be counted: they have been reported.
         if !self.skipped {
             self.compare(&told, footer_at);
         }

@@ -1,8 +1,8 @@
-//! Whether a recording is what was written: every structure and every checksum.
+//! Checks that a recording is as it was written: every structure and every checksum.
 //!
-//! Nothing is changed, and nothing that is found ends the check: what is damaged is named, and the
-//! rest is looked at as far as it can be found. A frame from a stream has no checksum unless the
-//! recorder was told to make one: of those the headers are checked, and they are counted.
+//! Nothing is changed, and no damage ends the check: it is reported, and the check continues where possible. A frame
+//! from a stream has a checksum only if the recorder was asked for it: without one, the headers are checked, and the
+//! frames are counted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ mod mcap_summary;
 /// Damages that are listed; the others are only counted.
 const DAMAGES_MAX: usize = 1000;
 
-/// What a recording is kept as.
+/// The format of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordingKind {
     /// A directory of livebag's.
@@ -42,7 +42,7 @@ pub enum RecordingKind {
 }
 
 impl RecordingKind {
-    /// What a file is by its name, compressed as a whole (`.zstd`) or not.
+    /// The kind of a file by its name, with or without compression of the whole file (`.zstd`).
     pub fn of_file(path: &Path) -> Self {
         let plain = crate::plain_name(path);
         match plain.extension().and_then(|extension| extension.to_str()) {
@@ -72,7 +72,7 @@ pub struct Damage {
     pub file: PathBuf,
     /// Where in the file, if it is at one place.
     pub offset: Option<u64>,
-    /// What was expected and what was found.
+    /// The expected and the found value.
     pub what: String,
 }
 
@@ -85,14 +85,14 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// What was looked at, and what is wrong with it.
+/// Checks made, and damage found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// What it is.
+    /// Its kind.
     pub kind: RecordingKind,
     /// How a container was left.
     pub state: Option<ContainerState>,
-    /// Files looked at.
+    /// Files checked.
     pub files: u64,
     /// Length of those.
     pub bytes: u64,
@@ -102,11 +102,11 @@ pub struct Verified {
     pub checksums: u64,
     /// Messages without a checksum: their headers fit, their bytes cannot be proven.
     pub unproven_messages: u64,
-    /// What is damaged, not more than a thousand.
+    /// Damage, at most a thousand items.
     pub damage: Vec<Damage>,
     /// How much is damaged.
     pub damage_count: u64,
-    /// What is unusual, though nothing is damaged; not more than a thousand.
+    /// Unusual, but not damaged; at most a thousand items.
     pub warnings: Vec<Damage>,
 }
 
@@ -147,15 +147,15 @@ pub enum VerifyError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// How far a check has come.
+/// Progress of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyProgress {
-    /// Bytes of files looked at.
+    /// Bytes of files checked.
     pub bytes: u64,
     /// Bytes of all files.
     pub bytes_total: u64,
@@ -202,7 +202,7 @@ impl<'a> Check<'a> {
         self.verified.bytes += bytes;
     }
 
-    /// `bytes` more have been looked at.
+    /// `bytes` more have been checked.
     fn advance(&mut self, bytes: u64) {
         self.progress.bytes += bytes;
         (self.on_progress)(&self.progress);

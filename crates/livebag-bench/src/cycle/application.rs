@@ -18,7 +18,7 @@ const PERIOD_NANOS: u64 = 33_000_000;
 const CALIBRATION_RUNS: u32 = 40;
 const CALIBRATION_ROUNDS: u64 = 2_000_000;
 
-/// What the application is to do.
+/// The application's orders.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Orders {
     /// Its processor.
@@ -29,7 +29,7 @@ pub struct Orders {
     pub cycles: u64,
 }
 
-/// What the application found.
+/// The application's result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Computed {
     /// Of every computation in order: from the moment at which it was due to its end.
@@ -38,7 +38,7 @@ pub struct Computed {
     pub rounds: u64,
 }
 
-/// Cycles in so many seconds.
+/// Cycles in this many seconds.
 pub fn cycles_in(seconds: f64) -> u64 {
     (seconds * 1e9 / PERIOD_NANOS as f64).floor() as u64
 }

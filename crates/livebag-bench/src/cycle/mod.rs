@@ -1,9 +1,8 @@
 //! `livebag-bench cycle`: what recording costs an application that computes on the same processor.
 //!
-//! SPEED's Figure 10: a computation of 10 ms every 33 ms beside a recorder. Application and recorder are
-//! bound to one processor, so that they contend for it, the producer of the frames to another. A completion
-//! time is counted from the moment at which the computation was due, so that a late start
-//! shows.
+//! SPEED's Figure 10: a computation of 10 ms every 33 ms while a recorder runs. Application and recorder are bound to
+//! one processor, so that they contend for it, the producer of the frames to another. A completion time is counted from
+//! the moment at which the computation was due, so that a late start shows.
 
 mod application;
 mod run;
@@ -29,15 +28,15 @@ const QUICK_SECONDS: f64 = 3.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Schedule {
-    /// Nobody records.
+    /// No recorder.
     None,
-    /// As soon as there is something to write.
+    /// As soon as there is data to write.
     Immediate,
     /// While the application rests.
     CycleAware,
 }
 
-/// Who records, and how.
+/// The recorder and its schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Contender {
     system: Option<System>,
@@ -73,7 +72,7 @@ pub struct CycleArgs {
     /// Where recordings go; each is removed after its run
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Bytes of each half of the double buffer; livebag's cache has as many as both
+    /// Bytes of each half of the double buffer; livebag's cache has the size of both
     #[arg(long, value_name = "BYTES", default_value_t = CACHE_BYTES)]
     pub max_cache_size: u64,
 }
@@ -122,7 +121,7 @@ pub const COLUMNS: &[&str] = &[
     "mcap_stddev_over_this",
 ];
 
-/// Runs every load beside every recorder.
+/// Runs every load with every recorder.
 pub fn measure(args: &CycleArgs) -> Result<matrix::Outcome> {
     let directory = args.directory();
     matrix::prepare_directory(&directory)?;

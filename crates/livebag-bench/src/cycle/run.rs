@@ -15,7 +15,7 @@ use crate::stats::Durations;
 /// Cycles that are not counted: the recorder sets up, and learns.
 const WARM_UP_CYCLES: usize = 15;
 
-/// What is the same for all that record.
+/// Settings common to all recorders.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     pub load: Workload,
@@ -26,7 +26,7 @@ pub struct Setting {
     pub rounds: u64,
 }
 
-/// What a run found.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub struct Found {
     pub stddev_us: f64,
@@ -39,7 +39,7 @@ pub struct Found {
     pub cycles: u64,
 }
 
-/// Runs the application beside a recorder, or beside the producer alone.
+/// Runs the application with a recorder, or with only the producer.
 pub fn run(setting: &Setting, contender: Contender, directory: &Path) -> Result<Found> {
     let Contender { system, schedule } = contender;
     let mut options = RunOptions {

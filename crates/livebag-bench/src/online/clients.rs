@@ -1,4 +1,4 @@
-//! Many askers beside a recording at 500 MB/s (Figure 16).
+//! Many clients during a recording at 500 MB/s (Figure 16).
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ use crate::stats::Durations;
 
 /// Askers at once.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
-/// The recording beside them: FullHD cameras of 6.2 MB at 27 Hz, 0.5 GB/s.
+/// The recording meanwhile: FullHD cameras of 6.2 MB at 27 Hz, 0.5 GB/s.
 const CAMERAS: usize = 3;
 const CAMERA_RATE_HZ: f64 = 27.0;
-/// Every asker wants this of an image topic of 9 MB/s.
+/// Every client requests this of an image topic of 9 MB/s.
 const ASKED_SECONDS: u64 = 1;
 
 /// Asks with 1 to 64 clients.
@@ -106,7 +106,7 @@ fn ask_all(world: &World, clients: usize, requests: usize) -> Result<Found> {
 }
 
 fn ask(world: &World, found: &Mutex<Found>) -> Result<()> {
-    // What is committed for certain: 0.2 s before now.
+    // Certainly committed: 0.2 s before now.
     let to = clock::realtime_nanos() - 200_000_000;
     let from = to - ASKED_SECONDS * 1_000_000_000;
     let published = world.published(&["/image1"], from, to);
@@ -115,7 +115,7 @@ fn ask(world: &World, found: &Mutex<Found>) -> Result<()> {
     let mut messages = loop {
         match world.bag.messages(&question, &["/image1".into()]) {
             Ok(messages) => break messages,
-            // The server says when it has too many: the asker asks again, as it is told to.
+            // The server refuses when it has too many: the client repeats the request, as instructed.
             Err(livebag_net::remote::RemoteError::Refused { status: 503, .. }) => {
                 found.lock().unwrap_or_else(PoisonError::into_inner).refused += 1;
                 clock::sleep(50_000_000);
@@ -187,7 +187,7 @@ fn publish(mut writers: Vec<Writer>, stop: &AtomicBool) {
         for writer in &mut writers {
             clock::sleep_until(due);
             due += (1e9 / CAMERA_RATE_HZ / CAMERAS as f64) as u64;
-            // The frame's contents are those of the slot: what they are costs nothing here.
+            // The frame's contents are those of the slot, which cost nothing here.
             let _ = writer.loan().publish(&meta, 1920 * 1080 * 3);
         }
     }

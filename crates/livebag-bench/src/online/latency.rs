@@ -33,14 +33,14 @@ struct Run {
     system: String,
     query: &'static str,
     topic: &'static str,
-    /// What was asked for.
+    /// The requested time.
     seconds: f64,
     server_ms: f64,
     client_ms: Option<f64>,
     /// When it was asked, less the newest log time in the answer.
     newest_age_ms: Option<f64>,
-    /// When it was asked, less the log time of the oldest message that is newer than the answer: how
-    /// long something published took to be readable. 0 if there is none.
+    /// The time of the request, less the log time of the oldest message that is newer than the answer: the delay until
+    /// a published message was readable. 0 if there is none.
     behind_ms: Option<f64>,
     messages: usize,
     /// Published when it was asked, in the time asked for, and not in the answer.
@@ -60,13 +60,13 @@ impl Random {
     }
 }
 
-/// Waits up to three periods of a topic of 30 Hz, so that a question comes at any moment of its period: what
-/// was done before it is of the same length every time, and went on with the publishing.
+/// Waits up to three periods of a topic of 30 Hz, so that a query comes at any moment of its period: earlier work
+/// always took the same time, and would be in step with publishing.
 fn wait_for_any_moment(random: &mut Random) {
     clock::sleep(random.below(100_000_000));
 }
 
-/// Asks all systems the same questions in turn.
+/// Sends all systems the same queries, alternating.
 pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Result<()> {
     let world = World::begin(directory, &[2, 10])?;
     clock::sleep(LEAD_SECONDS * 1_000_000_000);
@@ -91,7 +91,7 @@ pub fn measure(args: &OnlineArgs, directory: &Path, outcome: &mut Outcome) -> Re
     Ok(())
 }
 
-/// Bytes that arrive, and what is in them.
+/// Received bytes, and their messages.
 fn ask(
     (server, bag): (&Server, &RemoteRecording),
     question: &Question,
@@ -107,7 +107,7 @@ fn ask(
         newest = newest.max(message.log_time_nanos);
     }
     let client_ms = (clock::monotonic_nanos() - began) as f64 / 1e6;
-    // The thread that laid it out tells its time after the last byte.
+    // The thread that built the answer reports its time after the last byte.
     let timing = loop {
         if let Some(timing) = server.take_timings().pop() {
             break timing;
@@ -163,7 +163,7 @@ fn latest(
     }
     for (split, (way, in_place)) in world.splits.iter().flat_map(|s| SPLIT_WAYS.map(|w| (s, w))) {
         let asked = clock::realtime_nanos();
-        // The last so much of what is there.
+        // The given time before the newest message.
         let end = split.newest_closed();
         let answer = split.read(names, (end.saturating_sub(span), end), in_place)?;
         let (server_ms, system) = (answer.nanos as f64 / 1e6, format!("{}{way}", split.name()));
@@ -234,13 +234,13 @@ fn summarise(runs: &[Run], outcome: &mut Outcome) {
         found.insert("newest_age_p99_ms".into(), at(&age, 99.0));
         found.insert("behind_ms".into(), at(&behind, 50.0));
         found.insert("behind_p99_ms".into(), at(&behind, 99.0));
-        // Like with like: who copies with who copies.
+        // Like with like: copies with copies.
         let is_split_copied = system.starts_with("mcap") && !system.ends_with("in-place");
         let against = if is_split_copied { "livebag-copied" } else { "livebag" };
         if *system != against
             && let Some(ours) = groups.get(&(*query, *topic, against))
         {
-            // The same question, asked in turn.
+            // The same query, alternating.
             let times = |runs: &[&Run]| runs.iter().map(|run| run.server_ms).collect::<Vec<_>>();
             if let Some(ratio) = ratio(&times(group), &times(ours)) {
                 found.insert("faster".into(), serde_json::to_value(ratio).unwrap_or_default());

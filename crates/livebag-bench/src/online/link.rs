@@ -1,7 +1,7 @@
 //! `auto` over slow links (Figure 15).
 //!
-//! The link is a relay that passes bytes on at a rate and has a buffer of some 50 ms, as a radio has, and
-//! does not lose packets; or a [`Namespace`], whose kernel does the same and loses some.
+//! The link is a relay that passes bytes at a rate and has a buffer of about 50 ms, like a radio, and loses no packets;
+//! or a [`Namespace`], whose kernel does the same and loses some.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -30,10 +30,10 @@ const LINKS: [(&str, &[f64]); 4] = [
 ];
 const CHANGE_NANOS: u64 = 2_000_000_000;
 const WITHIN_MS: f64 = 1000.0;
-/// An answer that is here by then counts as in time.
+/// An answer that has arrived by then counts as in time.
 const IN_TIME_MS: f64 = 1200.0;
 
-/// Asks for as much as arrives in a second.
+/// Requests as much as arrives in a second.
 pub fn measure(
     args: &OnlineArgs,
     namespace: Option<Namespace>,
@@ -197,7 +197,7 @@ fn relay(
 ) -> std::io::Result<()> {
     let server = TcpStream::connect(server)?;
     let slowest = rates.iter().copied().fold(f64::MAX, f64::min) * 1e6 / 8.0;
-    // What the radio keeps: 50 ms of its slowest rate, at least what TCP needs to work.
+    // The radio's buffer: 50 ms of its slowest rate, at least the amount that TCP needs.
     set_socket_recv_buffer_size(&server, ((slowest * 0.05) as usize).max(32 << 10))?;
     asker.set_nodelay(true)?;
     let (mut up_from, mut up_to) = (asker.try_clone()?, server.try_clone()?);

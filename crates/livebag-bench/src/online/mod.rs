@@ -1,8 +1,8 @@
-//! `livebag-bench online`: querying what is being recorded (ROSfs, Figures 13 to 16).
+//! `livebag-bench online`: queries of a live recording (ROSfs, Figures 13 to 16).
 //!
 //! The UAV's 78 topics of ROSfs's Table 4 are recorded by livebag and, at the same time and of the same
 //! messages, in rosbag2's way: MCAP files split every few seconds, of which only closed ones can be
-//! read. Both are asked the same questions in turn.
+//! read. Both get the same queries, alternating.
 
 mod clients;
 mod latency;
@@ -21,12 +21,12 @@ use crate::error::{BenchError, Result};
 use crate::record::matrix::{directory_or_default, prepare_directory};
 use crate::report::Row;
 
-/// What is measured.
+/// The measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// Latest and history, one asker (Figures 13 and 14)
     Latency,
-    /// Many askers beside a recording at 500 MB/s (Figure 16)
+    /// Many clients during a recording at 500 MB/s (Figure 16)
     Clients,
     /// `auto` over slow links (Figure 15)
     Auto,
@@ -57,7 +57,7 @@ pub struct OnlineArgs {
     /// What `auto`'s links are made of; the relay where a namespace is not to be had
     #[arg(long, value_enum, default_value_t)]
     pub link: LinkKind,
-    /// Of a hundred packets so many are lost in a namespace
+    /// Percentage of packets lost in a namespace
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub loss: u32,
     /// Where recordings go; removed afterwards

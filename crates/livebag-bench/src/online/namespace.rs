@@ -8,7 +8,7 @@ use std::process::Command;
 const INSIDE: &str = "LIVEBAG_BENCH_NAMESPACE";
 /// Bytes of a packet on it, as on an Ethernet.
 const MTU: u32 = 1500;
-/// Of each packet, headers of IPv4 and TCP with timestamps; and what tbf counts beside the packet.
+/// Of each packet, headers of IPv4 and TCP with timestamps; and the bytes that tbf adds to the packet.
 const HEADER_BYTES: f64 = 52.0;
 const FRAME_BYTES: f64 = 14.0;
 /// What waits before it at most, as in a radio.
@@ -18,19 +18,19 @@ const BURST_MS: f64 = 4.0;
 
 /// The namespace, from inside.
 pub struct Namespace {
-    /// Of a hundred packets so many are lost.
+    /// Percentage of packets lost.
     pub loss_pct: u32,
 }
 
-/// Goes on inside a namespace: there, tells what it can do. Outside, this process is replaced by one that
-/// is inside, if that is possible.
+/// Continues inside a namespace: there, reports its capabilities. Outside, this process is replaced by one that is
+/// inside, if that is possible.
 ///
 /// # Errors
 /// Why it is not, in words.
 pub fn enter(loss_pct: u32) -> Result<Namespace, String> {
     if std::env::var_os(INSIDE).is_none() {
         let unshare = ["--map-root-user", "--net", "--"];
-        // What cannot be made is found out while there is still a way back.
+        // Failures are detected while there is still an alternative.
         run("unshare", &[&unshare[..], &["true"]].concat())?;
         let itself = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut again = Command::new("unshare");

@@ -1,7 +1,7 @@
 //! rosbag2's way: MCAP files that are split every few seconds, of which closed ones can be read.
 //!
-//! Written by the `mcap` crate on a thread of its own behind a bounded queue, chunked and not compressed,
-//! as rosbag2 does; the list of closed files with their times stands for `metadata.yaml`.
+//! Written by the `mcap` crate on a separate thread behind a bounded queue, chunked and not compressed, as in rosbag2;
+//! the list of closed files with their times replaces `metadata.yaml`.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -83,7 +83,7 @@ impl SplitWriter {
         })
     }
 
-    /// How it stands in the rows.
+    /// Its name in the rows.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -105,14 +105,14 @@ impl SplitWriter {
         }
     }
 
-    /// End of what can be read.
+    /// End of the readable messages.
     pub fn newest_closed(&self) -> u64 {
         let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         closed.iter().map(|file| file.end_nanos).max().unwrap_or(0)
     }
 
-    /// Reads the messages of some topics between two times out of the closed files, as a query would that
-    /// sends them on: every message is copied, or, `in_place`, found in the mapped file and not looked at.
+    /// Reads the messages of some topics between two times from the closed files, like a query that sends them: every
+    /// message is copied or, with `in_place`, found in the mapped file and not read.
     pub fn read(
         &self,
         topics: &[&str],

@@ -45,20 +45,20 @@ pub fn topics() -> Vec<UavTopic> {
     topics
 }
 
-/// What has been published: log times by topic.
+/// Published messages: log times by topic.
 pub type Ledger = Arc<Vec<RwLock<Vec<u64>>>>;
 
-/// A recording that goes on until it is dropped.
+/// A recording that continues until it is dropped.
 pub struct World {
     /// The topics.
     pub topics: Vec<UavTopic>,
-    /// What has been published.
+    /// Published messages.
     pub ledger: Ledger,
-    /// The server beside livebag's recorder.
+    /// The server of livebag's recorder.
     pub server: Server,
     /// The recording on it.
     pub bag: RemoteRecording,
-    /// A second server of the same recording, which copies what it sends, and the recording on it.
+    /// A second server of the same recording, which copies the bytes it sends, and the recording on it.
     pub copying: (Server, RemoteRecording),
     /// rosbag2's way.
     pub splits: Vec<Arc<SplitWriter>>,
@@ -76,7 +76,7 @@ impl KeepFresh for Beside {
     }
 }
 
-/// A server for what a recorder writes, and an asker of it.
+/// A server for a recorder's container, and its client.
 fn serve(recorder: &Recorder, container: &Path, copies: bool) -> Result<(Server, RemoteRecording)> {
     let fresh: Arc<dyn KeepFresh> = Arc::new(Beside(recorder.reader_notice()));
     let catalog = Catalog::new(&[container.to_owned()], Clock::system(), Some(fresh));
@@ -184,7 +184,7 @@ impl World {
         first.first().copied().unwrap_or(0)
     }
 
-    /// Ends it, and tells how it went.
+    /// Ends it, and returns its result.
     pub fn end(mut self) -> Result<Status> {
         self.halt();
         match self.recorder.take() {
@@ -235,7 +235,7 @@ fn feed(
         let data = &payload[..topics[at].bytes];
         let message =
             Message { log_time_nanos, publish_time_nanos: log_time_nanos, sequence, data };
-        // Before it is written: what can be read is always published.
+        // Before it is written: a readable message is always published.
         ledger[at].write().unwrap_or_else(PoisonError::into_inner).push(log_time_nanos);
         // A full queue counts it as lost.
         let _ = writers[at].write_message(&message);

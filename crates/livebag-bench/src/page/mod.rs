@@ -1,4 +1,4 @@
-//! `livebag-bench page`: what a page that shows a recording asks of the server, and costs the recorder.
+//! `livebag-bench page`: the requests of a page that shows a recording, and their cost for the recorder.
 
 mod asker;
 
@@ -23,14 +23,14 @@ use crate::report::{Row, figure, row};
 use crate::stats::{Durations, median};
 use asker::Asker;
 
-/// What is measured.
+/// The measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// The timeline of an hour of 78 topics
     Timeline,
     /// From a place on the time axis to the pictures of eight FullHD cameras
     Scrub,
-    /// The recorder at 1.49 GB/s beside ten open pages
+    /// The recorder at 1.49 GB/s with ten open pages
     Beside,
 }
 
@@ -43,7 +43,7 @@ pub struct PageArgs {
     /// Length of the recording whose timeline is asked for
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub length: u64,
-    /// Runs of the recorder without and with pages, in turn
+    /// Runs of the recorder without and with pages, alternating
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub repeats: u32,
     /// Seconds of each of those
@@ -89,7 +89,7 @@ const CAMERAS: usize = 8;
 const PICTURES: u64 = 24;
 /// Columns of the pictures that a page shows side by side.
 const SHOWN_WIDTH: u32 = 480;
-/// Open pages beside the recorder.
+/// Open pages during the recording.
 const PAGES: usize = 10;
 /// Bins of a page as wide as a screen.
 const BINS: u32 = 600;
@@ -142,9 +142,9 @@ fn create(directory: &Path) -> Result<Recorder> {
     Recorder::create(directory, options).map_err(failed("recording"))
 }
 
-/// Figures of what has just been asked.
+/// Figures of the last request.
 fn figures(what: &str, server: &Server, clients: &[u64], bytes: u64) -> Row {
-    // What the network has taken is timed a moment later.
+    // The time of the network's last byte is known a moment later.
     clock::sleep(50_000_000);
     let server = Durations::of(server.take_timings().iter().map(|timing| timing.busy_nanos));
     let client = Durations::of(clients.iter().copied());
@@ -160,7 +160,7 @@ fn figures(what: &str, server: &Server, clients: &[u64], bytes: u64) -> Row {
     row
 }
 
-/// The messages of [`online`]'s UAV at their paces, small: what they hold is not looked at.
+/// The messages of [`online`]'s UAV at their paces, small: their contents are not read.
 fn record_hour(directory: &Path, seconds: u64) -> Result<(u64, u64)> {
     let recorder = create(directory)?;
     let topics = online::topics();
@@ -300,7 +300,7 @@ fn scrub(directory: &Path, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// The recorder alone and beside ten open pages, in turn.
+/// The recorder alone and with ten open pages, alternating.
 fn beside(args: &PageArgs, directory: &Path, outcome: &mut Outcome) -> Result<()> {
     check_run(Workload::Fullhd8, args.seconds, directory)?;
     let mut runs = [Vec::new(), Vec::new()];
@@ -350,7 +350,7 @@ fn beside(args: &PageArgs, directory: &Path, outcome: &mut Outcome) -> Result<()
     Ok(())
 }
 
-/// Pages that are open on what is being recorded, by a server of this process.
+/// Open pages of the live recording, served by this process.
 struct OpenPages {
     stop: Arc<AtomicBool>,
     threads: Vec<std::thread::JoinHandle<()>>,

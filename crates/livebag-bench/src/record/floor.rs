@@ -42,7 +42,7 @@ impl Source for FrameRef {
     }
 
     fn bytes(&self) -> usize {
-        // Slots are whole pages, so the rest of the last page is the slot's own.
+        // Slots are whole pages, so the rest of the last page belongs to the slot.
         self.payload_bytes().next_multiple_of(BLOCK_BYTES)
     }
 }
@@ -76,7 +76,7 @@ struct DirectFile<S> {
     ring: IoUring,
     file: OwnedFd,
     offset: u64,
-    /// What the device is reading, with its owner's topic, by the write's number.
+    /// The memory that the device is reading, with its owner's topic, by the write's number.
     held: Vec<Option<(usize, S)>>,
     submit: Durations,
 }
@@ -121,7 +121,7 @@ impl<S: Source> DirectFile<S> {
         Ok(())
     }
 
-    /// Takes what is complete, after waiting for one if `wait`.
+    /// Takes completions, after waiting for one if `wait`.
     fn complete(&mut self, wait: bool, mut done: impl FnMut(usize, S)) -> Result<()> {
         if wait {
             self.ring.submit_and_wait(1).map_err(|e| BenchError::io("waiting for a write", e))?;
@@ -248,8 +248,8 @@ fn paced(readers: &mut [Reader], file: &mut DirectFile<FrameRef>, total: u64) ->
     Ok(tally)
 }
 
-/// Writes the frames that lie in the streams over and over, so that nothing but the device counts.
-/// The producer is told only afterwards that slots are free.
+/// Writes the frames in the streams over and over, so that only the device limits it. Only afterwards the slots are
+/// free for the producer.
 fn unpaced(
     readers: &mut [Reader],
     file: &mut DirectFile<FrameRef>,

@@ -16,8 +16,8 @@ use crate::stats::Durations;
 /// How long the recorder may take to find the streams.
 const FOUND_NANOS_MAX: u64 = 20_000_000_000;
 
-/// Pause between two looks at the recorder's counts, by which the closed loop of an unpaced run
-/// goes on: a tenth of the time in which a disk takes a frame.
+/// Interval at which the recorder's counts are polled, which drives the closed loop of an unpaced run: a tenth of the
+/// time in which a disk writes a frame.
 const LOOK_NANOS: u64 = 200_000;
 
 fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError {
@@ -39,7 +39,7 @@ fn create(options: &RunOptions) -> Result<Recorder> {
         .map_err(failed("creating a recorder"))
 }
 
-/// The workload's figures from the recorder's last look at itself.
+/// The workload's figures from the recorder's last status.
 fn recorded(status: &Status, topics: &[workload::Topic], times: Recorded) -> Recorded {
     let of_topic = |topic: &workload::Topic| {
         let name = topic.topic_name();

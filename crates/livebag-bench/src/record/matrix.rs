@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 20_000_000_000;
 /// rosbag2's default for each half of its cache.
 pub const CACHE_BYTES: u64 = 100 << 20;
 
-/// Pause after a run, when its files are removed and synced: the device settles.
+/// Pause after a run, when its files are removed and synced, for the device.
 const SETTLE_NANOS: u64 = 1_000_000_000;
 
 /// Options of `livebag-bench record`. Without them: everything.
@@ -34,7 +34,7 @@ pub struct RecordArgs {
     /// Only this mode (without: both, automotive paced only)
     #[arg(long)]
     pub mode: Option<Mode>,
-    /// Seconds of a run; unpaced: as many messages as come in that time at the sensors' pace
+    /// Seconds of a run; unpaced: as many messages as in that time at the sensors' pace
     #[arg(long, value_name = "S")]
     pub seconds: Option<f64>,
     /// Only these systems
@@ -103,7 +103,7 @@ pub const COLUMNS: &[&str] = &[
     "this_cpu_over_livebag",
 ];
 
-/// What the runs gave.
+/// The results of the runs.
 #[derive(Default)]
 pub struct Outcome {
     /// One per system and setting.
@@ -189,9 +189,9 @@ fn measure_setting(
     let wanted = |system: &System| args.system.is_empty() || args.system.contains(system);
     let systems = System::ALL.into_iter().filter(wanted).filter(|s| s.can(workload, mode));
     let mut all: Vec<Series> = systems.map(|system| Series { system, runs: Vec::new() }).collect();
-    // An ext4 without a journal passes over each file that was removed in the last minutes, one by one,
-    // for each file that it creates: what has hundreds of files is removed when all runs are over, so that
-    // none pays for the removal of the one before.
+    // An ext4 without a journal steps over each recently removed file, one by one, for each file that it creates:
+    // recordings with hundreds of files are removed after all runs, so that no run pays for the removal of an earlier
+    // one.
     let mut kept = Vec::new();
     for repeat in 0..args.repeats {
         let count = all.len();
@@ -259,8 +259,7 @@ fn measure_once(
     outcome
 }
 
-/// Gives a run a directory of its own and a name that no other run has; removes the recording and lets
-/// the device settle afterwards.
+/// Gives a run a directory and a name that no other run has; removes the recording and waits for the device afterwards.
 pub fn in_new_directory<T>(
     directory: &Path,
     options: &mut RunOptions,

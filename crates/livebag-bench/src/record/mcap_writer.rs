@@ -93,7 +93,7 @@ impl Sink {
     }
 }
 
-/// What the writing thread has done.
+/// The writing thread's work.
 struct Written {
     messages: u64,
     bytes: u64,
@@ -114,7 +114,7 @@ impl Written {
     }
 }
 
-/// What the receiving threads share.
+/// State shared by the receiving threads.
 struct Reception<'a> {
     cache: &'a DoubleBuffer,
     control: &'a Control,
@@ -128,7 +128,7 @@ impl Reception<'_> {
     fn receive(&self, topic: usize, mut reader: Reader) {
         let mut seen = reader.latest_sequence();
         loop {
-            // Read before looking for frames, so that what came before the end is taken.
+            // Read before polling for frames, so that earlier frames are taken.
             let over = self.over.load(Ordering::Acquire);
             loop {
                 let next = reader.next();

@@ -1,10 +1,10 @@
-//! `livebag-bench record`: how much of what is published arrives on the disk, and at what cost.
+//! `livebag-bench record`: the share of published messages that reaches the disk, and its cost.
 //!
-//! For the sensor workloads a producer process publishes native frames into livebag's streams, and
-//! the recording process takes every frame from there: livebag by its own path; the MCAP writers by
-//! one copy into a double buffer that a second thread writes out, as rosbag2's subscription and
-//! cache do; the floor by direct writes of the very same memory. For `small` the messages come
-//! from a thread of the recording process, the same for all, and its cost is in every figure.
+//! For the sensor workloads a producer process publishes native frames into livebag's streams, and the recording
+//! process takes every frame from there: livebag in its own way; the MCAP writers by one copy into a double buffer that
+//! a second thread writes out, like rosbag2's subscription and cache; the floor by direct writes of the same memory.
+//! For `small` the messages come from a thread of the recording process, the same for all, and its cost is in every
+//! figure.
 
 mod control;
 mod feed;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use workload::Workload;
 
-/// Who records.
+/// The recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
@@ -43,9 +43,9 @@ impl System {
     /// All of them, livebag first.
     pub const ALL: [Self; 4] = [Self::Livebag, Self::McapFastwrite, Self::McapChunked, Self::Floor];
 
-    /// Whether the system takes part in a workload. The floor has no way with small messages but
-    /// to write the same number of bytes in blocks, as fast as it can; and a frame that is no
-    /// multiple of the device's block is rounded up, which only pays for large ones.
+    /// Whether the system takes part in a workload. The floor can only write the bytes of small messages in blocks, as
+    /// fast as possible; and a frame that is no multiple of the device's block is rounded up, which makes sense only
+    /// for large ones.
     pub fn can(self, workload: Workload, mode: Mode) -> bool {
         match (self, workload) {
             (Self::Floor, Workload::Automotive | Workload::Mixed) => false,
@@ -61,20 +61,20 @@ impl System {
 pub enum Mode {
     /// At the sensors' pace, whether the recorder keeps up or not.
     Paced,
-    /// As fast as the recorder takes them; none is lost for want of room.
+    /// As fast as the recorder takes them; none is lost for lack of room.
     Unpaced,
 }
 
 /// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunOptions {
-    /// Who records.
+    /// The recorder.
     pub system: System,
-    /// What is published.
+    /// The published messages.
     pub workload: Workload,
     /// At what pace.
     pub mode: Mode,
-    /// For how long; unpaced: as many messages as come in that time at the sensors' pace.
+    /// Duration; unpaced: as many messages as in that time at the sensors' pace.
     pub seconds: f64,
     /// Prefix of the streams' names, unique to the run.
     pub name: String,

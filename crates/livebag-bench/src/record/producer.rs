@@ -18,7 +18,7 @@ pub const ROLE: &str = "record-producer";
 /// disk takes a frame (2 ms), so that no slot waits long.
 const TAKEN_PAUSE_NANOS: u64 = 50_000;
 
-/// What the producer did.
+/// The producer's result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Produced {
     /// Messages of each topic, in the workload's order.
@@ -91,10 +91,10 @@ pub fn produce(orders: &str) -> Result<()> {
     child::wait_for_go()
 }
 
-/// Publishes each topic at its rate; topics of one rate are spread over the period, as sensors
-/// that nobody synchronises are. A late frame is published at once and none is left out; with
-/// `keeps_apart` at least half a period after the one before, since no sensor's cable carries them
-/// faster: a machine that stood still does not find a ring's worth of frames in one instant.
+/// Publishes each topic at its rate; topics of one rate are spread over the period, like unsynchronised sensors. A late
+/// frame is published at once and none is left out; with `keeps_apart` at least half a period after the one before,
+/// since no sensor's cable carries them faster: after a standstill of the machine the ring is not filled in one
+/// instant.
 fn paced(sources: &mut [Source], control: &Control, keeps_apart: bool) -> Result<u64> {
     let start = clock::monotonic_nanos() + 100_000_000;
     let topics = sources.len() as f64;
@@ -130,8 +130,8 @@ fn unpaced(sources: &mut [Source], control: &Control) -> Result<()> {
     while sources.iter().any(|source| source.published < source.count) {
         let mut any = false;
         for (index, source) in sources.iter_mut().enumerate() {
-            // The slot of the frame being made must not be one that is still being read, nor one
-            // that a recorder must fear for: livebag copies frames once half of the slots hold newer ones.
+            // The slot of the frame being made must not be one that is still being read, nor one about to be copied:
+            // livebag copies frames once half of the slots hold newer ones.
             let room = u64::from(source.topic.shape.slots()) / 2;
             let free = source.published < control.done(index) + room;
             if free && source.published < source.count {

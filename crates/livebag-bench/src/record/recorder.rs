@@ -12,7 +12,7 @@ use crate::usage;
 /// The hidden verb under which this program is started again.
 pub const ROLE: &str = "record-recorder";
 
-/// What the recording process found.
+/// The recording process's result.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Recorded {
     /// Messages on the disk.

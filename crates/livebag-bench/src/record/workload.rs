@@ -1,9 +1,9 @@
-//! What is published.
+//! The published messages.
 
 use livebag_shm::{FrameMeta, PointsLayout, StreamOptions};
 use serde::{Deserialize, Serialize};
 
-/// Frames up to this size get as many slots as a stream has; larger ones twice the default, as a recorder asks for.
+/// Frames up to this size get the default number of slots; larger ones twice that, as recommended for recording.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
 const SMALL_SLOTS: u32 = 64;
 const LARGE_SLOTS: u32 = 8;
@@ -18,7 +18,7 @@ pub enum Workload {
     Automotive,
     /// 500 topics of 100 bytes at 200 Hz.
     Small,
-    /// So many of SPEED's cameras (Table II): 5,529,600 bytes, there at 36 Hz.
+    /// This many of SPEED's cameras (Table II): 5,529,600 bytes, there at 36 Hz.
     #[value(skip)]
     Cameras {
         /// How many.
@@ -36,13 +36,13 @@ pub enum Workload {
 pub struct Topic {
     /// Without the run's prefix.
     pub name: String,
-    /// What it sends.
+    /// Its messages.
     pub shape: Shape,
     /// Messages per second.
     pub rate_hz: f64,
 }
 
-/// What a message is.
+/// The form of a message.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
     /// `rgb8` pixels.
@@ -96,7 +96,7 @@ impl Shape {
         if self.bytes() <= SMALL_BYTES_MAX { SMALL_SLOTS } else { LARGE_SLOTS }
     }
 
-    /// What a frame says of itself.
+    /// A frame's properties.
     pub fn frame_meta(self) -> FrameMeta {
         match self {
             Self::Image { width, height } => {

@@ -1,4 +1,4 @@
-//! From a stream over a network into a stream, beside the network's own way.
+//! From a stream over a network into a stream, compared with the network's own path.
 
 use livebag_shm::{FrameMeta, Reader, StreamOptions, Wait, Writer};
 use serde_json::json;
@@ -14,10 +14,10 @@ use crate::stats::{Durations, median};
 
 /// Images a second.
 const HERTZ: f64 = 30.0;
-/// A frame that has not come by then is lost.
+/// A frame that has not arrived by then is lost.
 const LOST_NANOS: u64 = 2_000_000_000;
 
-/// Measures it as often as asked for.
+/// Measures it the requested number of times.
 pub fn measure(args: &Ros2Args, carrier: Carrier) -> Result<Outcome> {
     let mut runs = Vec::new();
     for _ in 0..args.repeats {
@@ -58,7 +58,7 @@ fn bridged(args: &Ros2Args, carrier: Carrier) -> Result<Row> {
     out.go()?;
     let mut pixels = vec![9_u8; (width * height * 3) as usize];
     let mut meta = FrameMeta::image(width, height, width * 3, "bgr8");
-    // The first frames find nobody, or only make the stream at the far end.
+    // The first frames find no subscription, or only create the stream at the far end.
     let far = format!("back.{name}");
     let began = clock::monotonic_nanos();
     let mut reader = loop {

@@ -1,13 +1,13 @@
 //! `livebag-bench ros2`: ROS 2 networks, and livebag on them.
 //!
-//! - `rate`: a publisher's messages, taken in turn by a subscription that does nothing with them and by
-//!   livebag's recorder. What the first gets is what the transport carries; the recorder must not get less.
-//! - `replay`: a recording of 1,000 messages a second played into the network and recorded again: how far
-//!   the time between two messages is from what it was.
-//! - `bridge`: from a stream over the network into a stream, beside the network's own way from publisher to
+//! - `rate`: a publisher's messages, received alternately by an idle subscription and by livebag's recorder. The first
+//!   gets everything that the transport carries; the recorder must not get less.
+//! - `replay`: a recording of 1,000 messages a second played into the network and recorded again: the change of the
+//!   time between two messages.
+//! - `bridge`: from a stream over the network into a stream, compared with the network's own path from publisher to
 //!   receiver.
 //!
-//! Every party is a process of its own.
+//! Each party is a separate process.
 
 use std::path::PathBuf;
 
@@ -22,10 +22,10 @@ pub mod party;
 mod rate;
 mod replay;
 
-/// What is measured.
+/// The measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum What {
-    /// What is carried, and what is recorded of it
+    /// Messages carried and recorded
     Rate,
     /// Play, record, compare
     Replay,
@@ -106,7 +106,7 @@ fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError
     move |e| BenchError::system("livebag", doing)(&e)
 }
 
-/// Measures what is asked for.
+/// Runs the requested measurement.
 pub fn measure(args: &Ros2Args) -> Result<Outcome> {
     let directory = args.directory();
     prepare_directory(&directory)?;

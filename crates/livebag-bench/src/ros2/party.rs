@@ -1,4 +1,4 @@
-//! The processes: who publishes, who takes, who plays, who bridges.
+//! The processes: publisher, receiver, player, bridge.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ pub const ROLE: &str = "ros2-party";
 pub const TOPIC: &str = "/image";
 /// Pause between two looks.
 const LOOK_NANOS: u64 = 1_000_000;
-/// A party that waits for another gives up after so long.
+/// Timeout of a party that waits for another.
 const PATIENCE_NANOS: u64 = 60_000_000_000;
 
 /// How a process joins.
@@ -44,7 +44,7 @@ pub struct Way {
     pub domain: u32,
 }
 
-/// What a process does.
+/// A process's role.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Party {
     /// Publishes images when told to.
@@ -85,11 +85,11 @@ pub enum Party {
 pub struct Orders {
     /// How it joins.
     pub way: Way,
-    /// What it does.
+    /// Its role.
     pub party: Party,
 }
 
-/// What a process found.
+/// A process's result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Found {
     /// Messages published, or taken.
@@ -133,7 +133,7 @@ fn join(way: &Way, node: &str) -> Result<Arc<dyn Network>> {
     }
 }
 
-/// Does what the orders say.
+/// Executes the orders.
 pub fn run(orders: &str) -> Result<()> {
     let Orders { way, party } = child::orders(orders)?;
     match party {
@@ -195,11 +195,11 @@ fn publish(way: &Way, bytes: usize, hertz: f64, seconds: f64) -> Result<()> {
         ..Found::default()
     };
     child::answer(&found)?;
-    // What is published stays until it has been taken.
+    // Published messages stay until they have been taken.
     child::wait_for_go()
 }
 
-/// An image of so many pixels' bytes in one row, as CDR.
+/// An image of this many bytes in one row, as CDR.
 fn image(bytes: usize) -> Vec<u8> {
     let header = cdr::ImageHeader {
         stamp_nanos: clock::realtime_nanos(),

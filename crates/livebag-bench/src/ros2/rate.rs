@@ -1,4 +1,4 @@
-//! What the transport carries, and what is recorded of it.
+//! Messages that the transport carries, and that are recorded.
 
 use std::net::TcpListener;
 
@@ -13,10 +13,10 @@ use crate::record::matrix::Outcome;
 use crate::report::{Row, figure, row};
 use crate::stats::median;
 
-/// What is on its way has so long to arrive.
+/// Time for messages in transit to arrive.
 const SETTLE_NANOS: u64 = 2_000_000_000;
 
-/// Who takes the messages.
+/// The receiver of the messages.
 #[derive(Clone, Copy)]
 enum Taker {
     Idle,

@@ -21,7 +21,7 @@ const HERTZ: u64 = 1000;
 const BYTES: usize = 320;
 const SETTLE_NANOS: u64 = 1_000_000_000;
 
-/// Measures it as often as asked for.
+/// Measures it the requested number of times.
 pub fn measure(args: &Ros2Args, carrier: Carrier) -> Result<Outcome> {
     let mut runs = Vec::new();
     for _ in 0..args.repeats {

@@ -137,7 +137,7 @@ fn growth(payloads: &[usize]) -> Vec<Setting> {
     payloads.iter().flat_map(of_payload).collect()
 }
 
-/// What the runs gave.
+/// The results of the runs.
 #[derive(Default)]
 pub struct Outcome {
     /// One per system and setting.

@@ -20,7 +20,7 @@ pub use systems::System;
 pub enum Way {
     /// Copied in from a buffer of the writer's, copied out into one of the reader's.
     Copy,
-    /// Made in place by the writer, looked at in place by the reader.
+    /// Made in place by the writer, read in place by the reader.
     Loan,
 }
 
@@ -37,7 +37,7 @@ pub enum WaitWay {
 /// One measurement: one writer process, `readers` reader processes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunOptions {
-    /// Who carries the frames.
+    /// The system that carries the frames.
     pub system: System,
     /// Unique to the run.
     pub name: String,

@@ -1,4 +1,4 @@
-//! One measurement: the processes and what they count.
+//! One measurement: the processes and their counts.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ const IDLE_NANOS_MAX: u64 = 2_000_000_000;
 /// The same before the first frame, while the other processes are being set up.
 const FIRST_FRAME_NANOS_MAX: u64 = 60_000_000_000;
 
-/// What the writer found.
+/// The writer's result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WriterResult {
     /// Nanoseconds in the call that publishes (by copy: the copy included).
@@ -136,7 +136,7 @@ pub fn read(orders: &str) -> Result<()> {
             continue;
         }
         if content.torn {
-            // Its stamp may be another frame's: it has no latency, and counts as lost besides.
+            // Its stamp may be another frame's: it has no latency, and also counts as lost.
             result.torn += 1;
             continue;
         }

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::error::{BenchError, Result};
 use crate::frame::{self, Content};
 
-/// Who carries the frames.
+/// The system that carries the frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum System {
@@ -39,12 +39,11 @@ pub trait Publisher {
 /// A frame that has reached a reader.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
-    /// What it holds.
+    /// Its contents.
     pub content: Content,
     /// When the reader had it: its own copy complete, or the pointer to it.
     pub arrived_nanos: u64,
-    /// Whether the system says, after the reader is done with it, that it was whole. A reader
-    /// throws away what is not.
+    /// Whether the system says, after the reader is done with it, that it was whole. A reader discards it otherwise.
     pub valid: bool,
 }
 
@@ -56,8 +55,7 @@ pub trait Subscriber {
 
 /// A receiving side whose copy can be slowed down, to see what slow readers get.
 pub trait SlowSubscriber: Subscriber {
-    /// As [`Subscriber::receive`] by copy, in pieces of `piece_bytes`; `after_piece` is told how
-    /// many are done.
+    /// As [`Subscriber::receive`] by copy, in pieces of `piece_bytes`; `after_piece` gets the number of finished ones.
     fn receive_in_pieces(
         &mut self,
         timeout_nanos: u64,
@@ -76,7 +74,7 @@ impl System {
         self != Self::Zenoh || wait == WaitWay::Futex
     }
 
-    /// Opens the sending side, which all the rest of a run connects to.
+    /// Opens the sending side, to which the rest of a run connects.
     pub fn publisher(self, options: &RunOptions) -> Result<Box<dyn Publisher>> {
         Ok(match self {
             Self::Livebag => Box::new(livebag::StreamPublisher::create(options)?),
@@ -108,8 +106,8 @@ impl System {
     }
 }
 
-/// Takes a frame that lies in a system's memory the way that the run measures: copies it into the
-/// reader's own buffer, or looks at it in place.
+/// Takes a frame from a system's memory in the measured way: copies it into the reader's own buffer, or reads it in
+/// place.
 fn take(way: Way, frame: &[u8], buffer: &mut Vec<u8>) -> (Content, u64) {
     match way {
         Way::Copy => {

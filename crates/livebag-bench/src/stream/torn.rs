@@ -1,7 +1,7 @@
-//! `livebag-bench stream --torn`: what a reader gets that is slower than the writer's lap.
+//! `livebag-bench stream --torn`: the frames of a reader that is slower than the writer's lap.
 //!
-//! SIM's protocol (two buffers and an atomic index, here the floor with two slots) hands over
-//! frames of which the writer has meanwhile overwritten a part; livebag's check rejects them.
+//! SIM's protocol (two buffers and an atomic index, here the floor with two slots) returns frames of which the writer
+//! has overwritten a part; livebag's check rejects them.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,18 +22,18 @@ pub const HOG_ROLE: &str = "stream-hog";
 const PAYLOAD_BYTES: usize = 6_912_000;
 const RATE_HZ: f64 = 42.0;
 
-/// Processes that want all of the processor, beside the reader that gets little of it.
+/// Processes that use all of the processor, so that the reader gets little of it.
 const HOGS: usize = 4;
 
 /// Pieces of a slow copy; between two, the reader sleeps.
 const SLOW_COPY_PIECES: usize = 84;
 const PIECES: u64 = SLOW_COPY_PIECES as u64;
 
-/// What is wrong with the reader.
+/// The reader's handicap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Ailment {
-    /// Its copy takes as long as this.
+    /// Its copy takes this long.
     SlowCopy {
         /// Milliseconds.
         millis: u64,
@@ -189,7 +189,7 @@ fn slowly(
     })
 }
 
-/// A process that computes nothing for as long as it is ordered to, or until it is killed.
+/// A process that runs a busy loop for the ordered time, or until it is killed.
 pub fn hog(orders: &str) -> Result<()> {
     let seconds: u64 = child::orders(orders)?;
     child::ready_and_wait()?;

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::frame;
 use crate::stats::Durations;
 
-/// Buffers that are copied into in turn, about as many as a recorder has under way.
+/// Buffers copied into in turn, about as many as a recorder has in flight.
 const BUFFERS: usize = 16;
 
 /// Copies the whole series.

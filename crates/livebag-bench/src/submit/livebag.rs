@@ -18,7 +18,7 @@ const TOPIC: &str = "/submit";
 /// now and then.
 const SLOTS_MIN: f64 = 8.0;
 const SLOTS_SECONDS: f64 = 0.1;
-/// In which everything given away reaches the disk.
+/// Time in which all messages reach the disk.
 const DRAIN_NANOS: u64 = 300_000_000;
 /// How long the recorder may take to make the topic.
 const TOPIC_NANOS_MAX: u64 = 5_000_000_000;
@@ -105,7 +105,7 @@ pub fn by_write(series: Series, directory: &Path) -> Result<Found> {
     })
 }
 
-/// A stream that the recorder follows. Publishing is the driver's work, whoever reads, and not counted.
+/// A stream that the recorder follows. Publishing is the driver's work with any reader, and not counted.
 pub fn by_stream(series: Series, directory: &Path) -> Result<Found> {
     let name = format!("livebag-bench-submit-{}", std::process::id());
     let slots = (series.rate_hz * SLOTS_SECONDS).max(SLOTS_MIN) as u32;

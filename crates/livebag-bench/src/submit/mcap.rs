@@ -52,7 +52,7 @@ impl Seek for Timed<'_> {
     }
 }
 
-/// What the writing thread has done, in nanoseconds.
+/// The writing thread's work, in nanoseconds.
 struct Written {
     messages: u64,
     nanos: u64,

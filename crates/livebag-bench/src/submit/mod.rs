@@ -1,10 +1,10 @@
-//! `livebag-bench submit`: where a message's time goes on its way to the disk.
+//! `livebag-bench submit`: the time of each step of a message on its way to the disk.
 //!
 //! SPEED's Figure 7 has three parts, which are measured so:
-//! - *handling*: the call by which the message is given away. livebag: `TopicWriter::write`; nothing
-//!   for a stream, whose frames the recorder takes where they lie. MCAP: the copy into the double buffer.
-//! - *preparation*: laying the message out. livebag: the recorder thread's CPU time in user mode, its
-//!   looking for messages included. MCAP: `write_to_known_channel` without its system calls.
+//! - *handling*: the call that passes the message on. livebag: `TopicWriter::write`; nothing for a stream, whose frames
+//!   the recorder takes where they lie. MCAP: the copy into the double buffer.
+//! - *preparation*: laying the message out. livebag: the recorder thread's CPU time in user mode, including its
+//!   polling. MCAP: `write_to_known_channel` without its system calls.
 //! - *system calls*: livebag: the recorder thread's CPU time in the kernel, and that of the kernel's own threads
 //!   that do its writes (`iou-wrk`); it waits for no write.
 //!   MCAP: wall time in `write`.
@@ -12,8 +12,8 @@
 //! The kernel samples in which mode a thread runs every 10 ms: the sum of the recorder thread's two parts
 //! is exact, their proportion is an estimate.
 //!
-//! `p50_us` and `p99_us` are those of handling: how long the message's source is held up. `floor` copies
-//! each message into one of a few buffers in turn, and nobody writes anything.
+//! `p50_us` and `p99_us` are those of handling: how long the message's source is held up. `floor` copies each message
+//! into one of a few buffers in turn, and does not write.
 
 mod floor;
 mod livebag;
@@ -82,7 +82,7 @@ impl Series {
     }
 }
 
-/// What a series cost, in nanoseconds of all its messages together.
+/// The cost of a series, in nanoseconds of all its messages together.
 struct Found {
     messages: u64,
     handling_nanos: u64,

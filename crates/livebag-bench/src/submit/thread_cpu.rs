@@ -51,7 +51,7 @@ impl ThreadCpu {
         Self { user_nanos, system_nanos: total_nanos - user_nanos }
     }
 
-    /// What has been used since `earlier`.
+    /// The use since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user_nanos: self.user_nanos.saturating_sub(earlier.user_nanos),

@@ -1,4 +1,4 @@
-//! The benchmark YAML of rosbag2's performance benchmark: what is run over the producers.
+//! The benchmark YAML of rosbag2's performance benchmark: the parameters to run with the producers.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use crate::yaml::{self, Node, Value};
 /// The document's root key.
 pub const ROOT: &str = "rosbag2_performance_benchmarking";
 const PRESETS: [&str; 5] = ["none", "resilient", "fastwrite", "zstd_fast", "zstd_small"];
-/// rosbag2's own files with what is in them, by its name here.
+/// rosbag2's own files and their contents, by their names here.
 const KNOWN_FILES: [(&str, &str); 2] =
     [("storage_optimized.yaml", "none"), ("storage_resilient.yaml", "resilient")];
 
-/// What is compared.
+/// The compared storages.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize,
 )]
@@ -59,7 +59,7 @@ pub enum Config {
         label: String,
         /// Where it was found.
         path: String,
-        /// What is in it.
+        /// Its value.
         value: Value,
     },
 }
@@ -74,7 +74,7 @@ impl Config {
     }
 }
 
-/// What is run.
+/// A benchmark.
 #[derive(Clone, Debug)]
 pub struct Benchmark {
     /// The file's name without its extension.
@@ -95,7 +95,7 @@ pub struct Benchmark {
     pub producers_affinity: Vec<usize>,
     /// Processors for recording; all if empty.
     pub recorder_affinity: Vec<usize>,
-    /// What the cross product is made of.
+    /// The factors of the cross product.
     pub parameters: Parameters,
 }
 
@@ -151,7 +151,7 @@ impl Default for Benchmark {
 }
 
 impl Benchmark {
-    /// Reads a document. Storage config files are looked for beside it.
+    /// Reads a document. Storage config files are searched for beside it.
     pub fn parse(file: &str, name: &str, text: &str) -> Result<Self, CliError> {
         let value = yaml::parse(file, text)?;
         let node = Node::root(file, &value).at(&[
@@ -226,8 +226,7 @@ fn parameters(node: &Node, file: &Path) -> Result<Parameters, CliError> {
     })
 }
 
-/// A preset's name, or a file: as it stands, beside the benchmark, or in `config/storage` as in
-/// rosbag2's tree.
+/// A preset's name, or a file: at that path, beside the benchmark, or in `config/storage` as in rosbag2's tree.
 fn config(node: &Node, benchmark: &Path) -> Result<Config, CliError> {
     let label = node.text()?;
     if label.is_empty() {

@@ -27,11 +27,11 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub struct Bar {
     /// Decides the colour.
     pub storage: StorageId,
-    /// What stands beside it.
+    /// The text in front.
     pub label: String,
     /// Its length, and the range over the repeats.
     pub figure: Figure,
-    /// What stands behind it.
+    /// The text behind.
     pub value: String,
 }
 
@@ -39,26 +39,26 @@ pub struct Bar {
 pub struct Range {
     /// Decides the colour.
     pub storage: StorageId,
-    /// What stands beside it.
+    /// The text in front.
     pub label: String,
     /// Medians over the repeats of the 50th and the 99th percentile; above 0.
     pub p50: f64,
     /// See [`Range::p50`].
     pub p99: f64,
-    /// What stands behind it.
+    /// The text behind.
     pub value: String,
 }
 
-/// What an axis of bars has beside its bars.
+/// Additions to an axis of bars.
 #[derive(Default)]
 pub struct Scale {
     /// The value that is wanted, or that none exceeds: a line across, and the axis' last number.
     pub end: Option<f64>,
-    /// What that line is called; empty for no line.
+    /// The name of that line; empty for no line.
     pub mark: String,
 }
 
-/// Colours that colour-blind eyes tell apart (Okabe and Ito).
+/// Colours that colour-blind people can distinguish (Okabe and Ito).
 fn colour(storage: StorageId) -> RGBColor {
     match storage {
         StorageId::Livebag => RGBColor(0x00, 0x72, 0xb2),

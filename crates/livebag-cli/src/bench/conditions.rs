@@ -22,15 +22,14 @@ pub struct Conditions {
     pub livebag: String,
     /// The commit that this command was built from: `0123456789ab`, `0123456789ab-dirty` or `unknown`.
     pub built_from: String,
-    /// What the disk took in direct writes right before the runs, bytes a second: no recorder can
-    /// be faster for long.
+    /// The disk's speed in direct writes right before the runs, bytes a second: no recorder can be faster for long.
     pub disk_before_bytes_per_s: Option<f64>,
     /// The same right after them: how far the two differ, figures may differ by themselves.
     pub disk_after_bytes_per_s: Option<f64>,
 }
 
 impl Conditions {
-    /// Looks at it, and measures the disk of `directory`.
+    /// Reads the machine's properties, and measures the disk of `directory`.
     pub fn look(directory: &Path) -> Self {
         Self {
             processor: machine::processor(),

@@ -1,5 +1,4 @@
-//! The results as one page that opens from the file alone: no script, no font, no picture from
-//! elsewhere.
+//! The results as one self-contained page: no script, no font, no picture from elsewhere.
 
 use super::chart::{self, Bar, Range, Scale};
 use super::measure::Run;

@@ -1,4 +1,4 @@
-//! One run: its processes, and what they found.
+//! One run: its processes, and their results.
 
 use livebag_bench::clock;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use livebag_bench::usage::Cores;
 
 /// Time between the word to begin and the first message: all processes have heard it.
 const LEAD_NANOS: u64 = 50_000_000;
-/// What must be free beside the messages themselves: indexes, padding, closing.
+/// Free space needed in addition to the messages: indexes, padding, closing.
 const FREE_FACTOR: f64 = 1.2;
 
 /// What one run found.
@@ -50,7 +50,7 @@ pub struct Run {
     pub recorded_pct: f64,
     /// Bytes of the recorded messages.
     pub recorded_bytes: u64,
-    /// The same in per cent of what was to be published. A lost camera frame weighs more here.
+    /// The same in per cent of the bytes to publish. A lost camera frame weighs more here.
     pub recorded_bytes_pct: f64,
     /// Messages in the recording, by group of publishers.
     pub recorded_by_group: Vec<u64>,
@@ -125,7 +125,7 @@ pub fn measure(
         }
     };
     let cores_pct = Cores::now().percent_since(&cores);
-    // Before it is opened: a reader of a database in WAL mode makes files beside it.
+    // Before it is opened: a reader of a database in WAL mode creates files beside it.
     let file_bytes = file_bytes(&orders.bag)?;
     check_recording(&orders.bag, &recorded)?;
     let run = Run {
@@ -139,7 +139,7 @@ pub fn measure(
     Ok(run)
 }
 
-/// Both processes. The recorder is told to end when all has been published.
+/// Both processes. The recorder ends when all messages have been published.
 fn with_transport(
     orders: &Orders,
     interrupt: &Interrupt,
@@ -223,7 +223,7 @@ fn describe(
     }
 }
 
-/// Opens what was written and counts: the recorder's own word is not enough.
+/// Opens the recording and counts: the recorder's own counts are not enough.
 fn check_recording(bag: &Path, recorded: &Recorded) -> Result<(), CliError> {
     let said: u64 = recorded.messages.iter().sum();
     let found = livebag_bags::open_any(bag)?.message_count();

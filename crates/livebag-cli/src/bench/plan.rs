@@ -6,7 +6,7 @@ use super::settings::{self, Settings};
 use crate::outcome::CliError;
 use crate::text;
 
-/// Publishing takes so long in all runs of `--quick` together, and at most so long in one.
+/// Publishing takes this long in all runs of `--quick` together, and at most this long in one.
 const QUICK_SECONDS_ALL: f64 = 12.0;
 const QUICK_SECONDS_EACH: f64 = 3.0;
 /// What one run of `--quick` writes at most: a slow disk must take it in time, too.
@@ -29,12 +29,12 @@ pub struct Combination {
     pub compression_threads: u64,
     /// Name of the storage's settings.
     pub config: String,
-    /// What is meant by all that.
+    /// The combination's settings.
     pub settings: Settings,
 }
 
 impl Combination {
-    /// What tells it from others of its storage, in words: `cache 100 MB, fastwrite`.
+    /// Distinguishes it from others of its storage, in words: `cache 100 MB, fastwrite`.
     pub fn parameters(&self) -> String {
         let mut words = vec![match self.cache_bytes {
             0 if self.storage == StorageId::Livebag => "producers wait".to_owned(),
@@ -60,10 +60,10 @@ impl Combination {
     }
 }
 
-/// What is run, and what is not.
+/// The combinations to run, and those left out.
 #[derive(Debug)]
 pub struct Plan {
-    /// What is run, the storages of one set of parameters next to each other.
+    /// The combinations to run, with the storages of one set of parameters next to each other.
     pub combinations: Vec<Combination>,
     /// Why others are not.
     pub left_out: Vec<String>,
@@ -145,7 +145,7 @@ pub fn quick_benchmark(mut benchmark: Benchmark) -> Benchmark {
     benchmark
 }
 
-/// The producers for a first look at so many runs.
+/// The producers for a quick benchmark with this many runs.
 pub fn quick_producers(producers: Producers, runs: usize) -> Producers {
     let seconds = (QUICK_SECONDS_ALL / runs as f64)
         .min(QUICK_SECONDS_EACH)

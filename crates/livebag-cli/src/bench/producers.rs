@@ -34,7 +34,7 @@ pub struct Producers {
 pub struct Group {
     /// The group's key.
     pub name: String,
-    /// How many publishers, each with a topic of its own.
+    /// Number of publishers, each with its own topic.
     pub publishers: u64,
     /// Their topics are `<topic_root>_<i>`, i from 1.
     pub topic_root: String,
@@ -137,12 +137,12 @@ impl Producers {
         self.groups.iter().map(of_group).fold(0.0, f64::max)
     }
 
-    /// What is published in a second.
+    /// Bytes published in a second.
     pub fn bytes_per_second(&self) -> f64 {
         self.bytes() as f64 / self.seconds()
     }
 
-    /// The same for so many seconds. Every publisher has one message at least.
+    /// The same for this many seconds. Every publisher has one message at least.
     pub fn lasting(mut self, seconds: f64) -> Self {
         for group in &mut self.groups {
             group.messages_each = ((seconds * group.rate_hz).round() as u64).max(1);
@@ -155,7 +155,7 @@ impl Producers {
 pub struct Published {
     /// Index of its group.
     pub group: usize,
-    /// What it publishes.
+    /// Its topic.
     pub topic: Topic,
     /// How many messages.
     pub messages: u64,
@@ -231,9 +231,9 @@ impl Group {
         self.message(0).len()
     }
 
-    /// The message of one publisher in CDR. As with rosbag2's producers, its bytes are random,
-    /// others for each publisher, and the same in all its messages: compression gains only where
-    /// two of one publisher are in one chunk.
+    /// The message of one publisher in CDR. As with rosbag2's producers, its bytes are random, different for each
+    /// publisher, and the same in all its messages: compression gains only if two messages of one publisher are in one
+    /// chunk.
     pub fn message(&self, number: u64) -> Vec<u8> {
         let bytes = random_bytes(number, self.message_bytes as usize);
         match decode::blank(&self.type_name, &bytes) {

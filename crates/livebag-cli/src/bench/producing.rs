@@ -15,10 +15,10 @@ use crate::outcome::CliError;
 use livebag_bench::stats::Percentiles;
 use livebag_bench::usage;
 
-/// What a stream keeps at least, in seconds: how long the recorder may be kept from running.
+/// Minimum history of a stream, in seconds: how long the recorder may be kept from running.
 const HISTORY_S: f64 = 0.25;
 
-/// What the producing process found.
+/// The producing process's result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Produced {
     /// Messages that their stream refused.
@@ -31,7 +31,7 @@ pub struct Produced {
     pub seconds: f64,
 }
 
-/// Publishes, tells the parent how it went, and keeps the streams until it is told to end.
+/// Publishes, reports the result to the parent, and keeps the streams until the parent ends it.
 pub fn run(orders: &Orders, parent: &mut Parent) -> Result<(), CliError> {
     usage::pin(&orders.producers_affinity)?;
     let topics = orders.producers.topics();

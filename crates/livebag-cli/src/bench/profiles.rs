@@ -18,7 +18,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _)| *name)
 }
 
-/// The benchmark that is run where none is given, as a document.
+/// The default benchmark, as a document.
 const BENCHMARK: (&str, &str) = ("benchmark", include_str!("profiles/benchmark.yaml"));
 
 /// The producers of this name.

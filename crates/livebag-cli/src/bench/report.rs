@@ -9,7 +9,7 @@ use super::results::Results;
 use super::summary::{self, Figure, Line};
 use crate::text;
 
-/// What the figures mean, for either report.
+/// The meaning of the figures, for both reports.
 pub const MEANINGS: [(&str, &str); 9] = [
     (
         "parameters",
@@ -74,7 +74,7 @@ pub fn text(results: &Results) -> String {
     out
 }
 
-/// What was published, and which way it came.
+/// The load, and how it was delivered.
 pub fn how(producers: &Producers, transport: bool) -> String {
     let way = if transport {
         "by a process of their own, through shared-memory streams"

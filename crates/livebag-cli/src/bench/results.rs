@@ -18,17 +18,17 @@ use crate::text;
 pub struct Results {
     /// The benchmark's name.
     pub benchmark: String,
-    /// What was published.
+    /// The published messages.
     pub producers: Producers,
-    /// Whether it came through streams, from a process of its own.
+    /// Whether they came through streams, from a separate process.
     pub transport: bool,
     /// Where the reports are.
     pub directory: PathBuf,
-    /// What the figures depend on.
+    /// The conditions that the figures depend on.
     pub machine: Conditions,
-    /// What was not run, and why.
+    /// Combinations left out, and why.
     pub left_out: Vec<String>,
-    /// What was.
+    /// Combinations that were run.
     pub runs: Vec<Run>,
 }
 

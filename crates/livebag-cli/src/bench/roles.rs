@@ -17,7 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
 use livebag_bench::usage;
 
-/// How often a process that is waited for is left to look for Ctrl-C.
+/// Interval at which a wait for a process checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
 /// Lines that a child may be ahead of its parent.
 const LINES_AHEAD: usize = 16;
@@ -26,7 +26,7 @@ const READY: &str = "ready";
 const GO: &str = "go ";
 const STOP: &str = "stop";
 
-/// What a process does.
+/// A process's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
     /// Writes the recording.
@@ -42,7 +42,7 @@ pub struct Args {
     parent: u32,
 }
 
-/// Does what the parent orders.
+/// Executes the parent's orders.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     if !usage::die_with_parent(args.parent) {
         return Err(CliError::failed("the benchmark has ended"));
@@ -83,7 +83,7 @@ impl Parent {
         self.line().map(drop)
     }
 
-    /// Tells what was found.
+    /// Sends the result.
     pub fn answer(&mut self, what: &impl Serialize) -> Result<(), CliError> {
         say(&serde_json::to_string(what)?)
     }
@@ -111,7 +111,7 @@ impl<'a> Process<'a> {
         let name = if role == Role::Recorder { "recorder" } else { "producers" };
         let mut child = Command::new(std::env::current_exe().map_err(failed)?)
             .args(["bench-role", name, &std::process::id().to_string()])
-            // Ctrl-C goes to the benchmark alone, which ends the others.
+            // Ctrl-C goes only to the benchmark, which ends the others.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -121,7 +121,7 @@ impl<'a> Process<'a> {
         if let Some(out) = child.stdout.take() {
             let read = move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
-                    // Nobody listens any more: the process is being ended.
+                    // The receiver is gone: the process is being ended.
                     let _ = sender.send(line);
                 }
             };
@@ -164,17 +164,17 @@ impl<'a> Process<'a> {
         }
     }
 
-    /// Tells it when to begin.
+    /// Sends it the time to begin.
     pub fn go(&mut self, start_nanos: u64) -> Result<(), CliError> {
         self.say(&format!("{GO}{start_nanos}"))
     }
 
-    /// Tells it that all has been published.
+    /// Informs it that all messages have been published.
     pub fn stop(&mut self) -> Result<(), CliError> {
         self.say(STOP)
     }
 
-    /// Waits for what it found.
+    /// Waits for its result.
     pub fn answer<T: DeserializeOwned>(&mut self) -> Result<T, CliError> {
         Ok(serde_json::from_str(&self.hear()?)?)
     }
@@ -182,7 +182,7 @@ impl<'a> Process<'a> {
 
 impl Drop for Process<'_> {
     fn drop(&mut self) {
-        // Whatever it had to tell is told; errors mean that it has ended.
+        // Its result has been received; errors mean that it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -32,14 +32,14 @@ impl Schedule {
     }
 }
 
-/// Where messages go; from several threads, each topic's from one alone.
+/// Destination of messages; called from several threads, for each topic from only one.
 pub trait Intake: Sync {
     /// Takes the message `number` (counted from 0) of a topic, or counts it as lost.
     fn submit(&self, topic: usize, number: u64, data: &[u8]);
 }
 
-/// Offers every message (`messages` has each topic's) when it is due, or as soon after it as the thread comes to it, and tells
-/// how long the calls took.
+/// Offers every message (`messages` has each topic's) when it is due, or as soon after it as the thread can, and
+/// returns the durations of the calls.
 pub fn publish(
     producers: &Producers,
     messages: &[Vec<u8>],

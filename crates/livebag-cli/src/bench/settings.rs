@@ -33,8 +33,8 @@ pub enum Compression {
     Zstd,
 }
 
-/// The level of `zstd` for whoever compresses: rosbag2's own (`zstd_common.hpp`), and the lowest
-/// that the `mcap` crate takes.
+/// The level of `zstd` for all writers: rosbag2's own (`zstd_common.hpp`), and the lowest that the `mcap` crate
+/// accepts.
 const ZSTD_LEVEL: u32 = 1;
 /// As with `livebag record --preset resilient`.
 const RESILIENT_SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -127,7 +127,7 @@ impl Default for McapSettings {
     }
 }
 
-/// What the combination means, or in words why it has no meaning and is left out.
+/// The combination's settings, or why it has no meaning and is left out.
 pub fn resolve(
     storage: StorageId,
     config: &Config,

@@ -29,12 +29,12 @@ impl Figure {
     }
 }
 
-/// What is told of a combination.
+/// A combination's row.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// The storage.
     pub storage: StorageId,
-    /// What tells it from others of its storage.
+    /// Distinguishes it from others of its storage.
     pub parameters: String,
     /// Its runs.
     pub runs: Vec<Run>,

@@ -46,7 +46,7 @@ const OUTPUT_KEYS: [&str; 25] = [
     "rmw_serialization_format",
 ];
 
-/// Keys of rosbag2 that say how to record, not what to convert: they are passed over.
+/// Keys of rosbag2 for recording, not for conversion: they are ignored.
 const PASSED_OVER: [&str; 27] = [
     "max_cache_size",
     "max_cache_duration",
@@ -321,7 +321,7 @@ fn sqlite3(
     Ok(options)
 }
 
-/// Reads the file that `storage_config_uri` names: as it stands, or beside the options.
+/// Reads the file named by `storage_config_uri`: at that path, or relative to the options file.
 fn config(
     bag: &Node,
     file: &Path,

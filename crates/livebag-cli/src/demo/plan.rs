@@ -1,4 +1,4 @@
-//! What this machine carries.
+//! Chooses the load for this machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::{doctor, text};
 
 /// Cameras of the demonstration, where the machine carries them.
 const CAMERAS: u32 = 8;
-/// What the demonstration leaves on the disk at most …
+/// Maximum bytes that the demonstration leaves on the disk …
 const RECORDING_BYTES_MAX: f64 = 20e9;
-/// … and what it leaves free.
+/// … and minimum free space afterwards.
 const FREE_BYTES_MIN: f64 = 2e9;
 /// A shorter recording shows nothing: rather fewer cameras.
 const SECONDS_MIN: f64 = 3.0;
@@ -37,14 +37,14 @@ pub struct Sensor {
     pub bytes_per_s: f64,
 }
 
-/// What is going to happen.
+/// The chosen load.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The container.
     pub directory: PathBuf,
     pub sensors: Vec<Sensor>,
     pub duration: Duration,
-    /// What was chosen, and why, in sentences.
+    /// The choices and their reasons, as sentences.
     pub notes: Vec<String>,
     /// FullHD cameras among the sensors.
     pub cameras: u32,
@@ -52,7 +52,7 @@ pub struct Plan {
     pub disk_bytes_per_s: f64,
 }
 
-/// What was found out about the machine.
+/// Measured properties of the machine.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     disk_bytes_per_s: f64,

@@ -14,14 +14,14 @@ use crate::outcome::CliError;
 
 /// How long a sensor may take to end.
 const END_MAX: Duration = Duration::from_secs(5);
-/// Pause between two looks at a process that is to end.
+/// Interval at which an ending process is polled.
 const LOOK: Duration = Duration::from_millis(5);
 
 fn command() -> Result<Command, CliError> {
     let program = std::env::current_exe()
         .map_err(|error| CliError::failed(format!("finding this program failed: {error}")))?;
     let mut command = Command::new(program);
-    // Ctrl-C goes to the demonstration alone, which ends the others in order.
+    // Ctrl-C goes only to the demonstration, which ends the others in order.
     command.process_group(0);
     Ok(command)
 }
@@ -149,7 +149,7 @@ impl RecorderProcess {
         let ended = self.child.wait();
         let mut said = String::new();
         if let Some(errors) = &mut self.errors {
-            // What cannot be read cannot be repeated.
+            // Unreadable output cannot be repeated.
             let _ = errors.read_to_string(&mut said);
         }
         let code = ended.ok().and_then(|status| status.code());

@@ -90,8 +90,8 @@ fn create(name: &str, options: StreamOptions) -> Result<Writer, CliError> {
         .map_err(|error| CliError::failed(error.to_string()))
 }
 
-/// Calls `publish` at `hz` until `stop` is set, by an absolute schedule. One that is late by two
-/// periods gives up the frames in between, as a camera does.
+/// Calls `publish` at `hz` until `stop` is set, by an absolute schedule. A sensor that is late by two periods skips the
+/// frames in between, as a camera does.
 fn pace(
     hz: f64,
     stop: &AtomicBool,

@@ -1,4 +1,4 @@
-//! What the demonstration showed.
+//! The demonstration's result.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::outcome::CliError;
 use crate::report::{self, Lost, TopicReport};
 use crate::{files, text};
 
-/// What is printed at the end.
+/// Printed at the end.
 #[derive(Serialize)]
 pub struct Summary {
     path: String,
@@ -30,12 +30,12 @@ pub struct Summary {
     bytes: u64,
     gb_per_s: f64,
     lost: Lost,
-    /// Processor time of the recorder's process; null where it is not told.
+    /// Processor time of the recorder's process; null if unknown.
     recorder_cpu_s: Option<f64>,
     cpu_s_per_gb: Option<f64>,
     /// The disk's speed as measured before.
     disk_gb_per_s: f64,
-    /// What was chosen, and why.
+    /// The choices and their reasons.
     notes: Vec<String>,
     query: QueryReport,
     topics: Vec<TopicReport>,

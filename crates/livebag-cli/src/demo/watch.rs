@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::plan::Plan;
 use crate::{files, text};
 
-/// What is asked for.
+/// The queried time.
 const LAST: Duration = Duration::from_secs(1);
 /// Bytes of a second that are read whole; more would take the disk from the recorder.
 const READ_BYTES_PER_S_MAX: f64 = 50e6;
@@ -43,7 +43,7 @@ struct Answer {
     disk_bytes: u64,
 }
 
-/// What is told of all answers.
+/// Summary of all answers.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct QueryReport {
     /// How often `latest --last 1s` was asked while recording.
@@ -117,7 +117,7 @@ impl Watch {
             messages,
             newest_nanos,
             total_messages: counts.sum::<Result<u64, _>>()?,
-            // What cannot be listed is not told.
+            // If the files cannot be listed, it is left out.
             disk_bytes: files::list(&self.directory)
                 .map_or(0, |files| files.iter().map(|(_, bytes)| bytes).sum()),
         }))

@@ -10,11 +10,11 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 use super::Check;
 use crate::text;
 
-/// What is written to measure the disk.
+/// Bytes written to measure the disk.
 const WRITTEN_BYTES: u64 = 256 << 20;
 /// In writes of this size, about that of a FullHD frame,
 const WRITE_BYTES: usize = 8 << 20;
-/// so many at once.
+/// this many at once.
 const IN_FLIGHT_MAX: usize = 4;
 /// Less than this is eight FullHD cameras at 30 Hz.
 const BYTES_PER_SECOND_MIN: f64 = 1.5e9;
@@ -40,7 +40,7 @@ pub(super) fn checks(directory: &Path, measure: bool) -> Vec<Check> {
     checks
 }
 
-/// The reason for which a way was passed over; it names the cure.
+/// Why a method was not used; names the remedy.
 fn reason(disk: &KernelDisk, about: &str) -> String {
     let reasons = &disk.choice().reasons;
     let found = reasons.iter().find(|reason| reason.contains(about));
@@ -76,7 +76,7 @@ fn direct(disk: &KernelDisk, directory: &Path) -> Check {
     }
 }
 
-/// What the kernel says that direct I/O must be aligned to (`STATX_DIOALIGN`).
+/// The alignment of direct I/O according to the kernel (`STATX_DIOALIGN`).
 fn stated_alignment(disk: &KernelDisk, directory: &Path) -> Option<u32> {
     /// `STATX_DIOALIGN` of linux/stat.h.
     const DIOALIGN: u32 = 0x2000;
@@ -152,7 +152,7 @@ pub fn disk_bytes_per_s(directory: &Path) -> io::Result<f64> {
     measured
 }
 
-/// Bytes per second of writing, and of making durable what went through the page cache.
+/// Bytes per second of writing, and of syncing data written through the page cache.
 fn measure(disk: &KernelDisk, path: &Path) -> io::Result<f64> {
     let file = disk.create(path, Access::Direct)?;
     file.reserve(0, WRITTEN_BYTES)?;

@@ -83,7 +83,7 @@ impl Table {
         Ok(Ok(()))
     }
 
-    /// Writes what is left; the name of the file, if there is one.
+    /// Writes the remaining rows; returns the file's name, if there is a file.
     pub fn finish(&mut self) -> Result<Option<String>, CliError> {
         let Some(out) = &mut self.out else { return Ok(None) };
         out.flush().map_err(|source| CliError::file("writing", &self.path, source))?;
@@ -95,7 +95,7 @@ fn of<'a>(cells: &'a [(String, String)], column: &str) -> &'a str {
     cells.iter().find(|(name, _)| name == column).map_or("", |(_, cell)| cell)
 }
 
-/// Fields of fields get names with dots; arrays stay what they are in JSON.
+/// Nested fields get names with dots; arrays stay JSON.
 fn flatten(name: &str, value: Value, cells: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) => {

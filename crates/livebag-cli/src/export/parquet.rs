@@ -40,7 +40,7 @@ struct Open {
     writer: ArrowWriter<Whole>,
 }
 
-/// A new file as Parquet's writer wants it.
+/// A new file as Parquet's writer needs it.
 struct Whole(NewFile);
 
 impl Write for Whole {
@@ -54,7 +54,7 @@ impl Write for Whole {
 }
 
 impl File {
-    /// The file beside which `files - 1` others are written.
+    /// A file that is written together with `files - 1` others.
     pub fn new(path: &Path, files: usize) -> Self {
         let mut name = path.as_os_str().to_owned();
         name.push(".parquet");
@@ -107,7 +107,7 @@ impl File {
         }
     }
 
-    /// Writes what is left; the name of the file, if there is one.
+    /// Writes the remaining rows; returns the file's name, if there is a file.
     pub fn finish(&mut self) -> Result<Option<String>, CliError> {
         let State::Open(mut open) = std::mem::replace(&mut self.state, State::Unopened) else {
             return Ok(None);

@@ -24,7 +24,7 @@ pub fn check() -> Result<(), CliError> {
     }
 }
 
-/// Makes a video of a folder of images, beside it; its name.
+/// Makes a video of a folder of images, beside it; returns its name.
 pub fn make(folder: &Folder) -> Result<String, CliError> {
     let list = folder.path().join("images.ffconcat");
     let failed = |source| CliError::file("writing", &list, source);

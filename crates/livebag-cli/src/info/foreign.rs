@@ -1,5 +1,5 @@
-//! What recordings of other makes hold. Every message is looked at: none of them has an index that
-//! tells sizes and times by topic.
+//! What recordings of other makes hold. Every message is read, because these formats have no index with times and sizes
+//! by topic.
 
 use std::path::Path;
 

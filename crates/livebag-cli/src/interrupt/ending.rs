@@ -1,4 +1,4 @@
-//! What a signal means, by what came before it. Pure: it is given the time.
+//! Meaning of a signal, depending on earlier ones. Pure: it is given the time.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// an impatient hand all send several.
 pub const GRACE: Duration = Duration::from_secs(3);
 
-/// What a signal brings about.
+/// Effect of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
     /// The orderly end begins.
@@ -32,14 +32,14 @@ enum Stage {
 pub struct Ending {
     stage: Stage,
     since_nanos: u64,
-    /// Whether there is something to give up between the orderly end and the immediate one.
+    /// Whether a signal can discard waiting messages before the immediate end.
     abandons: bool,
     grace: Duration,
     is_reminded: bool,
 }
 
 impl Ending {
-    /// Of a verb; `abandons` if there is something to give up between the orderly end and the immediate one.
+    /// Of a verb; `abandons`: whether a signal can discard waiting messages before the immediate end.
     pub fn new(abandons: bool, grace: Duration) -> Self {
         Self { stage: Stage::Running, since_nanos: 0, abandons, grace, is_reminded: false }
     }

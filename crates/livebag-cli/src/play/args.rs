@@ -13,11 +13,11 @@ use crate::outcome::CliError;
 use crate::ros2::NetworkArgs;
 use crate::{files, parse};
 
-/// Play recordings at their own pace, into streams.
+/// Play recordings into streams, at their recorded pace.
 ///
-/// Image and PointCloud2 messages become native frames, all others stay the messages they are. A
-/// topic's stream is named after it (/camera/front: camera.front) and is removed at the end. Topics
-/// are named as in the recording, whatever they are remapped to.
+/// Image and PointCloud2 messages become native frames, all others stay encoded messages. A stream is named after its
+/// topic (/camera/front: camera.front) and is removed at the end. Options use the topics' recorded names, even with
+/// --remap.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag play run1                             # into streams\n  \
@@ -43,22 +43,22 @@ Keys: space pauses and resumes, q ends; --help has the others.")]
     livebag play run1 --read-ahead-queue-size 20000 --json\n\n\
 Keys on a terminal: space pauses and resumes, → plays the next message while paused, ↑ and ↓ play\n\
 10 % faster and slower, ← or , goes 5 s back and . 5 s ahead, q or Ctrl-C ends.\n\n\
-ROS 1 bags, rosbag2 directories and MCAP files are read through once before they are played.")]
+ROS 1 bags, rosbag2 directories and MCAP files are read once before playing.")]
 pub struct Args {
-    /// The recordings: containers, also while they are recorded, ROS 1 bags, rosbag2 directories or
-    /// MCAP files. Several are played as one.
+    /// The recordings: containers, finished or being recorded, ROS 1 bags, rosbag2 directories or MCAP files. Several
+    /// are played as one.
     #[arg(required_unless_present = "input", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
-    /// One more recording.
+    /// Another recording.
     #[arg(short, long, value_name = "BAG")]
     input: Vec<PathBuf>,
-    /// How fast: 2 is twice as fast as recorded.
+    /// Speed: 2 is twice as fast as recorded.
     #[arg(short, long, value_name = "RATE", default_value_t = 1.0)]
     pub rate: f64,
     /// Restart at the end, until Ctrl-C.
     #[arg(short = 'l', long = "loop")]
     pub repeat: bool,
-    /// Play these topics only.
+    /// Play only these topics.
     #[arg(short, long = "topic", visible_alias = "topics", value_name = "TOPIC", num_args = 1..)]
     #[arg(add = ArgValueCompleter::new(complete::topics))]
     topics: Vec<String>,
@@ -77,7 +77,7 @@ pub struct Args {
     /// Start this long after the recording's first message.
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "0")]
     start_offset: Duration,
-    /// Play this much of the recording. With --playback-until-…, the later end counts.
+    /// Play this much of the recording. With --playback-until-…, the later end applies.
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     playback_duration: Option<Duration>,
     /// Play up to this time of the recording, in seconds since 1970.
@@ -93,7 +93,7 @@ pub struct Args {
     /// Start paused; space resumes, → plays one message.
     #[arg(short = 'p', long)]
     pub start_paused: bool,
-    /// Publish the recording's time on /clock at this rate; while paused, the same time.
+    /// Publish the recording's time on /clock at this rate, also while paused.
     #[arg(
         long,
         value_name = "HZ",
@@ -111,11 +111,11 @@ pub struct Args {
     #[arg(long)]
     #[arg(hide_short_help = true)]
     clock_topics_all: bool,
-    /// Order messages by the recorder's time, or by the stamp of the source.
+    /// Order messages by the recorder's time, or by the source's stamp.
     #[arg(long, value_enum, value_name = "TIME", default_value_t = Order::Received)]
     #[arg(hide_short_help = true)]
     message_order: Order,
-    /// With --ros2: QoS to offer in place of the recorded one (rosbag2's YAML).
+    /// With --ros2: QoS to offer instead of the recorded QoS (rosbag2's YAML).
     #[arg(long, value_name = "FILE")]
     #[arg(hide_short_help = true)]
     qos_profile_overrides_path: Option<PathBuf>,
@@ -131,12 +131,12 @@ pub struct Args {
     #[arg(long)]
     #[arg(hide_short_help = true)]
     pub disable_keyboard_controls: bool,
-    /// At the end, wait up to this long for reliable subscriptions to have everything, in milliseconds
+    /// At the end, wait up to this long for reliable subscriptions to acknowledge all messages, in milliseconds
     /// [default: 10000]
     #[arg(long, value_name = "MS", requires = "ros2")]
     #[arg(hide_short_help = true)]
     pub wait_for_all_acked: Option<u64>,
-    /// Print what was played as one JSON object.
+    /// Print the result as one JSON object.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -150,10 +150,10 @@ pub struct Args {
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Names of ros2 bag play")]
 pub struct Rosbag2Names {
-    /// No effect: the kind of a recording is told by its contents.
+    /// No effect: livebag recognises a recording by its contents.
     #[arg(short, long, value_name = "STORAGE", hide_short_help = true)]
     storage: Option<String>,
-    /// No effect: nothing has to be configured for reading.
+    /// No effect: reading needs no configuration.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     storage_config_file: Option<String>,
     /// No effect: livebag has no log levels.
@@ -165,25 +165,25 @@ pub struct Rosbag2Names {
     /// No effect: the progress bar is one line.
     #[arg(long, value_name = "N", hide_short_help = true)]
     progress_bar_separation_lines: Option<String>,
-    /// Refused: services are not called; their events are topics (--topics SERVICE/_service_event).
+    /// Refused: livebag calls no services; their events are topics (--topics SERVICE/_service_event).
     #[arg(long, hide_short_help = true)]
     publish_service_requests: bool,
     /// Refused, as --publish-service-requests is.
     #[arg(long, value_name = "SOURCE", hide_short_help = true)]
     service_requests_source: Option<String>,
-    /// Play the events of these services only.
+    /// Play only the events of these services.
     #[arg(long, value_name = "SERVICE", num_args = 1.., hide_short_help = true)]
     services: Vec<String>,
     /// Leave out the events of these services.
     #[arg(long, value_name = "SERVICE", num_args = 1.., hide_short_help = true)]
     exclude_services: Vec<String>,
-    /// Refused: goals are not sent; topics of actions are played as they were recorded.
+    /// Refused: livebag sends no goals; topics of actions are played as recorded.
     #[arg(long, hide_short_help = true)]
     send_actions_as_client: bool,
 }
 
 impl Rosbag2Names {
-    /// What has no effect, in sentences.
+    /// Options without effect, as sentences.
     ///
     /// # Errors
     /// If something is asked for that livebag does not do.
@@ -222,9 +222,9 @@ impl Rosbag2Names {
 /// Which time orders the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Order {
-    /// When the recorder took them
+    /// By the recorder's time
     Received,
-    /// When their sources stamped them
+    /// By their sources' stamps
     Sent,
 }
 

@@ -8,7 +8,7 @@ use crate::control::Keyboard;
 const RATE_STEP: f64 = 1.1;
 /// How far a key goes.
 const SEEK_STEP: std::time::Duration = std::time::Duration::from_secs(5);
-/// No key's bytes are more; a terminal that sends others is not listened to for so long.
+/// No key sends more bytes; longer input from a terminal is ignored.
 const KEY_BYTES_MAX: usize = 16;
 
 /// The keys, in words.

@@ -8,7 +8,7 @@ use livebag::{Clock, PlayStatus};
 
 use crate::text;
 
-/// Plain lines come at most so often.
+/// Shortest interval between plain lines.
 const LINE_NANOS: u64 = 10_000_000_000;
 
 /// Shows it.
@@ -21,7 +21,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `rate`: updates a second of the bar; 0 for no bar, below 0 for as many as there are looks.
+    /// `rate`: updates of the bar a second; 0 for no bar, below 0 for one at every poll.
     pub fn begin(clock: Clock, rate: f64) -> Self {
         let bar = (rate != 0.0 && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(1);

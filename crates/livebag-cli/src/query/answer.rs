@@ -1,4 +1,4 @@
-//! Where messages come from: a container on this machine, or somebody else's.
+//! Source of messages: a container on this machine, or a remote recording.
 
 use std::io::{BufRead, BufReader};
 
@@ -10,7 +10,7 @@ use livebag_net::tell::{DamagedLine, MessageLine};
 
 use crate::outcome::CliError;
 
-/// What is known of a message before it is read. Times are nanoseconds since the Unix epoch.
+/// Properties of a message, known before it is read. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// Place in [`Answer::topics`].
@@ -39,7 +39,7 @@ impl From<&RemoteMessage> for Entry {
 
 /// The messages of a query, one after the other.
 pub trait Answer {
-    /// Goes on to the next message; `None` after the last.
+    /// Advances to the next message; `None` after the last.
     fn next(&mut self) -> Result<Option<Entry>, CliError>;
     /// That message as it was encoded; `None` if it is damaged.
     fn data(&mut self) -> Result<Option<&[u8]>, CliError>;
@@ -47,7 +47,7 @@ pub trait Answer {
     fn topic(&self, at: usize) -> &Topic;
     /// MCAP's profile of the messages.
     fn profile(&self) -> &str;
-    /// Messages left out so far because they are damaged.
+    /// Damaged messages left out so far.
     fn damaged(&self) -> u64 {
         0
     }
@@ -57,7 +57,7 @@ pub trait Answer {
 pub struct Local<'bag> {
     /// The container.
     pub bag: &'bag Container,
-    /// What is left of the query.
+    /// The rest of the query.
     pub cursor: Cursor<'bag>,
     buffer: Buffer,
     /// The message, if it is in place.
@@ -88,7 +88,7 @@ impl Answer for Local<'_> {
 
     fn data(&mut self) -> Result<Option<&[u8]>, CliError> {
         self.part = None;
-        // Who looks at a live one in place would share the fate of its files.
+        // Reading a live container in place could fail with its files (SIGBUS).
         if self.bag.state() != ContainerState::Live {
             self.part = match self.cursor.part() {
                 Ok(part) => part,
@@ -98,7 +98,7 @@ impl Answer for Local<'_> {
         }
         if let Some(part) = &self.part {
             #[expect(unsafe_code, reason = "messages are exported from where they lie")]
-            // SAFETY: of a recording that is closed, which this program was asked to read and nobody writes.
+            // SAFETY: the recording is closed; the user asked this program to read it, and nothing writes it.
             return Ok(Some(unsafe { part.look() }));
         }
         self.buffer.clear();
@@ -118,7 +118,7 @@ impl Answer for Local<'_> {
     }
 }
 
-/// The same from the newest on, until it is told to stop.
+/// The same from the newest message on, until it is stopped.
 pub struct LocalNewest<'bag, F> {
     bag: &'bag Container,
     messages: NewestFirst<'bag>,
@@ -127,7 +127,7 @@ pub struct LocalNewest<'bag, F> {
 }
 
 impl<'bag, F: FnMut() -> bool> LocalNewest<'bag, F> {
-    /// Goes on as long as `may_go_on` says so; the newest message is always given.
+    /// Continues as long as `may_go_on` agrees; the newest message is always returned.
     pub fn new(bag: &'bag Container, messages: NewestFirst<'bag>, may_go_on: F) -> Self {
         Self { bag, messages, buffer: Buffer::default(), may_go_on }
     }
@@ -196,7 +196,7 @@ impl Answer for Remote {
     }
 }
 
-/// Times and sizes alone, of which a server sends lines.
+/// Only times and sizes, which a server sends as lines.
 pub struct RemoteLines {
     lines: BufReader<RemoteAnswer>,
     topics: Vec<Topic>,

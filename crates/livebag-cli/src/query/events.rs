@@ -17,12 +17,12 @@ use crate::outcome::{CliError, Outcome};
 
 /// Time between two looks whether the command is interrupted.
 const LOOK: Duration = Duration::from_millis(50);
-/// Events that wait here; the server keeps the others, and counts what it leaves out.
+/// Maximum events waiting here; the server keeps later ones, and counts those it leaves out.
 const EVENTS_MAX: usize = 1024;
 /// Events of which the messages are asked for at once.
 const BATCH_MAX: usize = 256;
 
-/// What a server tells.
+/// An event of a server.
 enum Event {
     Message(MessageLine),
     LeftOut(LeftOut),
@@ -47,7 +47,7 @@ pub fn run(
 ) -> Result<Outcome, CliError> {
     follow::check(wanted)?;
     let interrupt = Interrupt::watch()?;
-    // Before what is older is asked for: nothing falls between the two.
+    // Before the query for older messages, so that no message falls between the two.
     let events = listen(bag.ask(&Question::follow(), topics, "")?)?;
     let mut answer = Events {
         bag: bag.clone(),
@@ -78,12 +78,12 @@ pub fn run(
     }
 }
 
-/// Reads the events on a thread of its own: a read that waits cannot be interrupted.
+/// Reads the events on a separate thread, because a waiting read cannot be interrupted.
 fn listen(answer: RemoteAnswer) -> Result<Receiver<Event>, CliError> {
     let (sender, events) = sync_channel(EVENTS_MAX);
     let work = move || {
         if let Err(error) = read(BufReader::new(answer), &sender) {
-            // Nobody listens any more.
+            // Nothing receives any more.
             let _ = sender.send(Event::Failed(error));
         }
     };
@@ -149,7 +149,7 @@ fn key(line: &MessageLine) -> Key {
 }
 
 impl Events {
-    /// Puts what was recorded before in front.
+    /// Prepends the messages recorded earlier.
     fn begin_with(&mut self, topics: &[String], last: Duration) -> Result<(), CliError> {
         let mut before = self.bag.messages(&Question::latest(&remote::seconds(last)), topics)?;
         while let Some(message) = before.next_message()? {

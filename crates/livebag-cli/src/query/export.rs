@@ -12,12 +12,12 @@ use crate::files::NewFile;
 use crate::interrupt::Interrupt;
 use crate::outcome::CliError;
 
-/// What a chunk holds before it is closed.
+/// Uncompressed size at which a chunk is closed.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// What is gathered before it goes to the file.
+/// Buffered bytes before a write to the file.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What was written.
+/// The result of writing.
 #[derive(Default)]
 pub struct Exported {
     /// Messages.
@@ -26,8 +26,8 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// Writes what is left of an answer into the new file `path`. Nothing is left behind if that fails, and
-/// nothing is made of an answer without messages: it would be in the way of the next try.
+/// Writes the rest of an answer into the new file `path`. Nothing is left behind if that fails, and nothing is made of
+/// an answer without messages: it would be in the way of the next try.
 pub fn write(answer: &mut dyn Answer, path: &Path, replaces: bool) -> Result<Exported, CliError> {
     let interrupt = Interrupt::watch()?;
     let new = NewFile::create(path, replaces)?;

@@ -36,7 +36,7 @@ pub fn run(args: &Args, last: Option<Duration>, wanted: &Wanted) -> Result<Outco
     Ok(super::outcome(answer.damaged(), &args.bag))
 }
 
-/// Refuses what has no sense where messages never end.
+/// Refuses options that make no sense for an endless answer.
 pub fn check(wanted: &Wanted) -> Result<(), CliError> {
     if wanted.output.is_some() || wanted.count {
         return Err(CliError::usage(
@@ -77,7 +77,7 @@ impl Following {
         for name in &wanted.topics {
             match select::full_name(name, known) {
                 Ok(name) => names.push(name),
-                // It may come while the recording goes on.
+                // It may appear while the recording continues.
                 Err(error) if bag.state() == ContainerState::Live => {
                     say!("livebag: waiting for {name}: {error}");
                     names.push(name.clone());

@@ -12,7 +12,7 @@ use super::{Args, Question, explain_nothing, give, outcome};
 use crate::outcome::{CliError, Outcome};
 use crate::select;
 
-/// What is read behind the newest message at first, to find the newest one of the topics asked for.
+/// The time read before the newest message at first, to find the newest one of the requested topics.
 const WINDOW_NANOS: u64 = 1_000_000_000;
 
 /// Answers.
@@ -71,7 +71,7 @@ fn filter(topics: Vec<String>) -> TopicFilter {
     }
 }
 
-/// Times of a recording that does not tell them.
+/// Times of a recording that does not store them.
 fn read_through(path: &Path) -> Result<Option<(u64, u64)>, CliError> {
     say!("livebag: {} tells no times: it is read through once", path.display());
     let mut source = livebag_bags::open_foreign(path)?;
@@ -104,7 +104,7 @@ fn newest(path: &Path, filter: &TopicFilter, range: (u64, u64)) -> Result<Option
     }
 }
 
-/// What a source gives.
+/// Messages of a source.
 struct Foreign {
     source: Box<dyn MessageSource>,
     current: Option<SourceMessage>,

@@ -31,7 +31,7 @@ enum Decoded<'a> {
     Error(&'a str),
 }
 
-/// Writes what is left of an answer; no message is read.
+/// Writes the rest of an answer; messages are not read.
 pub fn write(answer: &mut dyn Answer, out: &mut impl Write) -> Result<(), CliError> {
     while let Some(entry) = answer.next()? {
         put(&line(answer, &entry, None), out)?;

@@ -64,7 +64,7 @@ impl Answer for Robots {
     }
 
     fn profile(&self) -> &str {
-        // Robots of one team agree on it, and each message tells its own encoding.
+        // Robots of one team agree on it, and each message has its encoding.
         let topics = self.messages.topics();
         match topics.first().map(|topic| &*topic.message_encoding) {
             Some("cdr") if topics.iter().all(|topic| topic.message_encoding == "cdr") => "ros2",

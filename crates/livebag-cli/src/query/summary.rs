@@ -1,4 +1,4 @@
-//! What an answer holds, told from the time index alone.
+//! Summary of an answer, from the time index only.
 
 use livebag::Clock;
 use serde::Serialize;
@@ -42,7 +42,7 @@ struct TopicSummary {
     end_nanos: u64,
 }
 
-/// Goes through what is left of an answer. `clock` was made when the command began.
+/// Reads through the rest of an answer. `clock` was made when the command began.
 pub fn of(
     answer: &mut dyn Answer,
     clock: &Clock,

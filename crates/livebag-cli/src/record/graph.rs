@@ -46,7 +46,7 @@ pub struct GraphSettings {
     /// Leave out topics of these types.
     #[arg(long, value_name = "TYPE", num_args = 1.., requires = "ros2", hide_short_help = true)]
     pub exclude_topic_types: Vec<String>,
-    /// Also record topics that have subscriptions and no publisher.
+    /// Also record topics that have subscriptions but no publisher.
     #[arg(long, requires = "ros2", hide_short_help = true)]
     pub include_unpublished_topics: bool,
     /// Also record hidden topics (a part of their name begins with `_`).
@@ -58,13 +58,13 @@ pub struct GraphSettings {
     /// Record only topics that appear in the first two seconds.
     #[arg(long, requires = "ros2", hide_short_help = true)]
     pub no_discovery: bool,
-    /// How often to look for new topics, in milliseconds [default: 100]
+    /// Interval at which new topics are searched for, in milliseconds [default: 100]
     #[arg(long, value_name = "MS", requires = "ros2", hide_short_help = true)]
     pub polling_interval: Option<u64>,
     /// Take log times from /clock; nothing is recorded before its first message.
     #[arg(long, requires = "ros2", hide_short_help = true)]
     pub use_sim_time: bool,
-    /// QoS of subscriptions by topic (YAML), instead of what publishers offer.
+    /// QoS of subscriptions by topic (YAML), instead of the publishers' QoS.
     #[arg(long, value_name = "FILE", requires = "ros2", hide_short_help = true)]
     pub qos_profile_overrides_path: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The streams that were asked for by name, and whether they have come.
+//! The streams requested by name, and whether they have appeared.
 
 use livebag::{Status, stream_topic};
 use livebag_format::Visible;

@@ -14,11 +14,11 @@ use crate::color::{self, To, Tone};
 use crate::interrupt::Interrupt;
 use crate::text;
 
-/// Rates are those of the last so many nanoseconds.
+/// Rates are averages over this many nanoseconds.
 const RATE_NANOS: u64 = 2_000_000_000;
-/// Plain lines come at most so often when topics or losses have changed …
+/// Shortest interval of plain lines when topics or losses have changed …
 const CHANGED_NANOS: u64 = 1_000_000_000;
-/// … and so often when they have not.
+/// … and when they have not.
 const UNCHANGED_NANOS: u64 = 10_000_000_000;
 /// A close that takes longer than this is shown.
 const CLOSE_NANOS: u64 = 1_000_000_000;
@@ -101,7 +101,7 @@ impl Progress {
         }
     }
 
-    /// Shows how closing goes: at once if a further signal has come, else if it takes a while.
+    /// Shows the progress of closing: at once after a further signal, else if it takes long.
     pub fn show_closing(&mut self, status: &Status, is_asked_again: bool, interrupt: &Interrupt) {
         let now = self.clock.monotonic_nanos();
         let (began, is_said) = *self.closing.get_or_insert((now, false));
@@ -143,7 +143,7 @@ impl Progress {
         self.topics_named = status.topics.len();
     }
 
-    /// Says what has happened to topics since the last look.
+    /// Prints changes of topics since the last poll.
     fn name_events(&mut self, status: &Status) {
         self.topics_gone.resize(status.topics.len(), false);
         for (at, topic) in status.topics.iter().enumerate() {
@@ -160,7 +160,7 @@ impl Progress {
         }
     }
 
-    /// Says something without disturbing the line that changes.
+    /// Prints a line without disturbing the status line.
     pub fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(text::spoken(line)),
@@ -209,7 +209,7 @@ impl Progress {
     }
 }
 
-/// What a line tells.
+/// A part of a line.
 struct Part {
     text: String,
     look: Option<Tone>,
@@ -227,7 +227,7 @@ impl Part {
     }
 }
 
-/// As many of the parts as fit into a line.
+/// As many parts as fit into a line.
 fn joined(mut parts: Vec<Part>, width: Option<usize>) -> String {
     let length = |parts: &[Part]| -> usize {
         parts.iter().map(|part| part.text.chars().count() + 2).sum::<usize>().saturating_sub(2)

@@ -14,31 +14,31 @@ pub struct Rosbag2Names {
     /// The same as --compression.
     #[arg(long, value_name = "FORMAT", hide_short_help = true, conflicts_with = "compression")]
     compression_format: Option<String>,
-    /// No effect: --max-cache-size bounds what waits.
+    /// No effect: --max-cache-size limits the memory.
     #[arg(long, value_name = "N", hide_short_help = true)]
     compression_queue_size: Option<String>,
     /// No effect: compressing threads run at a lower priority than recording ones.
     #[arg(long, value_name = "N", hide_short_help = true, allow_hyphen_values = true)]
     compression_threads_priority: Option<String>,
-    /// Refused: --compression, --compression-level, --checksum and --preset say the same.
+    /// Refused: use --compression, --compression-level, --checksum and --preset.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     storage_config_file: Option<String>,
-    /// No effect: livebag always says what matters.
+    /// No effect: livebag always prints warnings and errors.
     #[arg(long, value_name = "LEVEL", hide_short_help = true)]
     log_level: Option<String>,
     /// Only cdr: messages are recorded as they are published.
     #[arg(short = 'f', long, value_name = "FORMAT", hide_short_help = true)]
     serialization_format: Option<String>,
-    /// No effect: what waits is bounded in bytes (--max-cache-size).
+    /// No effect: the cache is limited in bytes (--max-cache-size).
     #[arg(long, value_name = "TIME", hide_short_help = true)]
     max_cache_duration: Option<String>,
     /// The same as --repeat-latched; livebag repeats one message of a topic.
     #[arg(long, value_name = "TOPIC[=DEPTH]", num_args = 1.., hide_short_help = true)]
     repeat_transient_local: Vec<String>,
-    /// Refused: name the topics with --repeat-latched, or --rule 'RE:latched'.
+    /// Refused: list the topics with --repeat-latched, or --rule 'RE:latched'.
     #[arg(long, hide_short_help = true)]
     repeat_all_transient_local: bool,
-    /// Refused: topics are recorded from when they appear.
+    /// Refused: topics are recorded once they appear.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     static_topics_path: Option<String>,
     /// No effect: --stats prints counts while recording.
@@ -50,7 +50,7 @@ pub struct Rosbag2Names {
 }
 
 impl Rosbag2Names {
-    /// Puts what is asked for into `settings`; the notices say what was taken otherwise than named.
+    /// Puts the requested options into `settings`; the notices list options with another meaning.
     ///
     /// # Errors
     /// If something is asked for that livebag does not do.

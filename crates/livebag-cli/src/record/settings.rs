@@ -29,15 +29,15 @@ pub struct Settings {
     /// Names of streams, or topics they carry (/camera_front).
     #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::streams_or_topics))]
     pub names: Vec<String>,
-    /// The same, as `ros2 bag record` writes it.
+    /// The same, with `ros2 bag record`'s name.
     #[arg(short, long = "topic", visible_alias = "topics", value_name = "NAME", num_args = 1..)]
     #[arg(add = ArgValueCompleter::new(complete::streams_or_topics))]
     pub topics: Vec<String>,
     /// Record every stream, also those that appear later.
     #[arg(short, long)]
     pub all: bool,
-    /// Take streams of other users, too. Any of them can end this recording by truncating a stream.
-    /// Without this, only streams of this user, of root, and of this user's groups are recorded.
+    /// Record streams of other users, too. Any of them can end this recording by truncating a stream. Without this,
+    /// only streams of this user, of root, and of this user's groups are recorded.
     #[arg(long)]
     #[arg(hide_short_help = true)]
     pub all_users: bool,
@@ -55,27 +55,27 @@ pub struct Settings {
     #[arg(long, value_name = "NAME", num_args = 1..)]
     #[arg(hide_short_help = true)]
     pub exclude_topics: Vec<String>,
-    /// The container to make [default: livebag_%Y_%m_%d-%H_%M_%S]
+    /// The container to create [default: livebag_%Y_%m_%d-%H_%M_%S]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<String>,
     /// Stop after this time: 60, 1.5s, 2m30s.
     #[arg(long, value_name = "TIME", alias = "max-record-duration")]
     pub duration: Option<String>,
-    /// Most memory for messages that wait for the disk: bytes, 100MiB, 1GB [default: a quarter of
-    /// the memory available at the start, at least 200MiB]
+    /// Maximum memory for messages that wait for the disk: bytes, 100MiB, 1GB [default: a quarter of the memory
+    /// available at the start, at least 200MiB]
     #[arg(long, value_name = "BYTES")]
     #[arg(help_heading = "Memory and rates")]
     pub max_cache_size: Option<String>,
-    /// What a full queue does with messages: drop-newest, drop-oldest [default: drop-newest]
+    /// Which message a full queue drops: drop-newest, drop-oldest [default: drop-newest]
     #[arg(long, value_name = "HOW")]
     #[arg(help_heading = "Memory and rates", hide_short_help = true)]
     pub overflow: Option<String>,
-    /// Settings for the topics that a regular expression matches as a whole:
+    /// Settings for topics whose whole name matches a regular expression:
     /// '/lidar.*:priority=critical,queue=64MiB,overflow=drop-oldest,latched', or throttle=10.
     #[arg(long, value_name = "RE:KEY=VALUE,…")]
     #[arg(help_heading = "Memory and rates", hide_short_help = true)]
     pub rule: Vec<String>,
-    /// Record at most HZ messages per second of a topic; the rest is counted as skipped.
+    /// Record at most HZ messages per second of a topic; others are counted as skipped.
     #[arg(long, value_name = "TOPIC=HZ", alias = "topic-throttle-frequency")]
     #[arg(help_heading = "Memory and rates")]
     pub throttle: Vec<String>,
@@ -95,11 +95,11 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     #[arg(help_heading = "Splits", hide_short_help = true)]
     pub max_bag_files: Option<String>,
-    /// Keep at most this many bytes in all; the oldest splits are removed.
+    /// Keep at most this many bytes in total; the oldest splits are removed.
     #[arg(long, value_name = "BYTES")]
     #[arg(help_heading = "Splits")]
     pub max_total_size: Option<String>,
-    /// Remove splits that ended longer ago than this.
+    /// Remove splits older than this.
     #[arg(long, value_name = "TIME")]
     #[arg(help_heading = "Splits", hide_short_help = true)]
     pub max_age: Option<String>,
@@ -107,12 +107,12 @@ pub struct Settings {
     #[arg(long, value_name = "BYTES")]
     #[arg(help_heading = "Splits", hide_short_help = true)]
     pub min_free_space: Option<String>,
-    /// What to do when less is free: stop, delete-oldest [default: stop]
+    /// Action when less is free: stop, delete-oldest [default: stop]
     #[arg(long, value_name = "WHAT")]
     #[arg(help_heading = "Splits", hide_short_help = true)]
     pub low_free_space_action: Option<String>,
-    /// Record into a ring in memory, as large as the cache. `livebag ctl DIR snapshot`, key t or signal
-    /// USR2 write it to the disk.
+    /// Record into a ring in memory, as large as the cache. `livebag ctl DIR snapshot`, key t or signal USR2 writes it
+    /// to the disk.
     #[arg(long)]
     #[arg(help_heading = "Snapshots")]
     pub snapshot_mode: bool,
@@ -123,13 +123,12 @@ pub struct Settings {
     /// Start paused; `livebag ctl DIR resume` or the space bar resumes.
     #[arg(short = 'p', long)]
     pub start_paused: bool,
-    /// Sync what is written to the disk at this interval, not only at the end of each split.
+    /// Sync written data to the disk at this interval, not only at the end of each split.
     #[arg(long, value_name = "TIME")]
     #[arg(help_heading = "Storage", hide_short_help = true)]
     pub sync_interval: Option<String>,
-    /// What to make: container, mcap (a container whose splits are one MCAP file each, with a
-    /// metadata.yaml: a bag of rosbag2 as well), sqlite3 (a bag of rosbag2, and no container)
-    /// [default: container]
+    /// The format to write: container, mcap (a container with one MCAP file for each split, and metadata.yaml, so that
+    /// it is also a rosbag2 bag), sqlite3 (a rosbag2 bag, no container) [default: container]
     #[arg(short, long, value_name = "WHAT")]
     #[arg(help_heading = "Storage")]
     pub storage: Option<String>,
@@ -138,8 +137,7 @@ pub struct Settings {
     #[arg(long, value_name = "V")]
     #[arg(help_heading = "Storage", hide_short_help = true)]
     pub metadata_version: Option<String>,
-    /// When to write: immediate, cycle-aware (while the applications on the cycle board rest)
-    /// [default: immediate]
+    /// When to write: immediate, cycle-aware (while applications on the cycle board are idle) [default: immediate]
     #[arg(long, value_name = "HOW")]
     #[arg(help_heading = "Storage", hide_short_help = true)]
     pub schedule: Option<String>,
@@ -159,8 +157,8 @@ pub struct Settings {
     #[arg(long)]
     #[arg(help_heading = "Storage", hide_short_help = true)]
     pub checksum: bool,
-    /// Settings by rosbag2's names: none, fastwrite, resilient, zstd_fast, zstd_small. Settings
-    /// given beside it win.
+    /// Settings with rosbag2's names: none, fastwrite, resilient, zstd_fast, zstd_small. Options beside the preset
+    /// override it.
     #[arg(long, value_name = "NAME", visible_alias = "storage-preset-profile")]
     #[arg(help_heading = "Storage", hide_short_help = true)]
     pub preset: Option<String>,
@@ -180,11 +178,11 @@ pub struct Settings {
     #[arg(long, value_name = "FILE", requires = "serve")]
     #[arg(help_heading = "Serving", hide_short_help = true)]
     pub tls_key: Option<String>,
-    /// With --serve: a file with the token that every request must carry.
+    /// With --serve: a file with the token that every request must have.
     #[arg(long, value_name = "FILE", requires = "serve")]
     #[arg(help_heading = "Serving", hide_short_help = true)]
     pub token_file: Option<String>,
-    /// With --serve: answer over Zenoh, too, as livebag/ROBOT/NAME/TOPIC.
+    /// With --serve: also answer over Zenoh, as livebag/ROBOT/NAME/TOPIC.
     #[arg(long, requires = "serve")]
     #[arg(help_heading = "Serving", hide_short_help = true)]
     pub zenoh: bool,
@@ -200,7 +198,7 @@ pub struct Settings {
     #[command(flatten)]
     #[serde(flatten)]
     pub network: NetworkArgs,
-    /// What is recorded of it.
+    /// Which of its topics are recorded.
     #[command(flatten)]
     #[serde(flatten)]
     pub graph: GraphSettings,
@@ -254,7 +252,7 @@ fn low_space(text: &str) -> Result<LowSpace, String> {
     }
 }
 
-/// What a recording makes.
+/// Format of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
     #[default]
@@ -306,7 +304,7 @@ fn compression_threads(text: &str) -> Result<usize, String> {
     threads.ok_or_else(|| format!("`{text}` is not a number from 0 to {COMPRESSION_THREADS_MAX}"))
 }
 
-/// What a preset of rosbag2's MCAP or SQLite storage means here.
+/// Meaning of a preset of rosbag2's MCAP or SQLite storage.
 struct Preset {
     compression: ChunkCompression,
     checksum: bool,
@@ -348,7 +346,7 @@ fn pair<'a>(key: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
 }
 
 impl Settings {
-    /// How queries are answered meanwhile; `None` if they are not.
+    /// Options of the server during recording; `None` if they are not.
     pub fn server_options(&self) -> Result<Option<serve::Options>, CliError> {
         let Some(address) = &self.serve else { return Ok(None) };
         if self.zenoh && !cfg!(feature = "zenoh") {
@@ -381,7 +379,7 @@ impl Settings {
         }
     }
 
-    /// Adds what the profile says and the command line does not.
+    /// Adds settings of the profile that the command line does not set.
     ///
     /// # Errors
     /// If the file cannot be read, or has a key that is no setting.
@@ -477,7 +475,7 @@ impl Settings {
         }
     }
 
-    /// The version of `metadata.yaml` to write beside an MCAP file; `None`: none is written there.
+    /// The version of `metadata.yaml` beside an MCAP file; `None`: no such file.
     ///
     /// # Errors
     /// If storage or version are not known.
@@ -529,7 +527,7 @@ impl Settings {
         }))
     }
 
-    /// What was said of topics that have not come, in sentences.
+    /// Warnings about options for topics that have not appeared.
     pub fn without_effect(&self, status: &Status) -> Vec<String> {
         let throttled = self.throttle.iter().filter_map(|text| text.split_once('='));
         let throttled = throttled.map(|(topic, _)| ("--throttle", topic));
@@ -545,7 +543,7 @@ impl Settings {
         absent.map(sentence).collect()
     }
 
-    /// What is chosen besides, where everything is recorded.
+    /// Selections that have no effect because everything is recorded.
     pub fn all_wins(&self) -> Option<String> {
         let besides = [
             ("names", !self.names.is_empty() || !self.topics.is_empty()),
@@ -696,7 +694,7 @@ fn rule(text: &str) -> Result<TopicRule, String> {
     Ok(TopicRule { pattern, settings: sum })
 }
 
-/// Whether the command line says something of this setting.
+/// Whether the command line sets this option.
 fn is_given(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -705,7 +703,7 @@ fn is_given(value: &Value) -> bool {
     }
 }
 
-/// Sizes, times and counts may stand in a profile without quotes.
+/// Sizes, times and counts may be without quotes in a profile.
 fn as_typed(value: Value) -> Value {
     match value {
         Value::Number(number) => Value::String(number.to_string()),

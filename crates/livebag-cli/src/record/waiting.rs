@@ -1,4 +1,4 @@
-//! What has not come a second after the beginning: said while there is time to mend it.
+//! Names that have not appeared one second after the start, printed while there is time to fix it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use livebag_shm::{Owners, Reader};
 use super::names::{Wanted, unreadable};
 use crate::select::similar;
 
-/// When it is said.
+/// When it is printed.
 const AFTER_NANOS: u64 = 1_000_000_000;
-/// Names listed of what is here; more are counted.
+/// Maximum names of existing streams to list; others are counted.
 const LISTED_MAX: usize = 8;
 
 /// Says it once.

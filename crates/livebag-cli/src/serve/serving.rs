@@ -129,8 +129,8 @@ pub fn beside(
     Ok((server, zenoh))
 }
 
-/// Tells the recorders of other processes that they are read, on a thread of its own: a recorder that
-/// hangs must not hold an answer up.
+/// Notifies the recorders of other processes of readers, on a separate thread: a recorder that hangs must not delay an
+/// answer.
 struct Messenger {
     sender: SyncSender<PathBuf>,
     clock: Clock,

@@ -4,14 +4,14 @@ use livebag_format::visible;
 
 use crate::color::{self, To, Tone};
 
-/// What the first column names is not shortened below this, so that rows are told apart …
+/// The first column is not shortened below this, so that rows can be distinguished …
 const FIRST_CHARS_MIN: usize = 28;
 /// … and other names not below this.
 const NAME_CHARS_MIN: usize = 12;
 /// Between two columns.
 const GAP: usize = 2;
 
-/// What stands in a row.
+/// Content of a cell.
 #[derive(Clone, Debug)]
 pub struct Cell {
     text: String,
@@ -31,11 +31,11 @@ impl Cell {
     }
 }
 
-/// A column, as `table` is told.
+/// A column of `table`.
 struct Column<'a> {
     name: &'a str,
     is_right: bool,
-    /// What it is shortened to at the least; `None` for figures, times and states.
+    /// Minimum width when shortened; `None` for figures, times and states.
     chars_min: Option<usize>,
     /// Which one goes first where the terminal is too narrow for all.
     rank: Option<u32>,
@@ -59,9 +59,9 @@ impl<'a> Column<'a> {
     }
 }
 
-/// The rows, columns as wide as they must be. A head that begins with `>` is aligned to the right. On a
-/// narrow terminal columns whose head ends with `?` and a number are left out, the lowest number first, and
-/// names are shortened in their middle: all columns but those whose head begins with `>` or `=`.
+/// The rows, columns as wide as they must be. A head that begins with `>` is aligned to the right. On a narrow
+/// terminal, columns whose head ends with `?` and a number are left out, the lowest number first. Names are shortened
+/// in the middle, in all columns except those whose head begins with `>` or `=`.
 pub fn table<C: Into<Cell> + Clone>(head: &[&str], rows: &[Vec<C>]) -> String {
     table_in(head, rows, color::width(To::Out))
 }

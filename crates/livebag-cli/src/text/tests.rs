@@ -62,7 +62,7 @@ fn on_a_narrow_terminal_columns_are_left_out_and_names_shortened_in_their_middle
          /imu                                   10  1.00 GB\n\
          not shown here: type\n"
     );
-    // Whole where nobody looks at it.
+    // In full if it is not on a terminal.
     assert!(
         table::table_in(&head, &rows, None).contains("/robot/arm/camera_front/color/image_raw")
     );

@@ -1,4 +1,4 @@
-//! Where every message is: told alike by every place that tells it, and never as nothing where it is not known.
+//! The account of messages: the same everywhere, and never 0 if it is unknown.
 
 use livebag_shm::{FrameMeta, StreamOptions};
 use rustix::process::Signal;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::common::{Recording, run, stream, text, wait_until};
 
-/// The equation, in numbers as they are told.
+/// The equation, with the printed numbers.
 #[track_caller]
 fn check(account: &Value) {
     let of = |name: &str| account[name].as_u64().unwrap_or_else(|| panic!("{name}: {account}"));

@@ -1,4 +1,4 @@
-//! What is wrong is said clearly, with the right exit code, and nothing is made or destroyed.
+//! Errors are clear, with the right exit code, and nothing is created or destroyed.
 
 use std::path::Path;
 use std::process::Command;
@@ -146,7 +146,7 @@ fn a_query_says_what_it_cannot_do() {
     run(&["query", bag, "latest", "-o", text(&here)]).expect(1, &["exists already"]);
 }
 
-/// Runs `livebag` as nobody; `None`, with the reason printed, where that is not possible.
+/// Runs `livebag` as the user nobody; `None`, with the reason printed, where that is not possible.
 fn run_as_nobody(arguments: &[&str]) -> Option<Ended> {
     if !rustix::process::geteuid().is_root() {
         return Some(run(arguments));

@@ -1,4 +1,4 @@
-//! `livebag bench`: small runs of every storage, what they leave behind, and what is refused.
+//! `livebag bench`: small runs of every storage, their output, and refused options.
 
 use std::path::{Path, PathBuf};
 

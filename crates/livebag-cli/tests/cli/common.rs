@@ -1,4 +1,4 @@
-//! What the tests of the command share.
+//! Shared by the tests of the command.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -88,7 +88,7 @@ pub fn stream(options: StreamOptions) -> (String, Writer) {
 /// A `livebag record` at work; killed when dropped.
 pub struct Recording {
     child: Child,
-    /// `None` once nobody listens.
+    /// `None` once it is closed.
     errors: Option<BufReader<ChildStderr>>,
     said: String,
 }
@@ -119,7 +119,7 @@ impl Recording {
         this
     }
 
-    /// Reads what it says up to the next line with `word`, which it gives.
+    /// Reads its output up to the next line with `word`, which it returns.
     #[track_caller]
     pub fn said_until(&mut self, word: &str) -> String {
         let errors = self.errors.as_mut().expect("somebody listens");
@@ -134,12 +134,12 @@ impl Recording {
         }
     }
 
-    /// Listens no more.
+    /// Closes its output.
     pub fn hang_up(&mut self) {
         self.errors = None;
     }
 
-    /// What it has said on standard error until it recorded.
+    /// Its standard error until it recorded.
     pub fn said(&self) -> &str {
         &self.said
     }

@@ -1,4 +1,4 @@
-//! Completions: what a shell offers while a command line is typed.
+//! Completions for a shell.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use livebag_shm::StreamOptions;
 use crate::common::{run, stream, text};
 use crate::names::recording;
 
-/// What a bash that has sourced `livebag completions bash` offers for the last word of a line.
+/// Completions in a bash that has sourced `livebag completions bash`, for the last word of a line.
 fn offered(folder: &Path, line: &[&str]) -> Vec<String> {
     let script = r#"
         source <(livebag completions bash) || exit 1

@@ -1,4 +1,4 @@
-//! What a running recorder is told, by `ctl`, by signals and by keys.
+//! Commands to a running recorder, by `ctl`, by signals and by keys.
 
 use std::fs::{File, Permissions};
 use std::io::Write;
@@ -160,7 +160,7 @@ fn a_key_writes_the_ring() {
     recording.end().expect(0, &[]);
 }
 
-/// With `--disable-keyboard-controls` the terminal is left alone.
+/// With `--disable-keyboard-controls` the terminal is not changed.
 #[test]
 fn a_recorder_told_so_does_not_touch_the_keyboard() {
     let folder = tempfile::tempdir().unwrap();

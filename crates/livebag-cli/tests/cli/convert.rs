@@ -1,4 +1,4 @@
-//! Between containers, rosbag2 bags and MCAP files: nothing is lost, damage is told.
+//! Between containers, rosbag2 bags and MCAP files: nothing is lost, damage is reported.
 
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,7 @@ fn the_old_storage_holds_every_message() {
     run(&zstd).expect(2, &["--storage mcap"]);
 }
 
-/// The messages without what the old storage has no place for.
+/// The messages without fields that the old storage cannot hold.
 fn contents(bag: &Path) -> Vec<Value> {
     let of_line = |line: &String| {
         let mut line: Value = serde_json::from_str(line).unwrap();

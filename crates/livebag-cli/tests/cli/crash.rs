@@ -1,5 +1,4 @@
-//! The recorder is killed at some moment, fifty times or as often as `LIVEBAG_KILLS` says: what it had
-//! committed is there.
+//! The recorder is killed at some moment, fifty times or `LIVEBAG_KILLS` times: committed messages are there.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -13,10 +12,10 @@ use crate::common::{Recording, livebag, run, stream, text, wait_until};
 
 const RUNS_DEFAULT: u64 = 50;
 const NOISE_SEED: u64 = 50;
-/// Every payload is a piece of so much noise.
+/// Every payload is a piece of this much noise.
 const NOISE_BYTES: usize = 4 << 20;
 const TOPICS: usize = 4;
-/// How the recorder stores; in turn.
+/// The recorder's storages, in turn.
 const STORAGES: [&[&str]; 3] = [&[], &["--compression", "zstd"], &["--storage", "mcap"]];
 const WIDTH: u32 = 641;
 const HEIGHT: u32 = 479;
@@ -70,8 +69,8 @@ fn payload_in(topic: usize, message: &[u8]) -> &[u8] {
     }
 }
 
-/// Sensors that never run so far ahead of the recorder that it could be lapped: a message that is
-/// missing is the recorder's fault.
+/// Sensors that never run so far ahead of the recorder that frames could be lapped: a missing message is the recorder's
+/// fault.
 struct Sensors {
     writers: Vec<(String, Writer, u64)>,
 }
@@ -128,14 +127,13 @@ impl Sensors {
 enum Moment {
     /// As soon as there is a container.
     Begun,
-    /// So many messages are committed.
+    /// This many messages are committed.
     Committed(u64),
-    /// So many messages of this topic are committed.
+    /// This many messages of this topic are committed.
     CommittedOf(usize, u64),
-    /// So many messages are published, whatever is committed.
+    /// This many messages are published, committed or not.
     Published(u64),
-    /// While it closes the container: the space set aside for that is free, so many of its files
-    /// have ended.
+    /// While it closes the container: the reserved space is freed, and this many of its files have been closed.
     Closing(u64),
 }
 
@@ -221,8 +219,7 @@ fn kill(recording: Recording) {
     recording.end();
 }
 
-/// Everything in the container is as it was published, and nothing is missing in front of what was
-/// seen as committed.
+/// Everything in the container is as published, and nothing is missing before the last message seen as committed.
 fn check_messages(
     bag: &Container,
     names: &[&str],
@@ -237,8 +234,8 @@ fn check_messages(
         let topic = names.iter().position(|known| *known == name).expect("a known topic");
         let first = firsts.map_or(message.sequence, |firsts| firsts[topic]);
         let expected = next[topic].unwrap_or(first);
-        // What was in flight may be missing, and what came behind it be there: at the end, and at the
-        // end of a split, where the next one may have been further.
+        // Messages in flight may be missing, and later ones exist: at the end, and at the end of a split, where the
+        // next one may have been further.
         let may_lack = counts[topic] >= seen[topic] || !bag.splits().is_empty();
         let fits = message.sequence == expected || (may_lack && message.sequence > expected);
         let lost = bag.topics()[at].lost();
@@ -317,7 +314,7 @@ fn check(
 
 #[test]
 fn a_killed_recorder_costs_only_what_was_in_flight() {
-    // On a disk, not in memory: direct writes are what is to be interrupted.
+    // On a disk, not in memory: direct writes should be interrupted.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut sensors = Sensors::create();
     let asked = std::env::var("LIVEBAG_KILLS").ok().and_then(|runs| runs.parse().ok());

@@ -1,4 +1,4 @@
-//! What is damaged is named, what is whole is still read, and what can be recovered is.
+//! Damage is reported, intact data is still read, and recoverable data is recovered.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -166,13 +166,13 @@ fn every_way_out_leaves_damaged_small_messages_out_and_says_so() {
         run(&["play", text(&bag), "--rate", "1000"]).expect(3, &["damaged"]);
         rot(&brick, place as u64);
     }
-    // What a damaged index entry costs is said elsewhere too.
+    // Other verbs report the cost of a damaged index entry, too.
     rot(&files(&bag, "idx").pop().unwrap(), 48 * 30 + 5);
     run(&["query", &url, "history", "--json"]).expect(3, &["left out"]);
     run(&["query", &url, "auto", "-o", text(&export)]).expect(3, &["left out"]);
 }
 
-/// A pipe where a file should be is an error at once, for every verb.
+/// A pipe where a file should be holds no verb up, and costs no other topic anything.
 #[test]
 fn a_pipe_in_place_of_a_file_holds_nobody_up() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,9 +197,17 @@ fn a_pipe_in_place_of_a_file_holds_nobody_up() {
             assert!((0..=3).contains(&ended.code), "{verb:?}: {}", ended.code);
             let _ = std::fs::remove_dir_all(&copy);
         }
+        if file.extension().is_none_or(|extension| extension != "yaml") {
+            assert_eq!(count(&bag, 3), COUNT, "those of the other topic");
+        }
         std::fs::remove_file(&file).unwrap();
         std::fs::rename(&aside, &file).unwrap();
     }
+    let index = files(&bag, "idx").remove(0);
+    std::fs::remove_file(&index).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &index, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    run(&["recover", text(&bag)]).expect(0, &[]);
+    assert_eq!(count(&bag, 0), 2 * COUNT, "an index is made again from its brick");
     let pipe = folder.path().join("pipe.mcap");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
     for verb in ["info", "verify", "recover"] {
@@ -219,7 +227,7 @@ fn rot_in_compressed_chunks_costs_only_their_messages() {
             (&120.into(), &0.into())
         );
         for brick in files(&bag, "mcap") {
-            // The first bytes of what is compressed: there are some that mean nothing.
+            // The first bytes of compressed data: some of them have no meaning.
             rot(&brick, 4096 + 54);
             let named = damages(&verify(&bag, 1));
             assert!(named.contains(text(&brick)) && named.contains("chunk"), "{named}");
@@ -350,15 +358,25 @@ fn a_cut_mcap_is_written_anew() {
     let whole = folder.path().join("cut.recovered.mcap");
     assert_eq!(report["output"], text(&whole));
     assert_eq!(report["message_count"], 2 * COUNT, "only the summary was cut off");
+    assert_eq!(report["unknown_since_time"], Value::Null);
     assert_eq!(verify(&whole, 0)["message_count"], 2 * COUNT);
     assert_eq!(std::fs::read(&cut).unwrap().len(), bytes.len() - 300);
     run(&["recover", text(&cut)]).expect(1, &["exists already", "-o"]);
 
-    // A damaged chunk: its messages are lost, and counted.
-    let other = folder.path().join("other.mcap");
-    std::fs::write(&cut, &bytes).unwrap();
+    // Cut between two records: no message is known to be gone, and none to have been the last.
     let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
     let chunk = &summary.chunk_indexes[0];
+    let other = folder.path().join("other.mcap");
+    let behind = (chunk.chunk_start_offset + chunk.chunk_length) as usize;
+    std::fs::write(&cut, &bytes[..behind]).unwrap();
+    let recovered = run(&["recover", text(&cut), "-o", text(&other), "--json"]);
+    let report = recovered.expect(0, &["is not known"]).json();
+    assert_eq!(report["damaged"], 0);
+    assert_eq!(report["unknown_since_time"], chunk.message_end_time.to_string());
+    std::fs::remove_file(&other).unwrap();
+
+    // A damaged chunk: its messages are lost, and counted.
+    std::fs::write(&cut, &bytes).unwrap();
     rot(&cut, chunk.chunk_start_offset + chunk.chunk_length / 2);
     let found = damages(&verify(&cut, 1));
     assert!(found.contains("damaged"), "{found}");
@@ -404,7 +422,7 @@ fn a_rosbag2_folder_gets_its_metadata_again() {
     verify(&database, 1);
 }
 
-/// What is left of a database that has lost its end is read by every verb, and the rest is counted.
+/// The rest of a truncated database is read by every verb, and missing messages are counted.
 #[test]
 fn a_cut_database_gives_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
@@ -460,7 +478,7 @@ fn two_recorders_cannot_take_the_same_folder() {
     for _ in 0..3 {
         run(&["record", &camera, "-o", text(&bag)]).expect(1, &["exists already"]);
     }
-    // Nor does somebody who recovers or converts into it.
+    // Neither does recovering or converting into it.
     run(&["recover", text(&bag)]).expect(1, &["being written"]);
     run(&["convert", text(&bag), text(&bag)]).expect(1, &["exists already"]);
     writer.publish(&FrameMeta::bytes(), &vec![1; 100_000]).unwrap();

@@ -140,7 +140,7 @@ fn old_databases_go() {
     assert_eq!(counts(&path, folder.path()), [(format!("/{name}"), 10)]);
 }
 
-/// What is lost stands in the exit code, the summary, and the metadata.
+/// Losses are in the exit code, the summary, and the metadata.
 #[test]
 fn losses_are_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,8 +2,8 @@
 
 use crate::common::{run, text};
 
-/// What a demonstration says. A machine may be too slow for it at the moment: then it has counted what was
-/// lost, and its exit code says so.
+/// The demonstration's output. A machine may be too slow for it at the moment: then losses are counted, and the exit
+/// code shows them.
 fn demonstrate(arguments: &[&str], says: &[&str]) -> serde_json::Value {
     let ended = run(arguments);
     let code = ended.code;

@@ -1,5 +1,5 @@
-//! The disk is pulled away while a recorder writes to it: said, exit code 1, and what was synced is
-//! there when the disk is back.
+//! The disk is removed while a recorder writes to it: it is reported, exit code 1, and synced messages are there when
+//! the disk is back.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,8 +23,8 @@ info[32:40] = struct.pack("Q", 4096)         # lo_sizelimit
 fcntl.ioctl(device, 0x4C04, bytes(info))     # LOOP_SET_STATUS64
 "#;
 
-/// `$1` a folder on a real disk, `$2` livebag, `$3` the stream, `$4` the program that pulls. Everything
-/// is in a mount namespace of its own.
+/// `$1` a folder on a real disk, `$2` livebag, `$3` the stream, `$4` the program that pulls. Everything is in a
+/// separate mount namespace.
 const SCRIPT: &str = r#"
 image="$1/image"; mount="$1/mount"; mkdir "$mount"
 truncate -s 200M "$image" && mkfs.ext4 -q -F "$image" || exit 77
@@ -91,7 +91,8 @@ fn a_disk_that_is_pulled_away_costs_what_was_not_synced() {
     assert_eq!(json(&folder.path().join("verified.json"))["whole"], true);
 }
 
-/// Open files outlive their names: without a look at the folder, the end of the recording is when it is told.
+/// Open files outlive their names: without a check of the folder, it would be reported only at the end of the
+/// recording.
 #[test]
 fn a_folder_that_is_removed_ends_the_recording() {
     for storage in ["container", "sqlite3"] {

@@ -1,5 +1,4 @@
-//! How a recording ends when it is told to more than once. The hook that lets a disk hang is only in builds with
-//! debug assertions.
+//! How a recording ends after several signals. The hook that lets a disk hang is only in builds with debug assertions.
 #![cfg(debug_assertions)]
 
 use std::path::Path;
@@ -105,7 +104,7 @@ fn a_disk_that_hangs_does_not_keep_the_process() {
     assert_eq!(info["state"], "recovered");
 }
 
-/// A terminal that has hung up takes no more words, and the recording is closed all the same.
+/// A terminal that has hung up accepts no output, and the recording is still closed.
 #[test]
 fn nobody_need_listen() {
     let folder = tempfile::tempdir().unwrap();

@@ -114,7 +114,7 @@ fn videos_are_made_by_ffmpeg_or_refused_without_it() {
         let programs = std::env::join_paths([programs, Path::new("/usr/bin"), Path::new("/bin")]);
         command.env("PATH", programs.unwrap()).output().unwrap().into()
     };
-    // One that keeps what it was asked for, in place of the video.
+    // A fake that writes its arguments instead of the video.
     let programs = folder.path().join("bin");
     std::fs::create_dir(&programs).unwrap();
     let ffmpeg = programs.join("ffmpeg");

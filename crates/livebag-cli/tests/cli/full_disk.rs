@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::common::{Ended, Recording, stream, text, wait_until};
 use livebag_shm::{FrameMeta, StreamOptions};
 
-/// A command whose shell script runs with a filesystem of 8 MB at `$1`, which nobody else sees and
-/// which goes with it; `$2` is livebag.
+/// A command whose shell script runs with a private filesystem of 8 MB at `$1`, which is removed with it; `$2` is
+/// livebag.
 fn on_small_disk(folder: &Path, script: &str) -> Command {
     on_disk_of("8m", folder, script)
 }
@@ -41,7 +41,7 @@ fn a_recording_on_a_disk_that_fills_up() {
     }
     let info = folder.path().join("info.json");
     let (name, mut writer) = stream(StreamOptions::bytes(BYTES).slots(16));
-    // What was written can be read while the disk is full; `info` tells how much.
+    // Written messages can be read while the disk is full; `info` shows how many.
     let script = format!(
         "\"$2\" record {name} -o \"$1/bag\"; code=$?
          \"$2\" info \"$1/bag\" --json > {info} || exit 90
@@ -91,7 +91,7 @@ fn a_recording_on_a_disk_that_is_full_from_the_start() {
     Ended::from(output).expect(1, &["livebag:", "disk is full"]);
 }
 
-/// What is left on a small disk: whether it is whole, and its messages.
+/// The recording on a small disk: whether it is intact, and its messages.
 fn report(folder: &Path, name: &str) -> serde_json::Value {
     let written = std::fs::read_to_string(folder.join(name)).unwrap();
     serde_json::from_str(&written).unwrap_or_else(|error| panic!("{name}: {error}: {written}"))
@@ -156,7 +156,7 @@ fn a_disk_that_fills_up_with_large_messages_in_one_file() {
     }
 }
 
-/// A filesystem has room for so many files, however small they are: the topic that is too much leaves none.
+/// A filesystem has room for a limited number of files, however small: the topic beyond it leaves none.
 #[test]
 fn a_disk_that_has_no_room_for_another_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ fn a_disk_that_has_no_room_for_another_file() {
     }
 }
 
-/// SQLite takes its failed transaction back: what was committed before is there.
+/// SQLite rolls its failed transaction back: messages committed before are there.
 #[test]
 fn a_disk_that_fills_up_with_a_database() {
     let folder = tempfile::tempdir().unwrap();
@@ -218,8 +218,7 @@ fn a_disk_that_fills_up_with_a_database() {
     }
 }
 
-/// The disk fills up behind the recorder's back, and then the recording ends: what was set aside for
-/// that is enough.
+/// Another program fills the disk, and then the recording ends: the reserved space is enough.
 #[test]
 fn a_recording_is_closed_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
@@ -262,7 +261,7 @@ fn a_recording_stops_while_there_is_space_left() {
     ended.expect(1, &["ended early", "free", "kept and readable"]);
     assert!(report(folder.path(), "verified.json")["message_count"].as_u64().unwrap() > 0);
     let free = std::fs::read_to_string(folder.path().join("free")).unwrap();
-    // Looked at once a second or so; the reserve and what was in memory came after.
+    // Checked about once a second; the reserve and the messages in memory came after.
     assert!(free.trim().parse::<u64>().unwrap() > 500_000, "{free}");
 }
 

@@ -46,7 +46,7 @@ fn every_verbs_help_fits_80_columns() {
     while let Some(line) = lines.pop() {
         let words: Vec<&str> = line.iter().map(String::as_str).collect();
         for form in ["-h", "--help"] {
-            // Verbs that are not in this build have no help of their own.
+            // Verbs that are not in this build have no help.
             let is_absent = |verb: &&str| *verb == "push" && !cfg!(feature = "push");
             if words.first().is_some_and(|verb| ["bench", "demo"].contains(verb) || is_absent(verb))
             {

@@ -142,7 +142,7 @@ fn what_dead_programs_left_is_no_topic_and_can_be_removed() {
     crate::common::wait_until("it is recorded", || {
         run(&["info", text(&path), "--json"]).json()["message_count"] == 1
     });
-    // Its writer comes back: then it is a topic.
+    // Its writer restarts: then it is a topic.
     let mut back = livebag_shm::Writer::create(&dead, &options).unwrap();
     crate::common::wait_until("the other one is recorded, too", || {
         back.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, 8]).unwrap();
@@ -151,7 +151,7 @@ fn what_dead_programs_left_is_no_topic_and_can_be_removed() {
     });
     recording.interrupt().expect(0, &["--throttle /nope had no effect"]);
     drop(back);
-    // Only these two: other tests have dead streams of their own.
+    // Only these two: other tests have dead streams.
     let ended = run(&["streams", "remove", "--gone", &dead, &live]).expect(0, &[]);
     assert!(ended.out.contains(&dead), "{ended:?}");
     assert!(livebag_shm::list().unwrap().contains(&live));

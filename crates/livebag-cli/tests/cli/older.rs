@@ -44,7 +44,7 @@ fn recordings_of_older_versions_are_read() {
         let converted = folder.path().join(format!("{name}.new"));
         let done =
             livebag(&["convert", text(&recording), "-o", text(&converted)]).output().unwrap();
-        // 3: what a kill has cost is not known.
+        // 3: the losses of a kill are unknown.
         let is_done = matches!(done.status.code(), Some(0 | 3));
         assert!(is_done, "{name}: {}", String::from_utf8_lossy(&done.stderr));
         assert_eq!(messages_of(&converted), messages, "{name}, converted");

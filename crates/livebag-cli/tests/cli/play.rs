@@ -13,7 +13,7 @@ use livebag_shm::{FrameMeta, Kind, PointField, PointsLayout, Reader, StreamOptio
 use crate::common::{Recording, livebag, run, stream, text, wait_until};
 use crate::control::{takes_lines, terminal};
 
-/// As many as the default slots of a stream with large frames, so that nobody can be too late.
+/// As many as the default slots of a stream with large frames, so that no reader can be late.
 const FRAMES: u32 = 4;
 const TEXTS: u64 = 40;
 

@@ -1,4 +1,4 @@
-//! From streams of a real writer to what the reading verbs tell.
+//! From streams of a real writer to the output of the reading verbs.
 
 use crate::common::{Ended, Recording, livebag, run, stream, text, wait_until};
 use livebag_shm::{FrameMeta, StreamOptions};
@@ -9,7 +9,7 @@ const SAMPLES: u64 = 60;
 const WIDTH: u32 = 640;
 const HEIGHT: u32 = 480;
 
-/// An image whose every byte tells its number.
+/// An image whose every byte is its number.
 fn image(number: u64) -> Vec<u8> {
     vec![number as u8; (WIDTH * HEIGHT) as usize]
 }
@@ -362,7 +362,7 @@ fn a_direct_recording_that_was_killed_is_made_a_bag() {
     run(&["verify", bag]).expect(0, &[]);
 }
 
-/// Another user's stream could end the recording: the kernel kills who looks at memory that its owner has cut.
+/// Another user's stream could end the recording: the kernel kills a reader of memory that its owner has truncated.
 #[test]
 fn another_users_stream_cannot_end_a_recording() {
     use std::os::unix::fs::chown;

@@ -83,7 +83,7 @@ fn a_recorder_answers_while_it_records_and_a_server_afterwards() {
     run(&["ls", &format!("{base}/none")]).expect(1, &["no recording none"]);
 }
 
-/// A server of what is in a folder, and its address.
+/// A server of a folder, and its address.
 pub fn serve(folder: &Path) -> (Killed, String) {
     serve_with(folder, &[])
 }
@@ -112,7 +112,7 @@ impl Drop for Killed {
     }
 }
 
-/// Everything that is told of a recording elsewhere is what `here` says, and nothing is named otherwise.
+/// All values of a remote recording equal those of `here`, with the same names.
 pub fn same_as_here(here: &Value, told: Ended) {
     let there = told.expect(0, &[]).json();
     let names = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();

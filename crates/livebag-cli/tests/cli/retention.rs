@@ -1,4 +1,4 @@
-//! What is kept and what goes: old splits, and messages of little importance.
+//! Retention: old splits, and messages of low priority.
 
 use std::path::Path;
 
@@ -64,8 +64,8 @@ fn splits_stay_until_they_are_too_old() {
     assert_eq!(info(text(&bag))["message_count"], 17);
 }
 
-/// The ring holds what it is given, and a flood of little importance takes no room from what is
-/// critical: a low topic may take half of what is common, a critical one all of it.
+/// A flood of low priority takes no room in the ring from critical topics: a low topic may use half of the common part,
+/// a critical one all of it.
 #[test]
 fn a_flood_of_low_priority_costs_a_critical_topic_nothing() {
     const CRITICAL: u64 = 30;
@@ -97,7 +97,7 @@ fn a_flood_of_low_priority_costs_a_critical_topic_nothing() {
     publish(&mut flooding, FLOOD, BYTES);
     wait_until("the flood is in the ring", || status(bag)["cache_bytes"].as_u64() > Some(1 << 20));
     publish(&mut alarming, CRITICAL, BYTES);
-    // The recorder takes what has been published before it follows this order.
+    // The recorder takes published messages before it executes this command.
     run(&["ctl", bag, "snapshot"]).expect(0, &[]);
     wait_until("the ring is written", || status(bag)["message_count"].as_u64() > Some(CRITICAL));
     recording.interrupt();
@@ -110,7 +110,7 @@ fn a_flood_of_low_priority_costs_a_critical_topic_nothing() {
     assert!((1..FLOOD).contains(&kept), "{kept}");
 }
 
-/// A latched topic's message stands in every split, and is counted once.
+/// A latched topic's message is in every split, and is counted once.
 #[test]
 fn repeated_messages_are_counted_apart() {
     let folder = tempfile::tempdir().unwrap();

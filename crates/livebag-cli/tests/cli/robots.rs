@@ -1,4 +1,4 @@
-//! Three robots answer one question by Zenoh; one of them dies meanwhile.
+//! Three robots answer one query over Zenoh; one of them dies meanwhile.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;

@@ -141,7 +141,7 @@ fn bag(folder: &Path, version: u32, storage: &str) -> PathBuf {
     path
 }
 
-/// What a bag holds, as `info`, `convert` and `query` tell it.
+/// A bag's contents, according to `info`, `convert` and `query`.
 fn told(bag: &Path, folder: &Path) -> (Value, Value, String) {
     run(&["verify", text(bag)]).expect(0, &[]);
     let info = run(&["info", text(bag), "--json"]).expect(0, &[]).json();
@@ -172,7 +172,7 @@ fn bags_of_every_version_are_read_alike() {
     for (version, storage) in older.chain((4..=9).map(|version| (version, "mcap"))) {
         let bag = bag(folder.path(), version, storage);
         assert_eq!(told(&bag, folder.path()), newest, "{bag:?}");
-        // What there is says as much as a new metadata.yaml would.
+        // The existing one equals a new metadata.yaml.
         let report = run(&["recover", text(&bag), "--json"]).expect(0, &[]).json();
         assert_eq!(report["action"], "none", "{report}");
     }

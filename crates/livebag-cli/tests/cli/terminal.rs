@@ -1,4 +1,4 @@
-//! What a terminal shows: colour where something is wrong, and lines as wide as it is.
+//! Output on a terminal: colour for problems, and lines that fit its width.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::common::{livebag, run, text};
 use crate::names::recording;
 
-/// Runs it on a terminal of that many columns; what it shows.
+/// Runs it on a terminal of that many columns; returns its output.
 fn on_terminal(arguments: &[&str], columns: u16, environment: &[(&str, &str)]) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -27,7 +27,7 @@ fn on_terminal(arguments: &[&str], columns: u16, environment: &[(&str, &str)]) -
     // The command holds the terminal still.
     drop(command);
     let mut shown = Vec::new();
-    // Reading fails once nobody has the other side open.
+    // Reading fails once the other side is closed.
     let _ = File::from(master).read_to_end(&mut shown);
     child.wait().unwrap();
     String::from_utf8(shown).unwrap()

@@ -58,7 +58,7 @@ fn a_manifest_is_yaml_whatever_stands_in_it() {
     let written = whole.to_yaml().unwrap();
     assert_eq!(Manifest::parse(&written).unwrap(), whole);
     assert_eq!(crate::yaml::read::<Manifest>(&written).unwrap(), whole);
-    // As an older livebag wrote it, and as somebody may write it today.
+    // As an older version wrote it, and as a person may write it today.
     let block = serde_saphyr::to_string(&whole).unwrap();
     assert!(block.contains("\ntopics:\n"), "{block}");
     assert_eq!(Manifest::parse(&block).unwrap(), whole);

@@ -68,7 +68,7 @@ impl BatchBuilder {
     /// Adds a row. A message that cannot be decoded adds none.
     ///
     /// # Errors
-    /// If it is not what the definition says.
+    /// If it does not match the definition.
     pub fn push(
         &mut self,
         log_time_nanos: u64,

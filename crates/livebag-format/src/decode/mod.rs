@@ -1,8 +1,8 @@
 //! Any message as a JSON value, by the definition that came with it.
 //!
 //! Read are messages of encoding `cdr` with schemas of encoding `ros2msg`, `ros1` with `ros1msg`,
-//! and `json`. Neither a hostile schema nor a hostile message can make it panic, allocate more than
-//! in proportion to the message, or run without end.
+//! and `json`. Neither a malicious schema nor a malicious message can make it panic, allocate more than in proportion
+//! to the message, or run forever.
 //!
 //! ```
 //! use livebag_format::{Topic, decode::{DecodeOptions, Decoder}};
@@ -47,7 +47,7 @@ pub(crate) const DEPTH_MAX: usize = 32;
 /// How much of a message is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeOptions {
-    /// Longer arrays become `{"length": N, "first": […]}` with so many items.
+    /// Longer arrays become `{"length": N, "first": […]}` with this many items.
     pub array_items_max: usize,
 }
 
@@ -102,9 +102,8 @@ impl Decoder {
         self.decode_at_most(message, options, usize::MAX)
     }
 
-    /// The same for a message of which at most `values_max` values would be kept: every number, string,
-    /// array and structure is one, and each takes up to some 128 bytes of memory. A string is one for
-    /// every 64 bytes.
+    /// The same for a message, keeping at most `values_max` values: every number, string, array and structure is one,
+    /// and each takes up to about 128 bytes of memory. A string is one for every 64 bytes.
     ///
     /// # Errors
     /// As [`Decoder::decode`], and [`DecodeError::Values`] if there are more.
@@ -131,7 +130,7 @@ impl Decoder {
             cursor,
             items_max: options.array_items_max,
             bytes: message.len(),
-            // Every structure has a byte of its own, save empty ones of ROS 1.
+            // Every structure has at least one byte, except empty ones of ROS 1.
             structures_left: message.len() + 1024,
             values_left: values_max,
             values_max,
@@ -140,7 +139,7 @@ impl Decoder {
     }
 }
 
-/// One pass over one message. What is not kept is walked over just the same, to find what follows.
+/// One pass over one message. Values that are not kept are still parsed, to find the next ones.
 struct Walk<'a> {
     schema: &'a Schema,
     cursor: Cursor<'a>,
@@ -190,7 +189,7 @@ impl Walk<'_> {
     fn field(&mut self, field: &Field, depth: usize, keep: bool) -> Result<Value, DecodeError> {
         let count = match field.count {
             Count::One => return self.value(field, depth, keep),
-            // Takes no byte, so that a structure of many such fields would cost more than it has.
+            // It takes no byte, so that a structure of many such fields would cost more than its length.
             Count::Fixed(0) => {
                 self.count_structure()?;
                 0

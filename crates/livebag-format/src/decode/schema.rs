@@ -1,7 +1,7 @@
-//! Message definitions as text (`ros2msg`, `ros1msg`), parsed into what a decoder walks.
+//! Message definitions as text (`ros2msg`, `ros1msg`), parsed into the form that a decoder uses.
 //!
 //! The first part defines the type itself; each further one stands after a line of `=` and a line
-//! `MSG: package/Type`. Constants and defaults are not in messages and are passed over.
+//! `MSG: package/Type`. Constants and defaults are not in messages and are skipped.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::definitions;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// Neither the recording nor the bundle has a definition.
+    /// Neither the recording nor the bundled types have a definition.
     #[error("there is no definition of {type_name:?}, in the recording or bundled")]
     None {
         /// The type.
@@ -33,7 +33,7 @@ pub enum SchemaError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// What stands there.
+        /// The line.
         text: String,
     },
     /// Types within types without end, where columns are made of all of them.
@@ -205,8 +205,8 @@ impl Schema {
     }
 }
 
-/// What rosidl makes of a service's events (REP-2012), if `text` is the service's own definition, which is what
-/// rosbag2 keeps for them: request, `---`, response, and the types that they use.
+/// The type that rosidl generates for a service's events (REP-2012), if `text` is the service's own definition, which
+/// rosbag2 stores for them: request, `---`, response, and the types that they use.
 fn service_event(type_name: &str, text: &str) -> Option<String> {
     let service = type_name.strip_suffix("_Event").filter(|name| name.contains("/srv/"))?;
     text.lines().find(|line| line.trim() == "---")?;
@@ -258,7 +258,7 @@ pub(crate) fn parts(root: TypeName, text: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// A line up to its comment. A constant string has none: it goes on to the end of its line.
+/// A line up to its comment. A constant string has no comment: it extends to the end of its line.
 fn without_comment(line: &str) -> &str {
     let code = line.split('#').next().unwrap_or_default().trim();
     match field_words(line) {

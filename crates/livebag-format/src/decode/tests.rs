@@ -282,7 +282,7 @@ fn no_more_values_are_kept_than_were_asked_for() {
     let refused = decode(usize::MAX, 2 + 2 + 1002).unwrap_err();
     assert_eq!(refused, DecodeError::Values { values_max: 1006 });
     assert!(decode(3, 2 + 2 + 6).is_ok() && decode(3, 2 + 2 + 5).is_err());
-    // A long string counts by its length, JSON by what it could hold at most.
+    // A long string counts by its length, JSON by the most it could hold.
     let text = decoder("a/A", "ros1", "string x");
     let message = [&6400u32.to_le_bytes()[..], &[b'x'; 6400]].concat();
     assert!(text.decode_at_most(&message, &DecodeOptions::default(), 101).is_ok());

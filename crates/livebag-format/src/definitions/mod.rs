@@ -63,9 +63,9 @@ pub(crate) fn own_text(type_name: &str) -> Option<&'static str> {
     DEFINITIONS.get(type_name).map(|definition| definition.text)
 }
 
-/// A bundled type's definition as schema text of encoding `ros2msg`: the type itself, then each
-/// type it needs, once, after a line of 80 `=` and a line `MSG: package/Type`: rosbag2's own form,
-/// and the only one in which Foxglove's parser finds a type again.
+/// A bundled type's definition as schema text of encoding `ros2msg`: the type itself, then each type it needs, once,
+/// after a line of 80 `=` and a line `MSG: package/Type`. This is rosbag2's form, and the only one in which Foxglove's
+/// parser finds the types.
 ///
 /// ```
 /// let schema = livebag_format::definitions::schema("sensor_msgs/msg/Image").unwrap();

@@ -76,7 +76,7 @@ impl Descriptions<'_> {
         ))
     }
 
-    /// `package/msg/Type`, or `srv` or `action` where the definition says so.
+    /// `package/msg/Type`, or `srv` or `action` as in the definition.
     fn full_name(&self, index: usize) -> Option<String> {
         let part = &self.parts[index];
         let written = if index == 0 { self.root } else { part.full_name };

@@ -1,5 +1,5 @@
-//! Attachment records: files that an MCAP carries along. They may be larger than memory, so their heads
-//! are parsed alone.
+//! Attachment records: files that an MCAP carries along. They may be larger than memory, so their heads are parsed
+//! separately.
 
 use super::{RECORD_HEADER_BYTES, RecordHeader, opcode};
 
@@ -34,7 +34,7 @@ impl AttachmentHead {
     /// Parses the start of a record.
     ///
     /// # Errors
-    /// What is wrong with it, if something is.
+    /// The damage, if there is any.
     pub fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let cut = "its record is cut";
         let record = RecordHeader::parse(bytes).ok_or(cut)?;

@@ -37,7 +37,7 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// `level` counts for zstd alone: from -7 (fast) to 22 (small).
+    /// `level` applies only to zstd: from -7 (fast) to 22 (small).
     ///
     /// # Errors
     /// If there is no memory for the tables.
@@ -52,7 +52,7 @@ impl Compressor {
     /// Appends `records`, compressed, to `out`.
     ///
     /// # Errors
-    /// If the library refuses, for want of memory for instance.
+    /// If the library fails, for example for lack of memory.
     pub fn compress(&mut self, records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         match (self.compression, &mut self.zstd) {
             (Compression::Zstd, Some(zstd)) => {
@@ -81,7 +81,7 @@ pub enum DecompressError {
     Damaged {
         /// The compression.
         name: &'static str,
-        /// What the library found.
+        /// The library's error.
         source: io::Error,
     },
     /// It ends too early, or late.
@@ -89,7 +89,7 @@ pub enum DecompressError {
     Length {
         /// As the chunk's header says.
         expected: u64,
-        /// What came out.
+        /// The decompressed length.
         found: u64,
     },
 }
@@ -108,7 +108,7 @@ pub fn decompress(
     outcome.map(|()| records)
 }
 
-/// The same, with what came out before an error.
+/// The same, with the output before an error.
 pub fn decompress_start(
     compression: Compression,
     stored: &[u8],

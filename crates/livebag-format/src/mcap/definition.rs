@@ -1,4 +1,4 @@
-//! Records that tell what a file is about: its header, schemas and channels.
+//! Records that describe a file: its header, schemas and channels.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use super::{MESSAGE_HEADER_BYTES, MessageHeader};
 pub struct ChunkMessage<'a> {
     /// Offset of its record in the chunk's records.
     pub inner: u32,
-    /// What stands in front of its data.
+    /// The header before its data.
     pub header: MessageHeader,
     /// The encoded message.
     pub data: &'a [u8],

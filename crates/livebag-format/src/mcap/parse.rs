@@ -54,7 +54,7 @@ pub struct ChunkHeader {
     pub records_bytes: u64,
     /// How they are stored.
     pub compression: Compression,
-    /// Length of what is stored.
+    /// Length of the stored data.
     pub stored_bytes: u64,
 }
 
@@ -68,7 +68,7 @@ impl ChunkHeader {
             .then_some(this)
     }
 
-    /// The same, whatever the record's opcode and length are: they follow from what is behind them.
+    /// The same, ignoring the record's opcode and length: they follow from the bytes behind them.
     pub fn without_record(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < CHUNK_HEADER_BYTES {
             return None;
@@ -109,7 +109,7 @@ impl ChunkHeader {
     /// The records in `chunk`, a whole chunk record.
     ///
     /// # Errors
-    /// If it is cut, or what is stored is not what the header says.
+    /// If it is truncated, or the stored data does not match the header.
     pub fn records<'a>(&self, chunk: &'a [u8]) -> Result<Cow<'a, [u8]>, DecompressError> {
         let start = self.header_bytes().min(chunk.len());
         let stored = &chunk[start..];
@@ -160,7 +160,7 @@ impl MessageHeader {
 
 /// A part of a record's body.
 enum Part {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// A text, an array or bytes, behind their length in bytes (32 bits).
     Counted,

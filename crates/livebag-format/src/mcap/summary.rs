@@ -51,7 +51,7 @@ impl ChunkExtent {
         }
     }
 
-    /// Adds `count` messages of a channel, from `first` to `last` as they lie in the chunk.
+    /// Adds `count` messages of a channel, from `first` to `last` in the chunk's order.
     pub fn add(&mut self, channel_id: u16, first: &IndexEntry, last: &IndexEntry, count: u64) {
         self.records_bytes = self.records_bytes.max(last.inner_end());
         self.start_nanos = self.start_nanos.min(first.log_time_nanos);
@@ -65,8 +65,8 @@ impl ChunkExtent {
 
 /// Writes DataEnd, the summary and the footer.
 ///
-/// Feed the chunks in file order, and take the finished bytes with [`SummaryBuilder::take`] as
-/// often as is convenient; they follow each other in the file from `offset` on.
+/// Feed the chunks in file order, and take the finished bytes with [`SummaryBuilder::take`] at any time; they follow
+/// each other in the file from `offset` on.
 pub struct SummaryBuilder {
     out: Vec<u8>,
     /// File offset of `out[0]`.
@@ -259,7 +259,7 @@ impl SummaryBuilder {
         (self.offset, self.out)
     }
 
-    /// Messages counted so far, by channel.
+    /// Messages so far, by channel.
     pub fn channel_counts(&self) -> &BTreeMap<u16, u64> {
         &self.channel_counts
     }

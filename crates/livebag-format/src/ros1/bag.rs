@@ -18,7 +18,7 @@ use crate::Topic;
 pub const MAGIC: &[u8] = b"#ROSBAG V2.0\n";
 /// What every version of the format begins with.
 pub const MAGIC_ANY_VERSION: &[u8] = b"#ROSBAG V";
-/// Longest record header that is read: topics and types are short, the rest is numbers.
+/// Longest accepted record header: topics and types are short, the other values are numbers.
 const HEADER_BYTES_MAX: usize = 1 << 20;
 
 /// Why bytes are not records of a ROS 1 bag.
@@ -28,7 +28,7 @@ pub enum ContainerError {
     /// A record's header does not parse.
     #[error("expected a bag record: {reason}")]
     Record {
-        /// What is wrong with it.
+        /// The damage.
         reason: &'static str,
     },
     /// A field that this kind of record must have is missing or has another size.
@@ -50,7 +50,7 @@ pub enum ContainerError {
     Decompress {
         /// `bz2` or `lz4`.
         compression: &'static str,
-        /// What the decompressor said.
+        /// The decompressor's error.
         reason: String,
     },
 }
@@ -110,7 +110,7 @@ pub enum Record {
 /// A record's header and where its data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordHead {
-    /// What it is.
+    /// Its content.
     pub record: Record,
     /// Bytes from the start of the record to its data.
     pub data_offset: usize,
@@ -118,12 +118,12 @@ pub struct RecordHead {
     pub data_bytes: u32,
 }
 
-/// Outcome of looking for a record's header.
+/// Result of reading a record's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadRead {
     /// It is there.
     Head(RecordHead),
-    /// At least so many bytes, from the start of the record, are needed.
+    /// At least this many bytes, from the start of the record, are needed.
     NeedBytes(usize),
 }
 

@@ -62,14 +62,14 @@ pub(super) fn to_ros2(ros1_name: &str, text: &str) -> Result<String, SchemaError
     with_bundled_parts(&type_name(ros1_name), &written)
 }
 
-/// Whether times and durations are used, which are types of their own in ROS 2.
+/// Whether times and durations are used, which are separate types in ROS 2.
 #[derive(Default)]
 struct Uses {
     time: bool,
     duration: bool,
 }
 
-/// What stands before every part but the first.
+/// The text before every part but the first.
 fn head(part: &Part<'_>) -> String {
     format!("{}\nMSG: {}/{}\n", "=".repeat(80), part.name.0, part.name.1)
 }

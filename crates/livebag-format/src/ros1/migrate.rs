@@ -1,6 +1,6 @@
 //! Messages of types that ROS 2 has changed: by the definition that the bag has, made what ROS 2's own definition
-//! says. Fields that ROS 2 has added are zero or empty, those that it has removed are left out, and one that has
-//! another name and the same type is renamed, as `rosbags-convert` does.
+//! says. Fields added in ROS 2 are zero or empty, removed ones are left out, and one with another name and the same
+//! type is renamed, as `rosbags-convert` does.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Migration {
     plans: HashMap<(usize, usize), Plan>,
 }
 
-/// Names of structures, as far as a definition says them.
+/// Names of structures, as far as a definition has them.
 type Names = Vec<(String, String)>;
 
 impl Migration {

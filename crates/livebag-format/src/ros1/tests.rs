@@ -158,7 +158,7 @@ fn messages_that_are_not_what_their_definition_says_are_refused() {
     assert_eq!(out, [9]);
 }
 
-/// A definition of a few types that use one another, and none of ROS 2's own words.
+/// A definition of a few types that use one another, without ROS 2's keywords.
 fn definition() -> impl Strategy<Value = String> {
     let field = (
         "(bool|u?int(8|16|32|64)|float(32|64)|string|time|duration|char|byte|[B-D])",
@@ -191,7 +191,7 @@ proptest! {
         let ros1 = topic("a/A", &definition);
         let to_cdr = ToCdr::new(&ros1).unwrap();
         let mut out = Vec::new();
-        // Random bytes are often too long for the definition: as many as it takes.
+        // Random bytes are often too long for the definition: use as many as it takes.
         let mut bytes = &bytes[..];
         let mut done = to_cdr.convert(bytes, &mut out);
         if let Err(DecodeError::TooLong { used, .. }) = done {

@@ -1,8 +1,8 @@
 //! Messages in ROS 1's serialisation as CDR, little-endian, by their definition.
 //!
 //! The values are copied as they are; what changes is where they lie: CDR aligns, ends strings with
-//! a NUL and gives a structure without fields one byte. Neither a hostile definition nor a hostile
-//! message can make it panic, write more than in proportion to the message, or run without end.
+//! a NUL and gives a structure without fields one byte. Neither a malicious definition nor a malicious message can make
+//! it panic, write more than in proportion to the message, or run forever.
 
 use crate::decode::schema::{Count, Field, Kind, Primitive, Schema, package_and_name, parts};
 use crate::decode::{DEPTH_MAX, SchemaError};
@@ -114,7 +114,7 @@ impl ToCdr {
     /// Appends the message as CDR to `out`. After an error `out` is as it was.
     ///
     /// # Errors
-    /// If the message is not what the definition says, or is nested too deep.
+    /// If the message does not match the definition, or is nested too deep.
     pub fn convert(&self, message: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
         let Some(migration) = &self.migration else { return self.copy(message, out) };
         let mut cdr = Vec::with_capacity(message.len() + 64);
@@ -155,7 +155,7 @@ struct Copy<'a> {
     /// Where alignment is counted from.
     origin: usize,
     out: &'a mut Vec<u8>,
-    /// Every structure has a byte of its own, save those without a field.
+    /// Every structure has at least one byte, except those without a field.
     structures_left: usize,
 }
 

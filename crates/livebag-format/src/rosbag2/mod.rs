@@ -1,8 +1,8 @@
 //! rosbag2's `metadata.yaml`: versions 1 to 9 are read; 5 (Humble), 7 (Iron) and 9 (Jazzy and
 //! later) are written.
 //!
-//! YAML goes through `serde-saphyr`, both ways: it reads what yaml-cpp and ruamel write, and both
-//! read what it writes. `container.yaml` uses it too.
+//! YAML is read and written by `serde-saphyr`: it reads the output of yaml-cpp and ruamel, and both read its output.
+//! `container.yaml` uses it too.
 
 mod qos;
 mod yaml;
@@ -50,7 +50,7 @@ impl MetadataVersion {
     }
 }
 
-/// What `metadata.yaml` says, whatever its version. What a version lacks is empty.
+/// What `metadata.yaml` says, whatever its version. Values that a version lacks are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BagMetadata {
     /// Version of the file that was read; not heeded when writing.
@@ -69,8 +69,8 @@ pub struct BagMetadata {
     pub compression_format: String,
     /// `FILE`, `MESSAGE`, or empty (rosbag2 also writes `NONE`).
     pub compression_mode: String,
-    /// The files in order, relative to the bag's directory. Versions up to 3 put the directory's
-    /// name in front; it is taken off on reading.
+    /// The files in order, relative to the bag's directory. Versions up to 3 prefix the directory's name; it is removed
+    /// on reading.
     pub relative_file_paths: Vec<String>,
     /// The same files with times and counts (from version 5 on; may be shorter or empty).
     pub files: Vec<FileEntry>,
@@ -125,7 +125,7 @@ pub enum MetadataError {
     /// Not YAML, or not with the keys of a rosbag2 bag.
     #[error("expected rosbag2's metadata.yaml (key rosbag2_bagfile_information): {reason}")]
     Yaml {
-        /// What the YAML reader found, with line and column.
+        /// The YAML reader's error, with line and column.
         reason: String,
     },
     /// Version 0, which no rosbag2 has written.
@@ -146,13 +146,13 @@ pub enum MetadataError {
          {reason}"
     )]
     QosOverrides {
-        /// What was found.
+        /// The found value.
         reason: String,
     },
     /// A QoS list that is not one.
     #[error("expected a YAML list of QoS profiles: {reason}")]
     Qos {
-        /// What the YAML reader found.
+        /// The YAML reader's error.
         reason: String,
     },
 }

@@ -74,7 +74,7 @@ const LIVELINESS: &[&str] = &[
     "best_available",
 ];
 
-/// What ROS 2 offers unless told otherwise (`rmw_qos_profile_default`). Times of 0 are unspecified.
+/// ROS 2's default (`rmw_qos_profile_default`). Times of 0 are unspecified.
 impl Default for QosProfile {
     fn default() -> Self {
         let name = |name: &str| Policy::Name(name.to_owned());
@@ -92,7 +92,7 @@ impl Default for QosProfile {
     }
 }
 
-/// A topic's profile in a file of overrides: what is not said is ROS 2's default.
+/// A topic's profile in a file of overrides: missing values are ROS 2's defaults.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Overrides {
@@ -146,7 +146,7 @@ impl Policy {
         }
     }
 
-    /// The same value in the other style; what the table does not know stays as it is.
+    /// The same value in the other style; values missing in the table stay unchanged.
     fn styled(&self, style: QosStyle, names: &[&str]) -> Policy {
         let number = match self {
             Policy::Number(number) => usize::try_from(*number).ok(),
@@ -163,8 +163,8 @@ impl Policy {
 }
 
 impl QosProfile {
-    /// Reads a file of overrides (`--qos-profile-overrides-path`): YAML with a profile for each topic, in
-    /// which what is not said is ROS 2's default. Empty text overrides nothing.
+    /// Reads a file of overrides (`--qos-profile-overrides-path`): YAML with a profile for each topic, with ROS 2's
+    /// defaults for missing values. Empty text overrides nothing.
     ///
     /// ```
     /// use livebag_format::rosbag2::{Policy, QosProfile};

@@ -1,8 +1,8 @@
-//! As much of the newest as arrives in a given time.
+//! The newest messages, as many as arrive in a given time.
 //!
-//! What has been given to the kernel cannot be taken back, so little is given ahead: a message goes when
-//! what is still on its way, and itself, will have arrived in time at the speed that the asker's
-//! own acknowledgements show. The newest message always goes, and goes first.
+//! Bytes given to the kernel cannot be withdrawn, so little is sent ahead: a message is sent if it, and the bytes in
+//! flight before it, will arrive in time at the speed that the client's acknowledgements show. The newest message
+//! always goes, and goes first.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub struct Auto<'a> {
 }
 
 impl<'a> Auto<'a> {
-    /// Begins. `asked_nanos` is when the request came, `known` the link's speed if it is known.
+    /// Begins. `asked_nanos` is the time of the request, `known` the link's speed if it is known.
     pub fn new(
         clock: &'a Clock,
         link: &'a dyn AutoLink,
@@ -89,10 +89,10 @@ impl<'a> Auto<'a> {
     fn may_go(&mut self, bytes: u64, outlet: &Outlet) -> bool {
         loop {
             if self.given_bytes == 0 {
-                // An asker who needs one frame now gets one frame now.
+                // A client that needs one frame now gets one frame now.
                 return true;
             }
-            // One who has gone, or was let go, holds no turn until his time is over.
+            // A client that has gone, or was cut off, holds no turn until its time is over.
             if outlet.is_gone() {
                 return false;
             }
@@ -112,7 +112,7 @@ impl<'a> Auto<'a> {
                 Some(speed) => {
                     let flight = round_trip.max(AUTO_AHEAD).as_secs_f64() * speed;
                     let arrival = (outstanding + bytes) as f64 / speed * 1e9;
-                    // What was known before may not be so any more.
+                    // Earlier measurements may be outdated.
                     let is_measured = self.goodput.measured().is_some();
                     let flight = if is_measured { flight } else { 0.0 };
                     let is_room = (outstanding as f64) < flight.max(AUTO_BLIND_BYTES as f64);
@@ -140,7 +140,7 @@ impl<'a> Auto<'a> {
         outlet: &mut Outlet,
     ) -> Result<Option<f64>, AnswerError> {
         let mut messages = container.newest_first(query)?;
-        // A message that is larger than a chunk gets memory of its own size.
+        // A message that is larger than a chunk gets memory of its size.
         let next_bytes = |messages: &NewestFirst<'_>| {
             AUTO_CHUNK_BYTES as usize + messages.next_data_bytes().unwrap_or(0) as usize
         };

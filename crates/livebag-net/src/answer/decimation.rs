@@ -23,7 +23,7 @@ struct Gap {
 }
 
 impl Decimation {
-    /// For each topic of `rates` at most so many messages a second, of all of its publishers together.
+    /// For each topic of `rates` at most this many messages a second, of all its publishers together.
     pub fn new(container: &Container, rates: &[(String, f64)]) -> Self {
         let named: Vec<String> = rates.iter().map(|(name, _)| name.clone()).collect();
         let full = full_names(container, &named);
@@ -41,8 +41,7 @@ impl Decimation {
         }
     }
 
-    /// Goes on behind messages that were given before: names as in the rates, and the log time of the
-    /// last of each.
+    /// Continues after messages sent earlier: names as in the rates, and the log time of the last of each.
     #[cfg_attr(not(feature = "zenoh"), expect(dead_code, reason = "for answers in pages"))]
     pub fn resume(&mut self, last_nanos: &BTreeMap<String, u64>) {
         for gap in &mut self.gaps {

@@ -26,7 +26,7 @@ pub enum AnswerError {
          open it again (HEAD, or a range from 0)"
     )]
     LaidOutAnew,
-    /// Too many files are kept for those who read them.
+    /// Too many files are kept for their readers.
     #[error("too many different parts of live recordings are being read: ask again in a minute")]
     FilesInUse,
     /// There is no picture.
@@ -43,7 +43,7 @@ pub enum AnswerError {
     Decode {
         /// Its topic.
         topic: String,
-        /// What is wrong.
+        /// The error.
         error: String,
     },
     /// An answer in JSON could not be written.

@@ -11,7 +11,7 @@ use super::{AnswerError, Outlet, message};
 use crate::limits::{FOLLOW_BEHIND_MAX, FOLLOW_INTERVAL, FOLLOW_SIGN_INTERVAL, PIECE_BYTES};
 use crate::tell::MessageLine;
 
-/// What has been told of one topic.
+/// Messages of one topic already sent.
 #[derive(Clone, Copy)]
 struct Told {
     /// Log time of the newest message told, and how many of that time were.
@@ -26,8 +26,9 @@ struct LeftOut<'a> {
     message_count: u64,
 }
 
-/// Sends an event for each new message of `topics` until the recording ends; `now` gives it as it is. A slow asker makes it wait, at most
-/// as long as any answer; of what has come meanwhile it gets the newest, and the count of the others.
+/// Sends an event for each new message of `topics` until the recording ends; `now` gives it as it is. A slow client
+/// makes it wait, at most as long as any answer; of the messages since then it gets the newest, and the count of the
+/// others.
 ///
 /// # Errors
 /// If the recording cannot be read, has no such topic, or the asker has gone.
@@ -46,7 +47,7 @@ pub fn send_follow(
             told.insert(at, Told { time_nanos, count: u64::MAX });
         }
     }
-    // Says so if a topic is not there.
+    // Fails if a topic does not exist.
     drop(container.query(&Query { topics: topics.to_vec(), span: Span::Latest(Duration::ZERO) })?);
     drop(container);
     // The head goes out at once.
@@ -79,7 +80,7 @@ pub(super) fn put_text(outlet: &mut Outlet, text: &str) -> Result<(), AnswerErro
     outlet.send(piece)
 }
 
-/// Sends what is new of each name; whether there was anything.
+/// Sends the new messages of each name; returns whether there were any.
 fn send_new(
     container: &Container,
     topics: &[String],
@@ -125,7 +126,7 @@ fn send_new(
     Ok(has_any)
 }
 
-/// The newest entries of a name that have not been told.
+/// The newest entries of a name that were not sent yet.
 fn unseen(
     container: &Container,
     name: &str,

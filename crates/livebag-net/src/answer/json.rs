@@ -39,7 +39,7 @@ impl<'a> JsonOut<'a> {
         io::Write::write_all(self, text.as_bytes()).map_err(|error| self.why(error))
     }
 
-    /// Sends what has not been sent.
+    /// Sends the buffered bytes.
     ///
     /// # Errors
     /// If the asker has gone.

@@ -15,7 +15,7 @@ use crate::pool::Pool;
 use crate::tell::MessageLine;
 use crate::{picture, points};
 
-/// What the head of a response says of a message.
+/// The message's properties in the head of a response.
 pub struct MessageHead {
     /// Topic, times, sequence; without values.
     pub line: MessageLine,
@@ -23,7 +23,7 @@ pub struct MessageHead {
     pub type_name: String,
     /// Bytes of the body.
     pub body_bytes: u64,
-    /// Newer messages that were passed over because they are damaged.
+    /// Newer messages that were skipped because they are damaged.
     pub damaged: u64,
     /// The frame that points are in.
     pub frame_id: Option<String>,
@@ -67,8 +67,8 @@ impl MessageQuery {
     }
 }
 
-/// Sends a message; `tell` is told its head before. All memory for it is taken before
-/// it is read: who waits for that longer than `patience` is refused.
+/// Sends a message; `tell` gets its head first. All memory for it is reserved before it is read: a client that waits
+/// longer than `patience` for it is refused.
 ///
 /// # Errors
 /// If the recording cannot be read, has no such message, or it cannot be given in that form.
@@ -89,7 +89,7 @@ pub fn send_message(
         let mut piece = outlet.piece_within(bytes, patience)?;
         let mut data = Buffer::default();
         let is_raw = matches!(form, MessageForm::Raw);
-        // A damaged one is passed over for the one before.
+        // For a damaged one, the one before is sent.
         if !messages.append_to(if is_raw { piece.buffer() } else { &mut data })? {
             continue;
         }

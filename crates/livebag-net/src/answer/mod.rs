@@ -1,8 +1,7 @@
 //! Answers on their way from the query engine to the network, piece by piece.
 //!
-//! A thread of its own builds each answer; it blocks on the disk and on the client. What it has built waits in
-//! a channel of [`PIECES_WAITING_MAX`] pieces. No other answer waits for it, and the memory of all answers has one
-//! bound ([`Pool`]).
+//! A separate thread builds each answer; it blocks on the disk and on the client. Its output waits in a channel of
+//! [`PIECES_WAITING_MAX`] pieces. No other answer waits for it, and the memory of all answers has one bound ([`Pool`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,8 +52,8 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The next of them; `None` after the last. An answer that stopped before its end, also because its
-    /// thread died, ends in an error: nobody takes a part for the whole.
+    /// The next of them; `None` after the last. An answer that stopped before its end, even because its thread died,
+    /// ends in an error, so that no client mistakes a part for the whole.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Parcel, AnswerError>>> {
         match ready!(self.receiver.poll_recv(cx)) {
             None if !self.is_whole.load(Ordering::Acquire) => {
@@ -70,7 +69,7 @@ impl Pieces {
     }
 }
 
-/// What is handed over at once: a piece, or many parts of files and what lies between them. In order.
+/// The unit of sending: a piece, or many parts of files and the bytes between them. In order.
 pub type Parcel = VecDeque<Bytes>;
 
 /// Bytes of a parcel.
@@ -84,8 +83,8 @@ struct ForTheKernel(FilePart);
 impl AsRef<[u8]> for ForTheKernel {
     #[expect(unsafe_code, reason = "`Bytes` knows memory as slices only")]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: what comes of it is the address and the length. Only the kernel reads what is there
-        // (`Outlet::take_references`), and bytes that change meanwhile arrive as they are then.
+        // SAFETY: only the address and the length are used. Only the kernel reads these bytes
+        // (`Outlet::take_references`), and bytes that change meanwhile are sent with their new values.
         unsafe { self.0.look() }
     }
 }
@@ -97,11 +96,11 @@ pub struct Outlet {
     runtime: Handle,
     clock: Clock,
     progress_timeout: Duration,
-    /// Bytes of the largest piece so far: the next one may be like it.
+    /// Bytes of the largest piece so far: the next one may be as large.
     piece_bytes: usize,
-    /// Whether it takes parts of mapped files, which nobody may look at but the kernel.
+    /// Whether it accepts parts of mapped files, which only the kernel may read.
     takes_references: bool,
-    /// What has been laid out and not been handed over: nothing that holds memory of the pool.
+    /// Bytes laid out but not sent yet: they hold no memory of the pool.
     parcel: Parcel,
     bytes: u64,
     began_nanos: u64,
@@ -111,8 +110,8 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// An outlet, and what comes out of it. Must be used outside of the runtime's own threads.
-    /// An asker who takes no piece for `progress_timeout` has gone.
+    /// An outlet, and its receiving end. Must be used outside of the runtime's own threads. A client that takes no
+    /// piece for `progress_timeout` is considered gone.
     pub fn new(
         pool: &Pool,
         clock: &Clock,
@@ -138,7 +137,7 @@ impl Outlet {
         (this, pieces)
     }
 
-    /// Says that what comes out of it is handed to the kernel, and that nobody looks at it before.
+    /// Declares that the receiver passes the bytes to the kernel without reading them.
     pub fn take_references(&mut self, yes: bool) {
         self.takes_references = yes;
     }
@@ -154,7 +153,7 @@ impl Outlet {
     /// The same, but does not wait longer than that.
     ///
     /// # Errors
-    /// [`AnswerError::Memory`] if others have all of it for so long.
+    /// [`AnswerError::Memory`] if others hold all of it for that long.
     pub fn piece_within(&mut self, bytes: usize, patience: Duration) -> Result<Piece, AnswerError> {
         let began = self.clock.monotonic_nanos();
         let taken = wait_within(self.pool.take(bytes), patience);
@@ -176,7 +175,7 @@ impl Outlet {
             return self.hand_over();
         }
         self.bytes += piece.buffer().len() as u64;
-        // Its memory, with what it grew by.
+        // Its memory, including its growth.
         self.piece_bytes = self.piece_bytes.max(piece.buffer().capacity());
         let began = self.clock.monotonic_nanos();
         self.runtime.block_on(piece.settle());
@@ -185,8 +184,8 @@ impl Outlet {
         self.hand_over()
     }
 
-    /// Sends a piece and what follows it in a file, by reference; gives the next piece. Parts are handed
-    /// over together: who takes them need not be woken for each.
+    /// Sends a piece and what follows it in a file, by reference; gives the next piece. Parts are sent together, so
+    /// that the receiver need not be woken for each.
     ///
     /// # Errors
     /// As [`Outlet::send`].
@@ -230,7 +229,7 @@ impl Outlet {
         self.progress_timeout
     }
 
-    /// Whether nobody takes what is sent any more.
+    /// Whether the receiver is gone.
     pub fn is_gone(&self) -> bool {
         self.sender.is_closed()
     }
@@ -249,7 +248,7 @@ impl Outlet {
     pub fn end(mut self, result: Result<(), AnswerError>) {
         match result {
             Ok(()) => self.is_whole.store(true, Ordering::Release),
-            // Whoever is still there sees that the answer is not whole.
+            // A receiver that is still there sees that the answer is incomplete.
             Err(AnswerError::Gone) => {}
             Err(error) => {
                 let _ = self.give(Err(error));
@@ -291,7 +290,7 @@ fn send_mcap(
     let mut piece = outlet.piece(PIECE_BYTES);
     let mut answer = McapAnswer::new(container, piece.buffer());
     loop {
-        // A message that is larger than a piece gets one of its own size.
+        // A message that is larger than a piece gets one of its size.
         let next = cursor.next_data_bytes().unwrap_or(0) as usize + BETWEEN_BYTES_MAX;
         if !outlet.takes_references && next > piece.room() {
             outlet.send(piece)?;
@@ -374,7 +373,7 @@ mod tests {
             let patience = Duration::from_millis(1);
             let (mut outlet, mut pieces) =
                 Outlet::new(&pool, &Clock::system(), runtime.handle(), patience);
-            // Nobody takes any of them.
+            // No receiver takes any of them.
             let sent = (0..count).try_for_each(|_| {
                 let mut piece = outlet.piece(10);
                 piece.buffer().put(b"a part");

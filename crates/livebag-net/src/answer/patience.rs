@@ -1,5 +1,5 @@
-//! Waiting for a future on a thread of one's own, without a timer of a runtime: that panics in a server which
-//! is being shut down, and an answer's thread may live longer than its server.
+//! Waits for a future on the current thread, without a timer of a runtime: that panics in a server which is being shut
+//! down, and an answer's thread may outlive its server.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Wake for Unpark {
     }
 }
 
-/// What the future gives, or `None` if it takes longer than `patience`.
+/// The future's output, or `None` if it takes longer than `patience`.
 pub fn wait_within<F: Future>(future: F, patience: Duration) -> Option<F::Output> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

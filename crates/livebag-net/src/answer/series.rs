@@ -46,7 +46,7 @@ impl Bins {
         if !value.is_finite() {
             return;
         }
-        // What is no number yet gives way.
+        // A missing value is replaced.
         self.min[bin] = self.min[bin].min(value);
         self.max[bin] = self.max[bin].max(value);
         if self.counts[bin] == 0 {
@@ -135,7 +135,7 @@ struct Head<'a> {
     bin_nanos: u64,
     exact: bool,
     message_count: u64,
-    /// Of so many messages one was read.
+    /// Of this many messages one was read.
     every: u64,
     /// Messages that could not be read or decoded.
     damaged: u64,
@@ -194,8 +194,8 @@ impl Reading<'_> {
     }
 }
 
-/// Sends the numbers of some fields. All memory for messages is taken before they are read: who waits for that
-/// longer than `patience` is refused.
+/// Sends the numbers of some fields. All memory for messages is reserved before they are read: a client that waits
+/// longer than `patience` for it is refused.
 ///
 /// # Errors
 /// If the recording cannot be read, has no such topic or field, or the asker has gone.
@@ -288,7 +288,7 @@ fn read(
         if topic != number || !(passed - 1).is_multiple_of(every) {
             continue;
         }
-        // The message, and what is decoded of it.
+        // The message, and its decoded form.
         let bytes = 2 * entry.data_bytes as usize;
         if bytes > piece.room() {
             drop(piece);

@@ -16,14 +16,14 @@ use crate::tell::Lost;
 /// Without a message for longer, a topic whose messages come unevenly is idle.
 const IDLE_NANOS: u64 = 1_000_000_000;
 
-/// What a recorder says of itself.
+/// A recorder's own status.
 #[derive(Clone, Debug, Default)]
 pub struct RecorderStatus {
     /// Whether messages are left out at the moment.
     pub paused: bool,
     /// Splits begun, the first included.
     pub splits: u64,
-    /// Bytes waiting in memory of its own.
+    /// Bytes waiting in its memory.
     pub cache_bytes: u64,
     /// Bound of those.
     pub cache_bytes_max: Option<u64>,
@@ -35,7 +35,7 @@ pub struct RecorderStatus {
     pub topics: Vec<RecorderTopic>,
 }
 
-/// What a recorder says of a topic.
+/// A recorder's status of a topic.
 #[derive(Clone, Debug, Default)]
 pub struct RecorderTopic {
     /// Topic name.
@@ -66,7 +66,7 @@ impl From<(livebag::Status, u64)> for RecorderStatus {
     }
 }
 
-/// A recording whose status is told.
+/// A recording whose status is sent.
 pub trait StatusSource {
     /// The container as it is now.
     ///
@@ -74,7 +74,7 @@ pub trait StatusSource {
     /// If it cannot be read.
     fn container(&self) -> Result<Arc<Container>, ContainerError>;
 
-    /// How far its topics have come.
+    /// Progress of its topics.
     ///
     /// # Errors
     /// If an index cannot be read.
@@ -124,13 +124,13 @@ struct TopicStatus<'a> {
     lost: Lost,
 }
 
-/// What was seen some looks ago.
+/// State at an earlier poll.
 struct Look {
     nanos: u64,
     topics: Vec<TopicProgress>,
 }
 
-/// Tells how a recording goes.
+/// Builds the status of a recording.
 struct Teller<'a> {
     served: &'a dyn StatusSource,
     clock: &'a Clock,
@@ -176,7 +176,7 @@ impl Teller<'_> {
         let recorder = self.served.recorder_status().filter(|_| is_live);
         let topics = self.served.progress(container)?;
         let (now_nanos, nanos) = (self.clock.wall_nanos(), self.clock.monotonic_nanos());
-        // A topic that has come in between has come from nothing.
+        // A topic that is new since then started from zero.
         let before = self.looks.front().filter(|_| is_live);
         let elapsed_s = before.map(|before| nanos.saturating_sub(before.nanos) as f64 / 1e9);
         let elapsed_s = elapsed_s.filter(|elapsed| *elapsed > 0.0);

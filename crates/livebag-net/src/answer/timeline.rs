@@ -1,4 +1,4 @@
-//! What a recording holds over time, as JSON.
+//! The contents of a recording over time, as JSON.
 
 use livebag::{Container, KernelDisk, Timeline, TopicTimeline};
 use livebag_format::container::Losses;
@@ -121,7 +121,7 @@ pub fn send_timeline(
     let head =
         Head { start_nanos, end_nanos: last_nanos.saturating_add(1), bin_nanos: bins.bin_nanos() };
     let mut out = JsonOut::new(outlet);
-    // An object that goes on.
+    // An object that is continued below.
     let text = serde_json::to_string(&head).unwrap_or_default();
     out.text(text.trim_end_matches('}'))?;
     out.text(",\"topics\":[")?;
@@ -143,7 +143,7 @@ fn marks(container: &Container, timeline: &Timeline) -> Vec<Mark> {
     let mut marks: Vec<Mark> = splits
         .map(|(name, nanos)| Mark::at("split", name.clone(), String::new(), *nanos))
         .collect();
-    // What cannot be read does not hide the rest.
+    // Unreadable attachments do not hide the others.
     marks.extend(attachments(container).unwrap_or_default());
     let events = container.events_on(&KernelDisk::for_serving()).unwrap_or_default();
     marks.extend(events.into_iter().map(|event| Mark {

@@ -159,7 +159,7 @@ pub struct Answer {
     pub turn: Arc<Turn>,
 }
 
-/// Lays an answer out on a thread of its own.
+/// Lays an answer out on a separate thread.
 pub fn lay_out(
     turn: Turn,
     asked_nanos: u64,
@@ -191,7 +191,7 @@ pub fn lay_out(
     answer
 }
 
-/// Gives memory back to the system when no answer is under way, as long as the server runs.
+/// Returns memory to the system when no answer is in progress, while the server runs.
 pub async fn give_back(pool: Pool) {
     let mut taken = 0;
     loop {

@@ -50,8 +50,8 @@ impl HttpBody for PiecesBody {
     }
 }
 
-/// Bytes that keep the turn of their answer until the network has them: hyper lets go of a body once it
-/// has taken its last piece, and of the piece once it is written or the connection has ended.
+/// Bytes that keep their answer's turn until the network has them: hyper drops a body once it has taken its last piece,
+/// and the piece once it is written or the connection has ended.
 struct Sent {
     bytes: Bytes,
     _turn: Arc<Turn>,

@@ -3,7 +3,7 @@
 /// Which bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// All of them: no range was asked for, or one that may be passed over.
+    /// All of them: no range was requested, or one that may be ignored.
     All,
     /// From the first to the last, both included.
     Part(u64, u64),
@@ -11,8 +11,8 @@ pub enum Wanted {
     Nothing,
 }
 
-/// What `range` asks for of a file of `bytes`. Several ranges, and units other than bytes, are passed
-/// over, as the RFC allows.
+/// What `range` asks for of a file of `bytes`. Several ranges, and units other than bytes, are ignored, as the RFC
+/// allows.
 pub fn wanted(range: Option<&str>, bytes: u64) -> Wanted {
     let Some(range) = range.and_then(|range| range.trim().strip_prefix("bytes=")) else {
         return Wanted::All;

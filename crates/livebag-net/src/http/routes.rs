@@ -96,7 +96,7 @@ fn takes_html(headers: &HeaderMap) -> bool {
     accepted.filter_map(|value| value.to_str().ok()).any(|value| value.contains("text/html"))
 }
 
-/// What is open on the page is in its address, so it takes any parameters.
+/// The page's state is in its address, so it accepts any parameters.
 async fn page_file(headers: HeaderMap, name: Name) -> Result<Response, HttpError> {
     let name = text_of(name)?;
     let Some(file) = page::file(&name) else { return Ok(nowhere().await) };
@@ -240,7 +240,7 @@ async fn latest(
     answer(app, &link, &method, name, ask, Which::Latest(last)).await
 }
 
-/// New messages as server-sent events. It holds its turn as long as it lasts.
+/// New messages as server-sent events. It holds its turn until it ends.
 async fn follow(
     State(app): State<Arc<App>>,
     Extension(link): Extension<Arc<Link>>,
@@ -320,8 +320,7 @@ async fn answer(
     respond(&app, asked_nanos, answer, type_of(form), true).await
 }
 
-/// The response, once the first piece is there. With `may_be_short` an answer of one piece tells its
-/// length.
+/// The response, once the first piece is there. With `may_be_short` an answer of one piece has a length.
 async fn respond(
     app: &App,
     asked_nanos: u64,
@@ -412,7 +411,7 @@ async fn message(
     let (tell, told) = oneshot::channel();
     let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         let way = (outlet, app.limits.turn_timeout);
-        // An asker who has gone needs no head.
+        // A client that has gone needs no head.
         send_message(&*served.container()?, &query, form, way, |head| drop(tell.send(head)))
     });
     let content_type = match form {
@@ -428,7 +427,7 @@ fn message_query(ask: &mut Parameters) -> Result<MessageQuery, AskError> {
     Ok(MessageQuery { topic: ask.topic()?, at: ask.moment("at")?, step: ask.step()? })
 }
 
-/// The response with one message, whose head is told before its first piece comes.
+/// The response with one message, whose head is sent before its first piece.
 async fn respond_with_head(
     mut answer: Answer,
     told: oneshot::Receiver<MessageHead>,
@@ -554,7 +553,7 @@ async fn fields(
     respond(&app, asked_nanos, answer, "application/json", true).await
 }
 
-/// How a recording goes, as server-sent events. It holds its turn as long as it lasts.
+/// How a recording goes, as server-sent events. It holds its turn until it ends.
 async fn events(
     State(app): State<Arc<App>>,
     Extension(link): Extension<Arc<Link>>,
@@ -586,7 +585,7 @@ async fn file(
 ) -> Result<Response, HttpError> {
     let mut ask = parameters(query)?;
     let (topics, from, to) = (ask.topics()?, ask.moment("from")?, ask.moment("to")?);
-    // The guard has looked at it.
+    // The guard has checked it.
     ask.all("access_token");
     ask.end()?;
     let asked_nanos = app.clock.monotonic_nanos();
@@ -598,7 +597,7 @@ async fn file(
     let if_range = text_header(&headers, header::IF_RANGE);
     let is_end = range.as_deref().is_some_and(|range| range.trim().starts_with("bytes=-"));
     let reading = match range::wanted(range.as_deref(), u64::MAX) {
-        // Who asks for its beginning or for all of it opens it; others go on reading.
+        // A request for its beginning or for all of it opens the file; others continue reading.
         Wanted::All | Wanted::Part(0, _) => Reading::Opens,
         _ if is_end => Reading::End,
         _ => Reading::GoesOn { knows_state: if_range.is_some() },

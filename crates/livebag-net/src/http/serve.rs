@@ -38,7 +38,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// How to serve. `..ServerOptions::default()` gives the rest.
+/// How to serve. Use `..ServerOptions::default()` for the others.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
     /// Addresses to listen at; port 0 takes any that is free.
@@ -79,7 +79,7 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Certificate or key cannot be used.
@@ -87,7 +87,7 @@ pub enum ServeError {
     Tls {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         what: String,
     },
     /// Threads cannot be made.
@@ -293,7 +293,7 @@ async fn accept(
         let Some(admitted) = gate.admit(peer.ip().to_canonical()) else { continue };
         let (acceptor, service) = (acceptor.clone(), service.clone());
         tokio::spawn(async move {
-            // What goes wrong with a connection is the asker's to see.
+            // The client sees a connection's errors.
             let _ = converse(stream, acceptor, service, &admitted).await;
         });
     }
@@ -320,10 +320,10 @@ async fn converse(
     }
 }
 
-/// Answers what comes over `stream`.
+/// Answers requests from `stream`.
 ///
 /// # Errors
-/// If the connection broke, or what came was no HTTP.
+/// If the connection broke, or the input was not HTTP.
 pub async fn serve<S>(
     stream: S,
     service: Router,

@@ -1,4 +1,4 @@
-//! What a link that cannot take everything is given: of each subscription the newest, in turns.
+//! What a link gets that cannot carry everything: the newest message of each subscription, in turns.
 
 /// Messages that wait for a subscription.
 pub struct Waiting {
@@ -9,8 +9,8 @@ pub struct Waiting {
 }
 
 /// How many of the newest messages of each subscription are sent within `budget` bytes. The subscription that has
-/// waited longest gets its newest whatever its size; the others get theirs as far as they fit, then older ones.
-/// One that gets nothing loses nothing: its messages wait for the next turn.
+/// waited longest gets its newest message, whatever its size; the others get theirs as far as they fit, then older
+/// ones. One that gets nothing loses nothing: its messages wait for the next turn.
 pub fn choose(waiting: &[Waiting], budget: usize) -> Vec<usize> {
     let mut taken = vec![0; waiting.len()];
     let mut order: Vec<usize> = (0..waiting.len()).collect();

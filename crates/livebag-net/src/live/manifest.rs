@@ -1,4 +1,4 @@
-//! The manifest of Foxglove's remote data loader: what a recording is, and where its messages are fetched.
+//! The manifest of Foxglove's remote data loader: a recording's description, and where its messages are fetched.
 //!
 //! Source: the crate `foxglove` 0.30 (`src/remote_data_loader_backend/manifest.rs`). A finished recording is a file
 //! with ranges. One that is being written grows, so it is a stream of what there is now.

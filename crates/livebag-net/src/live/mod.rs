@@ -1,9 +1,9 @@
 //! Live viewers: recordings and streams over a WebSocket that speaks Foxglove's protocol, the manifest of
 //! Foxglove's remote data loader, and the files of a viewer that the user brings.
 //!
-//! A [`Feed`] gives the messages, one implementation for recordings and one for streams. A [`Session`] asks it for
-//! what is new whenever the link is free, and the [`choice`] of a slow link is the newest. Clients cannot change
-//! anything: they subscribe, and say which moment is shown to them.
+//! A [`Feed`] gives the messages, one implementation for recordings and one for streams. A [`Session`] asks it for new
+//! messages whenever the link is free; for a slow link, [`choice`] selects the newest. Clients cannot change anything:
+//! they subscribe, and say which moment is shown to them.
 
 mod choice;
 mod manifest;
@@ -32,16 +32,16 @@ pub use session::{Session, SessionLimits};
 pub use streams::Streams;
 pub use viewer::Viewer;
 
-/// What has changed of the channels.
+/// Changes of the channels.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Channels that are there from now on, by id.
     pub come: Vec<(u64, Topic)>,
-    /// Channels that are there no more.
+    /// Removed channels.
     pub gone: Vec<u64>,
 }
 
-/// What can be played, where something can.
+/// The playable range, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Playable {
     /// First and last log time.
@@ -57,28 +57,28 @@ pub struct Batch {
     pub messages: Vec<(u64, Bytes)>,
     /// Bytes of those.
     pub bytes: usize,
-    /// Messages that were passed over since the last turn: subscription, topic, count.
+    /// Messages skipped since the last turn: subscription, topic, count.
     pub left_out: Vec<(u32, String, u64)>,
 }
 
 /// Where messages come from. Every implementation promises:
 ///
-/// - A channel keeps its id as long as it is there, and no other gets it afterwards.
-/// - A subscription gets the newest message that was there before it, then each later one once, in order; or it
-///   counts as left out.
+/// - A channel keeps its id while it exists, and no other gets it afterwards.
+/// - A subscription gets the newest message from before it, then each later one once, in order; or it counts as left
+///   out.
 /// - `collect` gives at most `budget` bytes, or one message.
 pub trait Feed: Send {
     /// Its name.
     fn name(&self) -> &str;
-    /// Looks for channels that have come or gone.
+    /// Searches for new and removed channels.
     ///
     /// # Errors
-    /// If they cannot be looked at.
+    /// If they cannot be read.
     fn refresh(&mut self) -> Result<Changes, ContainerError>;
-    /// What can be played; `None` where there is nothing but the present.
+    /// The playable range; `None` where there is nothing but the present.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If it cannot be read.
     fn playable(&mut self) -> Result<Option<Playable>, ContainerError>;
     /// Begins a subscription; whether there is such a channel.
     fn subscribe(&mut self, id: u32, channel: u64) -> bool;

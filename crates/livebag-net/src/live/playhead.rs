@@ -23,7 +23,7 @@ enum Way {
 }
 
 impl Playhead {
-    /// Follows what is being recorded; plays from the beginning what is finished.
+    /// Follows a live recording; plays a finished one from the beginning.
     pub fn new(playable: Playable, now_nanos: u64) -> Self {
         let way = match playable.is_live {
             true => Way::Following,
@@ -67,7 +67,7 @@ impl Playhead {
         self.way == Way::Ended
     }
 
-    /// Does what a client asks for.
+    /// Executes a client's request.
     pub fn apply(&mut self, request: &PlaybackRequest, playable: Playable, now_nanos: u64) {
         let (start, end) = playable.range;
         let has_ended = self.way == Way::Ended;
@@ -85,7 +85,7 @@ impl Playhead {
         };
     }
 
-    /// What the client is told, and at which speed.
+    /// The status for the client, and the speed.
     pub fn status(&self) -> (PlaybackStatus, f32) {
         let status = match self.way {
             Way::Following | Way::Playing { .. } => PlaybackStatus::Playing,

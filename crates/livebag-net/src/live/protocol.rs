@@ -1,4 +1,4 @@
-//! Foxglove's WebSocket protocol: what clients say, and what they are told. Bytes in, bytes out.
+//! Foxglove's WebSocket protocol: messages of clients and of the server. Bytes in, bytes out.
 //!
 //! Source: the protocol's specification (`ws-protocol/docs/spec.md`) and, for `playbackControl`, the crate
 //! `foxglove` 0.30 (`src/protocol/`). Binary messages begin with an opcode; numbers are little-endian.
@@ -27,7 +27,7 @@ const OPCODE_TIME: u8 = 2;
 const OPCODE_PLAYBACK_STATE: u8 = 5;
 const OPCODE_PLAYBACK_CONTROL: u8 = 3;
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
     /// Messages of channels: subscription and channel.
@@ -47,11 +47,11 @@ pub struct PlaybackRequest {
     pub speed: f32,
     /// Where to go first.
     pub seek_nanos: Option<u64>,
-    /// Stands in the answer.
+    /// Repeated in the answer.
     pub request_id: String,
 }
 
-/// What cannot be followed.
+/// A request that cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AskedError {
     /// Not the protocol.
@@ -87,10 +87,10 @@ enum TextMessage {
     },
 }
 
-/// What a client's text message asks for.
+/// Parses a client's text message.
 ///
 /// # Errors
-/// If it is not of the protocol, or asks for what this server does not do.
+/// If it is not of the protocol, or requests something that this server does not support.
 pub fn parse_text(text: &str) -> Result<Asked, AskedError> {
     let message: TextMessage =
         serde_json::from_str(text).map_err(|error| AskedError::Malformed(error.to_string()))?;
@@ -113,7 +113,7 @@ pub fn parse_text(text: &str) -> Result<Asked, AskedError> {
     }
 }
 
-/// What a client's binary message asks for.
+/// Parses a client's binary message.
 ///
 /// # Errors
 /// As of [`parse_text`].
@@ -153,7 +153,7 @@ fn stamp(nanos: u64) -> Value {
     json!({ "sec": nanos / 1_000_000_000, "nsec": nanos % 1_000_000_000 })
 }
 
-/// What the server is; with the times of what can be played, if anything.
+/// The server's description; with the times of the playable range, if there is one.
 pub fn server_info(name: &str, session_id: &str, range: Option<(u64, u64)>) -> String {
     let mut info = json!({
         "op": "serverInfo",
@@ -205,7 +205,7 @@ pub fn advertise<'a>(channels: impl IntoIterator<Item = (u64, &'a Topic)>) -> St
     json!({ "op": "advertise", "channels": channels.collect::<Vec<_>>() }).to_string()
 }
 
-/// Channels that are there no more.
+/// Removed channels.
 pub fn unadvertise(ids: &[u64]) -> String {
     json!({ "op": "unadvertise", "channelIds": ids }).to_string()
 }
@@ -228,7 +228,7 @@ pub fn status(level: Level, message: &str, id: Option<&str>) -> String {
     status.to_string()
 }
 
-/// What stands before a message's data.
+/// The bytes before a message's data.
 pub fn message_head(subscription: u32, log_time_nanos: u64) -> [u8; MESSAGE_HEAD_BYTES] {
     let mut head = [OPCODE_MESSAGE; MESSAGE_HEAD_BYTES];
     head[1..5].copy_from_slice(&subscription.to_le_bytes());
@@ -236,7 +236,7 @@ pub fn message_head(subscription: u32, log_time_nanos: u64) -> [u8; MESSAGE_HEAD
     head
 }
 
-/// The time at which the client is to show what it has.
+/// The time that the client should display.
 pub fn time(nanos: u64) -> Vec<u8> {
     let mut bytes = vec![OPCODE_TIME];
     bytes.extend_from_slice(&nanos.to_le_bytes());
@@ -246,11 +246,11 @@ pub fn time(nanos: u64) -> Vec<u8> {
 /// How playing stands, in the protocol's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaybackStatus {
-    /// It plays, or follows what is being recorded.
+    /// It plays, or follows a live recording.
     Playing = 0,
     /// It stands.
     Paused = 1,
-    /// It has come to the end.
+    /// It has reached the end.
     Ended = 3,
 }
 

@@ -18,11 +18,11 @@ use crate::pool::Pool;
 struct Channel {
     id: u64,
     topic: Topic,
-    /// Its place in the container's topics, as long as it is there.
+    /// Its place in the container's topics, while it exists.
     place: Option<usize>,
 }
 
-/// Up to where a subscription has been given messages: this log time, and so many of that time.
+/// Progress of a subscription: this log time, and the number of messages of that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Given {
     nanos: u64,
@@ -33,9 +33,9 @@ struct Subscription {
     id: u32,
     channel: usize,
     given: Given,
-    /// The newest message at or before `given` is to be sent first: what a viewer shows until the next one comes.
+    /// The newest message at or before `given` is sent first: viewers show it until the next one.
     wants_last: bool,
-    /// Messages of the topic when it was last found to have nothing new: it is not looked at again before.
+    /// Messages of the topic when it last had nothing new: it is not read again before that changes.
     idle_count: Option<u64>,
     served: u64,
 }
@@ -44,7 +44,7 @@ struct Subscription {
 #[derive(Default)]
 struct Pending {
     entries: VecDeque<IndexEntry>,
-    /// Messages before those, which nobody gets.
+    /// Messages before those, which are skipped.
     passed: u64,
     /// Messages that the topic has at the newest one's log time.
     newest_count: u64,
@@ -57,7 +57,7 @@ pub struct Recorded {
     channels: Vec<Channel>,
     subscriptions: Vec<Subscription>,
     turn: u64,
-    /// What was shown last: a new subscription begins there.
+    /// The last displayed time: a new subscription begins there.
     until: u64,
 }
 
@@ -76,7 +76,7 @@ impl Recorded {
         &self.channels[subscription.channel].topic.name
     }
 
-    /// What has come for a subscription by `until`.
+    /// Messages for a subscription up to `until`.
     fn pending(
         &self,
         subscription: &Subscription,
@@ -121,14 +121,14 @@ impl Recorded {
         Ok(Some(pending))
     }
 
-    /// Looks for what has come for a subscription by `until`; whoever follows the newest is first asked of the
-    /// length of its index, which costs little.
+    /// Reads messages for a subscription up to `until`; if it follows the newest, its index's length is checked first,
+    /// which costs little.
     fn look(&mut self, at: usize, until: u64) -> Result<Pending, ContainerError> {
         let subscription = &self.subscriptions[at];
         let Some(place) = self.channels[subscription.channel].place else {
             return Ok(Pending::default());
         };
-        // Counted before it is looked at: what comes in between is new the next time.
+        // Counted before reading: messages in between are new the next time.
         let count = self.container.topics()[place].message_count()?;
         if until == u64::MAX && subscription.idle_count == Some(count) {
             return Ok(Pending::default());

@@ -19,7 +19,7 @@ pub struct Seat {
 }
 
 impl Seats {
-    /// So many at once.
+    /// This many at once.
     pub fn new(count_max: usize) -> Self {
         Self { by_address: Mutex::default(), count_max }
     }

@@ -1,7 +1,7 @@
 //! One client's connection, from its first message to its last.
 //!
-//! The connection's task takes what the client says and gives the network one message after another. Whenever all
-//! are on their way and the link has taken them, a thread that may wait for the disk asks the feed what is new.
+//! The connection's task receives the client's messages and sends one message after another. Whenever all are in flight
+//! and the link has taken them, a thread that may wait for the disk asks the feed for new messages.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ use crate::pool::Pool;
 /// Bounds of a session that a server may be given others for.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
-    /// A client that says nothing for so long, not even in answer to a ping, has gone.
+    /// A client that sends nothing for this long, not even answers to pings, counts as gone.
     pub silence_max: Duration,
     /// How long a message waits for memory.
     pub patience: Duration,
@@ -44,7 +44,7 @@ impl From<&ServerLimits> for SessionLimits {
     }
 }
 
-/// What has been left out of a subscription.
+/// Messages left out of a subscription.
 struct LeftOut {
     id: u32,
     topic: String,
@@ -52,7 +52,7 @@ struct LeftOut {
     said: u64,
 }
 
-/// What a session knows, moved to the thread that waits for the disk and back.
+/// A session's state, moved to the thread that waits for the disk and back.
 struct Work {
     feed: Box<dyn Feed>,
     session_id: String,
@@ -71,11 +71,11 @@ struct Work {
     range: Option<(u64, u64)>,
     /// When the client first subscribed.
     subscribed_nanos: Option<u64>,
-    /// Whether the client decides what plays, or time goes on because it has waited long enough.
+    /// Whether the client controls playing, or time continues because it has waited long enough.
     has_begun: bool,
 }
 
-/// What a turn gave: messages for the client, and their bytes.
+/// Result of a turn: messages for the client, and their bytes.
 struct Turn {
     messages: Vec<Message>,
     bytes: usize,
@@ -87,7 +87,7 @@ pub struct Session {
     link: Arc<Link>,
     clock: Clock,
     limits: SessionLimits,
-    /// What is still to be given to the network.
+    /// Messages still to be sent.
     waiting: VecDeque<Message>,
     is_flushing: bool,
     mistakes: usize,
@@ -183,7 +183,7 @@ impl Session {
                 }
             }
         };
-        // A client that is told why may have gone already.
+        // The client may have gone already.
         if let Some(frame) = why {
             let said = socket.send(Message::Close(Some(frame)));
             let _ = tokio::time::timeout(self.limits.patience, said).await;
@@ -223,7 +223,7 @@ impl Session {
         .await
     }
 
-    /// Takes what the client says.
+    /// Handles a client's message.
     fn hear(&mut self, message: Message) -> Result<(), Option<CloseFrame>> {
         self.heard_nanos = self.clock.monotonic_nanos();
         let asked = match message {
@@ -248,7 +248,7 @@ impl Session {
         Ok(())
     }
 
-    /// What is to be done now and then: a ping, and a turn of the feed if the link is free.
+    /// Periodic work: a ping, and a turn of the feed if the link is free.
     async fn tick(&mut self) -> Result<(), Option<CloseFrame>> {
         let now = self.clock.monotonic_nanos();
         if now.saturating_sub(self.heard_nanos) > self.limits.silence_max.as_nanos() as u64 {
@@ -313,11 +313,11 @@ impl Work {
         if has_news || (!is_paused && !self.subscriptions.is_empty()) {
             return LIVE_TICK;
         }
-        // A subscription of a moment that stands wants its message, too.
+        // A subscription made while paused needs its message, too.
         if self.subscriptions.is_empty() { LIVE_CHANNELS_INTERVAL } else { 2 * LIVE_TICK }
     }
 
-    /// Takes what the client asks for; a sentence if it cannot be done.
+    /// Executes a client's request; an error text if it is not possible.
     fn ask(&mut self, asked: Asked) -> Result<(), String> {
         match asked {
             Asked::Subscribe(wanted) => {
@@ -357,7 +357,7 @@ impl Work {
         Ok(())
     }
 
-    /// What is new for the client.
+    /// New messages for the client.
     fn turn(&mut self, budget: usize) -> Result<Turn, ContainerError> {
         let now = self.clock.monotonic_nanos();
         let mut messages = Vec::new();
@@ -382,7 +382,7 @@ impl Work {
         Ok(Turn { messages, bytes: batch.bytes })
     }
 
-    /// Tells of channels that have come or gone, and at the beginning who speaks.
+    /// Announces new and removed channels and, at the beginning, the server.
     fn refresh(&mut self, now: u64, messages: &mut Vec<Message>) -> Result<(), ContainerError> {
         let interval = LIVE_CHANNELS_INTERVAL.as_nanos() as u64;
         if self.refreshed_nanos.is_some_and(|last| now.saturating_sub(last) < interval) {
@@ -411,7 +411,7 @@ impl Work {
         Ok(())
     }
 
-    /// Does what was asked for; gives the moment that is shown.
+    /// Executes playback requests; returns the displayed time.
     fn play(&mut self, now: u64, messages: &mut Vec<Message>) -> Result<u64, ContainerError> {
         let (Some(head), Some(playable)) = (&mut self.playhead, self.feed.playable()?) else {
             for _ in self.asked.drain(..) {

@@ -17,7 +17,7 @@ struct Channel {
     id: u64,
     /// The stream's name, and a number that a successor of the same name does not have.
     region: (String, u64),
-    /// `None` for what cannot be read, and is not looked at again.
+    /// `None` for a stream that cannot be read, and is not tried again.
     reader: Option<Reader>,
 }
 
@@ -38,7 +38,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// All that this user may read and that belong to nobody else.
+    /// All streams that this user may read and that belong to no other user.
     pub fn new(clock: Clock) -> Self {
         Self { clock, channels: Vec::new(), subscriptions: Vec::new(), next_id: 1, turn: 0 }
     }
@@ -48,7 +48,7 @@ impl Streams {
 fn waiting(reader: &mut Reader) -> (Vec<FrameRef>, u64) {
     let mut frames = Vec::new();
     let mut passed = 0;
-    // A stream publishes while it is looked at: what comes meanwhile is for the next turn.
+    // A stream publishes while it is read: frames from then on are for the next turn.
     let newest = reader.latest_sequence();
     while reader.next_sequence() <= newest {
         let next = reader.next();

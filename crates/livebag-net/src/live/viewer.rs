@@ -25,7 +25,7 @@ impl Viewer {
     /// The viewer in `folder`.
     ///
     /// # Errors
-    /// If there is no `index.html` there; with a sentence that says so.
+    /// If it has no `index.html`; with an error text.
     pub fn open(folder: &Path) -> Result<Self, String> {
         let folder =
             folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -58,7 +58,7 @@ impl Viewer {
     }
 }
 
-/// The media type that a name stands for. Browsers are told not to guess.
+/// The media type that a name stands for. Browsers must not guess the type.
 fn media_type(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, extension)| extension) {
         "html" => "text/html; charset=utf-8",

@@ -74,7 +74,7 @@ export function placeOf(hash) {
 }
 
 /**
- * What somebody typed into the address bar need not be right.
+ * The address may have been typed by hand and be wrong.
  * @template T
  * @param {(text: string) => T} read
  * @returns {(text: string) => T | null}

@@ -92,7 +92,7 @@ export class Axis {
   }
 
   /**
-   * The recording has grown. A view that showed its end goes on showing it.
+   * The recording has grown. A view that showed the end follows it.
    * @param {number} end
    */
   grow(end) {

@@ -28,7 +28,7 @@ export function smoothed(counts) {
 }
 
 /**
- * Bars of messages per bin; as high as there are, beside the fullest in view.
+ * Bars of messages per bin, relative to the fullest bin in view.
  * @param {CanvasRenderingContext2D} context
  * @param {ArrayLike<number>} counts
  * @param {(at: number) => number} left of a bin

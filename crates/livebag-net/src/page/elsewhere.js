@@ -46,7 +46,7 @@ export function viewers(name, question, bytes) {
   const file = location.origin + fileAddress(name, question);
   const source = new URLSearchParams({ ds: "remote-file", "ds.url": file }).toString();
   const isTooMuch = bytes > RERUN_BYTES_MAX;
-  // A token may not stand in an address that others log: the user gives it to the viewer.
+  // A token must not be in an address that others log: the user enters it in the viewer.
   if (token() !== null) {
     return ["Foxglove", "Lichtblick", "Rerun"].map((viewer) => (/** @type {Viewer} */ ({ name: viewer, note: `Copies the file's address for ${viewer}: add &access_token=… there`, copy: file })))
       .concat({ name: "PlotJuggler", copy: file, note: "The file's address for PlotJuggler: add &access_token=… there" });

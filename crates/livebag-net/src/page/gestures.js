@@ -8,7 +8,7 @@ import { prepared } from "./dom.js";
 const CLICK_PIXELS = 4;
 
 /**
- * What a drag does: `scrub` moves the playhead, `pan` the view. With Shift, or while the user selects, it selects.
+ * Effect of a drag: `scrub` moves the playhead, `pan` the view. With Shift, or while the user selects, it selects.
  * @param {HTMLElement} element as wide as the axis
  * @param {Session} session
  * @param {"scrub" | "pan"} drag

@@ -1,4 +1,4 @@
-// Is it recording well? One line that says so, and what it rests on.
+// Is it recording well? One line with the state, and its reasons.
 
 /** @import { Session } from "./session.js" */
 /** @import { Status } from "./types.js" */

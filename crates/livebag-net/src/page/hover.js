@@ -1,4 +1,4 @@
-// What is under the pointer: the time, what the lane has there, and a thumbnail over the ruler.
+// Shows the point under the pointer: the time, the lane's values there, and a thumbnail over the ruler.
 
 /** @import { Session } from "./session.js" */
 

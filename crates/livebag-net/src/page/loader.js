@@ -1,11 +1,11 @@
-// Who may ask now: the newest wish only, or a few at a time.
+// Limits requests: only the newest one, or a few at a time.
 
 /** Is this the end of an aborted request? @param {unknown} error */
 export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
 
 /**
- * One question under way, and of those that came meanwhile the newest: what a playhead needs that moves faster
- * than answers come.
+ * One request in flight, and of those made meanwhile only the newest: for a playhead that moves faster than answers
+ * arrive.
  * @template Question, Answer
  */
 export class Newest {

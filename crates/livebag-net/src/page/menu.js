@@ -1,4 +1,4 @@
-// What a topic's name opens: its panels, its numeric fields to plot, and stepping on it.
+// The menu of a topic's name: its panels, its numeric fields to plot, and stepping through it.
 
 /** @import { Session } from "./session.js" */
 /** @import { FieldRow } from "./types.js" */

@@ -1,5 +1,5 @@
-// What nodes said: /rosout, /diagnostics. Lines of what is in view, or where there are very many those around the
-// playhead, whose line is marked.
+// What nodes said: /rosout, /diagnostics. Lines of the messages in view, or of those around the playhead if there are
+// very many; the playhead's line is marked.
 
 /** @import { PanelPlace } from "./panels.js" */
 /** @import { MessageRow } from "./types.js" */
@@ -37,7 +37,7 @@ function diagnostic(status, time) {
 }
 
 /**
- * What is in view, as far as it holds not too many messages: the lane knows how many there are.
+ * The range in view, unless it has too many messages; the lane knows their number.
  * @param {Session} session
  * @param {string} topic
  */

@@ -188,7 +188,7 @@ function drawLine(context, session, line, y, stroke) {
   context.lineWidth = 1.25;
   context.beginPath();
   let [isDown, before, dots] = [false, -Infinity, 0];
-  // A line does not cross what is missing: an empty bin, or a pause much longer than the usual distance.
+  // A line does not cross gaps: an empty bin, or a pause much longer than the usual interval.
   const usual = line.times.length > 2 ? median(line.times) : Infinity;
   line.times.forEach((time, at) => {
     const [low, high, first, last] = [line.low[at], line.high[at], line.first[at], line.last[at]];

@@ -1,4 +1,4 @@
-// How far what a panel shows is from the playhead.
+// Time between a panel's message and the playhead.
 
 /** @import { Session } from "./session.js" */
 

@@ -1,4 +1,4 @@
-// Points by WebGL 2, seen from a camera that goes round a place.
+// Points with WebGL 2, seen from a camera that orbits a place.
 
 import { colour } from "./colours.js";
 

@@ -56,7 +56,7 @@ export function overview(session) {
     if (lanes) {
       const start = session.since(lanes.start_time);
       const bins = lanes.topics[0]?.message_counts.length ?? 0;
-      // Each topic counts alike, whatever its rate: what is missing shows.
+      // Each topic has the same weight at any rate, so that gaps are visible.
       const heights = new Float32Array(bins);
       for (const lane of lanes.topics) {
         const counts = Array.from(smoothed(lane.message_counts));

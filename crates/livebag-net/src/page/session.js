@@ -1,5 +1,5 @@
-// A recording that is being looked at: what its views and panels share.
-// Events: `view` (the axis), `head` (the playhead), `newest` (look again), `range`, `timeline`, `status`, `panels`, `topic`.
+// An open recording: the state shared by its views and panels. Events: `view` (the axis), `head` (the playhead),
+// `newest` (look again), `range`, `timeline`, `status`, `panels`, `topic`.
 
 /** @import { BagInfo, Timeline, Status, Range, Mark, LaneRow, PanelSpec } from "./types.js" */
 /** @import { Place } from "./address.js" */
@@ -206,7 +206,7 @@ export class Session extends EventTarget {
       this.overview = await api.timeline(this.info.name, { bins: OVERVIEW_BINS }, this.signal);
       this.tell("timeline");
     } catch {
-      // The lanes' own question says what is wrong.
+      // The lanes' own request reports the error.
     }
   }
 

@@ -1,4 +1,4 @@
-// What the server answers, as types for the checker. Times are strings of digits: nanoseconds since 1970.
+// The server's answers, as types for the checker. Times are strings of digits: nanoseconds since 1970.
 
 /** @typedef {"transport" | "queue" | "lapped" | "disk" | "abandoned"} Cause */
 /** @typedef {{[cause in Cause]: number} & {total: number | null}} Lost */
@@ -55,7 +55,7 @@
  * @property {number[]} message_counts
  * @property {number[]} bytes
  * @property {LossRow[]} lost
- * @property {Lost} lost_unplaced `total` leaves out those that a gap places without a cause
+ * @property {Lost} lost_unplaced `total` does not include losses that a gap places without a cause
  * @property {Stretch[]} gaps
  */
 
@@ -87,7 +87,7 @@
 /** `lengths`: of each `[]` in the field, where it is fixed. @typedef {{field: string, type: string, numeric: boolean, lengths?: (number | null)[]}} FieldRow */
 
 /**
- * A message, decoded; `value` is what the topic's type says.
+ * A message, decoded; The form of `value` depends on the topic's type.
  * @typedef {object} MessageRow
  * @property {string} topic
  * @property {string} log_time
@@ -110,7 +110,7 @@
  */
 
 /**
- * How a recording is doing, twice a second.
+ * State of a recording, twice a second.
  * @typedef {object} Status
  * @property {string} state
  * @property {string} now_time
@@ -120,7 +120,7 @@
  * @property {number | null} free_bytes
  * @property {number | null} full_in_nanos
  * @property {number | null} bytes_per_s
- * @property {number | null} cache_bytes what waits in memory; null where the recorder cannot be asked
+ * @property {number | null} cache_bytes bytes waiting in memory; null if the recorder cannot be reached
  * @property {number | null} cache_bytes_max
  * @property {number} splits
  * @property {TopicStatus[]} topics

@@ -15,7 +15,7 @@ use crate::small_file::{PEM_BYTES_MAX, small_file};
 pub struct Client(Agent);
 
 impl Client {
-    /// Trusts these certificates; those of the machine where none are given.
+    /// Trusts these certificates; without any, those of the machine.
     ///
     /// # Errors
     /// If the certificates cannot be used.

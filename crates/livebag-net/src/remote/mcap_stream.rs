@@ -58,7 +58,7 @@ impl McapMessages {
         }
     }
 
-    /// The topics of which there were messages so far.
+    /// The topics that have had messages so far.
     pub fn topics(&self) -> &[Topic] {
         &self.topics
     }
@@ -131,7 +131,7 @@ impl McapMessages {
                     self.damaged =
                         counts.map(|(topic, count)| (topic, count.parse().unwrap_or(1))).collect();
                 }
-                // What follows repeats what was said.
+                // The following records repeat earlier ones.
                 Record::DataEnd(_) => self.is_over = true,
                 _ => {}
             }

@@ -38,7 +38,7 @@ pub enum RemoteError {
     /// The server says no.
     #[error("{url} answers: {text} ({status})")]
     Refused {
-        /// What was asked.
+        /// The queried address.
         url: String,
         /// HTTP's status.
         status: u16,
@@ -50,7 +50,7 @@ pub enum RemoteError {
         "{url} asks for a token: give the file that has it with --token-file, or the token in LIVEBAG_TOKEN"
     )]
     Token {
-        /// What was asked.
+        /// The queried address.
         url: String,
     },
     /// Asking servers is an optional feature, which this build has not.
@@ -60,15 +60,15 @@ pub enum RemoteError {
     #[cfg(feature = "client")]
     #[error("asking {url} failed: {error}{}", client::hint(error))]
     Transport {
-        /// What was asked.
+        /// The queried address.
         url: String,
-        /// What went wrong.
+        /// The error.
         error: Box<ureq::Error>,
     },
     /// The answer was cut off.
     #[error("the answer of {url} ended early: {error}")]
     Cut {
-        /// What was asked.
+        /// The queried address.
         url: String,
         /// How.
         error: std::io::Error,
@@ -76,9 +76,9 @@ pub enum RemoteError {
     /// The answer is none.
     #[error("the answer of {url} makes no sense: {what}")]
     Nonsense {
-        /// What was asked.
+        /// The queried address.
         url: String,
-        /// What is wrong with it.
+        /// The error in it.
         what: String,
     },
     /// A certificate cannot be used.
@@ -86,12 +86,12 @@ pub enum RemoteError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         what: String,
     },
 }
 
-/// What a server may want to know, and how it is known.
+/// Credentials for a server, and how to verify the server.
 #[derive(Clone, Default)]
 pub struct RemoteOptions {
     /// The token.
@@ -153,7 +153,7 @@ impl RemoteServer {
     }
 }
 
-/// What is asked of a recording.
+/// A query of a recording.
 #[derive(Clone, Debug)]
 pub struct Question {
     verb: &'static str,
@@ -178,8 +178,8 @@ impl Question {
         Self { verb: "follow", parameters: Vec::new() }
     }
 
-    /// Newest messages first, as many as arrive within a time, not older than `last`; of the topics in
-    /// `decimate` (`/topic:HZ`) at most HZ messages a second.
+    /// Newest messages first, as many as arrive within a time, not older than `last`; of the topics in `decimate`
+    /// (`/topic:HZ`) at most HZ messages a second.
     pub fn auto(within: &str, last: Option<&str>, decimate: &[String]) -> Self {
         let mut parameters = vec![("within", within.to_owned())];
         parameters.extend(last.map(|last| ("last", last.to_owned())));
@@ -271,7 +271,7 @@ pub struct RemoteAnswer {
 }
 
 impl RemoteAnswer {
-    /// What was asked.
+    /// The queried address.
     pub fn url(&self) -> &str {
         &self.url
     }

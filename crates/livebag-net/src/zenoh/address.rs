@@ -17,7 +17,7 @@ impl ZenohAddress {
         text == "zenoh" || text.starts_with("zenoh/")
     }
 
-    /// Takes an address apart; what is left out is any.
+    /// Splits an address; omitted parts match any name.
     ///
     /// # Errors
     /// If it is not one.
@@ -51,7 +51,7 @@ impl std::fmt::Display for ZenohAddress {
     }
 }
 
-/// A recording that somebody announces.
+/// An announced recording.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
     /// Of which robot.
@@ -86,7 +86,7 @@ pub fn prefixed(prefix: &str, name: &str) -> String {
     format!("{prefix}{}{name}", if is_apart { "/" } else { "" })
 }
 
-/// What this machine is called.
+/// This machine's name.
 #[cfg(feature = "server")]
 pub fn robot_name() -> String {
     robot_chunk(&rustix::system::uname().nodename().to_string_lossy())

@@ -68,7 +68,7 @@ impl ZenohAsker {
         Ok(found.into_iter().collect())
     }
 
-    /// What a recording holds; `None` if its robot no longer answers.
+    /// Description of a recording; `None` if its robot no longer answers.
     ///
     /// # Errors
     /// If Zenoh refuses.
@@ -98,7 +98,7 @@ impl ZenohAsker {
         parameters: &str,
     ) -> Result<Vec<Option<RecordingInfo>>, ZenohError> {
         let mut infos = Vec::new();
-        // Many at once, and not so many that a robot turns some away.
+        // Many at once, but few enough that a robot refuses none.
         for some in found.chunks(ZENOH_QUESTIONS_MAX / 2) {
             let ask = |found: &Found| {
                 let key =
@@ -123,7 +123,7 @@ impl ZenohAsker {
     /// The messages of all recordings at an address: [`ZenohAsker::find`] and [`ZenohAsker::ask`].
     ///
     /// # Errors
-    /// If none is announced, or Zenoh refuses.
+    /// If none is announced, or Zenoh fails.
     pub fn messages(
         &self,
         address: &ZenohAddress,
@@ -138,8 +138,8 @@ impl ZenohAsker {
     }
 
     /// The messages of recordings, merged in order of log time, or newest first for [`Plan::Auto`]. Of
-    /// several, topics are named with their [`prefixes`]. A topic with such a name is asked of that recording
-    /// alone; by its own name, of all.
+    /// several, topics are named with their [`prefixes`]. A query for such a name reads only that recording; a query
+    /// for the topic's own name reads all.
     ///
     /// # Errors
     /// If the plan makes no sense, or Zenoh refuses.

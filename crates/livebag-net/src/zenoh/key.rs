@@ -7,9 +7,8 @@ pub const LIVE: &str = "@live";
 /// Of a container's description.
 pub const INFO: &str = "@info";
 
-/// A topic's name as chunks of a key: without its leading slash, and with percent escapes for what has
-/// a meaning in keys. A name without a leading slash begins with the chunk `~`, so that no two names
-/// have one key.
+/// A topic's name as chunks of a key: without its leading slash, and with percent escapes for characters that have a
+/// meaning in keys. A name without a leading slash begins with the chunk `~`, so that no two names have one key.
 #[cfg(any(feature = "server", test))]
 pub fn topic_key(topic: &str) -> String {
     let (prefix, rest) = match topic.strip_prefix('/') {

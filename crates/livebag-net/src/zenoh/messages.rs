@@ -34,7 +34,7 @@ pub struct ZenohMessages {
     newest_first: bool,
     /// By when everything shall be here, on the clock's monotonic time.
     deadline_nanos: Option<u64>,
-    /// Bytes that have come, and since when: how fast they come.
+    /// Received bytes, and since when: their speed.
     pace: Option<(u64, u64)>,
     /// Whether a message has been given.
     has_given: bool,
@@ -51,7 +51,7 @@ struct Source {
     /// `/topic:HZ`, and the log time of the last that was given.
     rates: Vec<(String, Option<u64>)>,
     page: Option<Page>,
-    /// Whether a message of it has come.
+    /// Whether a message of it has arrived.
     is_begun: bool,
     ready: VecDeque<RemoteMessage>,
     /// Topic of this answer by its number in a page.
@@ -135,14 +135,14 @@ impl ZenohMessages {
             pace: None,
             has_given: false,
         };
-        // All at once: who is slow does not keep the others waiting.
+        // All at once: a slow one does not delay the others.
         for at in 0..count {
             this.turn_page(at)?;
         }
         Ok(this)
     }
 
-    /// The topics of which there were messages so far.
+    /// The topics that have had messages so far.
     pub fn topics(&self) -> &[Topic] {
         &self.topics
     }
@@ -263,7 +263,7 @@ impl ZenohMessages {
             .callback(move |reply| {
                 // Dropped with the callback, which Zenoh does after the last reply.
                 let _ = &done;
-                // An asker that has gone takes no more.
+                // A client that has gone takes no more.
                 let _ = sender.try_send(Some(reply));
             })
             .wait()
@@ -290,7 +290,7 @@ impl ZenohMessages {
                 return false;
             }
             match self.sources[at].is_begun && deadline_nanos.is_some() {
-                // As much as arrives in time was asked for.
+                // As much as arrives in time was requested.
                 true => (self.sources[at].page, self.sources[at].next) = (None, None),
                 false => self.lose(at, "nothing came in time"),
             }
@@ -386,7 +386,7 @@ impl ZenohMessages {
     }
 }
 
-/// What a recording itself calls a topic, or a rate of one; `None` if another's is meant.
+/// A recording's own name of a topic or a rate; `None` if it means another recording.
 fn own_name(name: &str, prefix: &str, prefixes: &[String]) -> Option<String> {
     let behind = |prefix: &str| name.strip_prefix(prefix).filter(|rest| rest.starts_with('/'));
     let is_prefixed = prefixes.iter().any(|prefix| !prefix.is_empty() && behind(prefix).is_some());

@@ -39,8 +39,8 @@ pub use messages::ZenohMessages;
 #[cfg(all(feature = "server", feature = "zenoh"))]
 pub use queryable::ZenohServer;
 
-/// How to take part. By default a peer of this machine alone, found by multicast on the loopback
-/// interface; with endpoints, only by those.
+/// How to take part. By default a peer on this machine only, found by multicast on the loopback interface; with
+/// endpoints, only by those.
 #[derive(Clone, Debug, Default)]
 pub struct ZenohOptions {
     /// Zenoh's own configuration (JSON5), for TLS, access control and routers.
@@ -88,7 +88,7 @@ impl std::fmt::Display for SourceLoss {
     }
 }
 
-/// What has come of an answer.
+/// The next item of an answer.
 #[derive(Debug)]
 pub enum Polled {
     /// Its next message.
@@ -108,7 +108,7 @@ pub enum ZenohError {
     Config {
         /// The file or the key.
         what: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// Everybody on the network could read everything.
@@ -123,7 +123,7 @@ pub enum ZenohError {
     /// Zenoh refused.
     #[error("{doing} failed: {why}")]
     Zenoh {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// What Zenoh said.
         why: String,
@@ -134,7 +134,7 @@ pub enum ZenohError {
     /// The question makes no sense.
     #[error(transparent)]
     Ask(#[from] crate::ask::AskError),
-    /// Nobody answers.
+    /// There is no answer.
     #[error(
         "no recording {0} is announced: `livebag robots` lists what is there, and a robot serves with \
          `livebag serve --zenoh` or `livebag record --serve --zenoh`"

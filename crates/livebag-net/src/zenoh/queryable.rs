@@ -106,14 +106,14 @@ impl Drop for ZenohServer {
         let _ = self.shared.session.close().wait();
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // It has said what it had to say.
+            // It has reported its errors.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// Looks for containers that have come or gone.
+    /// Searches for new and removed containers.
     fn watch(&self) {
         while !self.stop.load(Ordering::Relaxed) {
             std::thread::park_timeout(CATALOG_INTERVAL);
@@ -221,7 +221,7 @@ fn text_of(error: &AnswerError) -> String {
     }
 }
 
-/// What a selector asks for.
+/// A parsed selector.
 struct Question {
     query: BagQuery,
     newest_first: bool,
@@ -233,16 +233,16 @@ struct Question {
     messages_max: u64,
     /// Time after which it ends.
     within: Option<Duration>,
-    /// Of these topics at most so many messages a second …
+    /// Of these topics at most this many messages a second …
     rates: Vec<(String, f64)>,
     /// … and when those were logged that were given last before.
     decimated_nanos: BTreeMap<String, u64>,
 }
 
 impl Question {
-    /// `_time=[…]`, or one of `latest=D`, `auto=D`, `from=T;to=T`; `topics=/a|/b`; for who asks in
-    /// parts `order=newest`, `bytes=N`, `messages=N`, `skip=N`; newest first `decimate=/a:HZ|/b:HZ`, and
-    /// behind `@` the log time of the last that was given.
+    /// `_time=[…]`, or one of `latest=D`, `auto=D`, `from=T;to=T`; `topics=/a|/b`; for clients that request parts
+    /// `order=newest`, `bytes=N`, `messages=N`, `skip=N`; newest first `decimate=/a:HZ|/b:HZ`, and after `@` the log
+    /// time of the last one sent.
     fn understand(container: &Container, query: &Query, key: &str) -> Result<Self, AnswerError> {
         let parameters = query.parameters();
         let wrong = |text: &str| AnswerError::Ask(AskError(text.to_owned()));
@@ -320,7 +320,7 @@ impl Question {
     }
 }
 
-/// Rates, and log times of what was given last.
+/// Rates, and log times of the last messages sent.
 type Rates = (Vec<(String, f64)>, BTreeMap<String, u64>);
 
 /// `/a:5|/b:2@1700000000000000000`.
@@ -347,7 +347,7 @@ fn matching(container: &Container, wanted: &KeyExpr<'_>, key: &str) -> Vec<Strin
     names.filter(is_wanted).cloned().collect()
 }
 
-/// The last so much before the newest message, as times.
+/// The given time before the newest message, as times.
 fn absolute(container: &Container, topics: &[String], last: Duration) -> Result<Span, AnswerError> {
     let query = BagQuery { topics: topics.to_vec(), span: Span::All };
     let newest = match topics.is_empty() {
@@ -466,7 +466,7 @@ impl<'a> Replies<'a> {
         reply.wait().map_err(|_| AnswerError::Gone)
     }
 
-    /// Says that nothing was left out, to who wants to know.
+    /// Sends the end of the answer, if the client accepts it.
     fn end(&self, end: &End) -> Result<(), AnswerError> {
         if self.query.accepts_replies() != ReplyKeyExpr::Any {
             return Ok(());

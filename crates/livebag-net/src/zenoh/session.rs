@@ -46,7 +46,7 @@ impl ZenohOptions {
             }
         }
         if self.config.is_none() && !(self.listen.is_empty() && self.connect.is_empty()) {
-            // Who says where means nobody else.
+            // Given endpoints exclude all others.
             let set = config.insert_json5("scouting/multicast/enabled", "false");
             set.map_err(|error| wrong("scouting/multicast/enabled", error.to_string()))?;
         }

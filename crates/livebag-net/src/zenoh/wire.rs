@@ -1,4 +1,4 @@
-//! What goes along with every reply, in its attachment. Little-endian:
+//! The attachment of every reply. Little-endian:
 //!
 //! | bytes | field |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | 4–11 | log time, nanoseconds since the Unix epoch |
 //! | 12–19 | publish time, the same |
 //! | 20–27 | sequence |
-//! | 28– | with the first message of a topic: what it is, in JSON |
+//! | 28– | with the first message of a topic: its description, in JSON |
 
 use std::collections::BTreeMap;
 
@@ -47,9 +47,9 @@ pub struct End {
     pub messages: u64,
     /// Left out because they are damaged.
     pub damaged: u64,
-    /// Whether the question is answered whole; if not, it goes on at `next_nanos`.
+    /// Whether the answer is complete; if not, it continues at `next_nanos`.
     pub is_whole: bool,
-    /// Log time at which it goes on.
+    /// Log time at which it continues.
     pub next_nanos: u64,
     /// Messages of that time that were given already.
     pub next_skip: u64,

@@ -1,5 +1,4 @@
-//! Requests that are too slow or too large. Nothing here waits for a time: each test ends when what
-//! it waits for has happened.
+//! Requests that are too slow or too large. Nothing here waits for a time: each test ends when its condition holds.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -110,7 +109,7 @@ fn more_answers_than_there_are_turns_wait_and_are_refused() {
     refused.error();
     // What needs no turn is answered.
     assert_eq!(get(site.address(), "/v1/status").must(200).json()["refused"], 1);
-    // Who goes away gives his turn back.
+    // A client that goes away returns its turn.
     drop(stuck);
     wait_for("the turns to be free", || answers(site.address()) == 0);
     get(site.address(), "/v1/bags").must(200);
@@ -138,7 +137,7 @@ fn small_memory_makes_answers_wait_and_not_fail() {
     }
 }
 
-/// What is answered to raw bytes, until the server closes the connection.
+/// The answer to raw bytes, until the server closes the connection.
 fn answered(site: &Site, bytes: &[u8]) -> Vec<u16> {
     let mut client = Client::connect(site.address());
     // The server may close before it has read all of it.
@@ -153,7 +152,7 @@ fn answered(site: &Site, bytes: &[u8]) -> Vec<u16> {
 #[test]
 fn what_is_too_large_is_refused() {
     let site = with(ServerLimits { head_timeout: Duration::from_secs(2), ..Default::default() });
-    // hyper looks at the bound between two reads, which may bring as much again.
+    // hyper checks the limit between two reads, which may bring twice as much.
     let long = "x".repeat(4 * HEAD_BYTES_MAX);
     let many = "X: y\r\n".repeat(100);
     let refused = [400, 413, 414, 431];
@@ -170,7 +169,7 @@ fn what_is_too_large_is_refused() {
         assert!(statuses.iter().all(|status| refused.contains(status)), "{statuses:?}");
         assert!(statuses.len() <= 1);
     }
-    // Just what is allowed.
+    // Just within the limit.
     let fits = format!(
         "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n",
         &long[..20_000]

@@ -1,4 +1,4 @@
-//! Who may ask: hosts, origins, tokens, TLS.
+//! Access control: hosts, origins, tokens, TLS.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -146,7 +146,7 @@ fn web_pages_of_allowed_origins_may_ask() {
         assert!(answer.header("vary").unwrap().contains("Origin"));
         let exposed = answer.header("access-control-expose-headers").unwrap();
         assert!(["Content-Range", "ETag", "Accept-Ranges"].iter().all(|h| exposed.contains(h)));
-        // Also refusals can be read, or the page could not say what is wrong.
+        // Refusals are readable too, or the page could not show the error.
         let refused = ask(site.address(), "GET", "/nowhere", &[("Origin", origin)]).must(404);
         assert_eq!(refused.header("access-control-allow-origin"), Some(origin));
 
@@ -167,8 +167,7 @@ fn web_pages_of_allowed_origins_may_ask() {
             assert!(answer.headers.iter().all(|(name, _)| !name.starts_with("access-control")));
         }
     }
-    // No page may put an answer into itself as a picture or a script without asking so, which
-    // would tell it sizes.
+    // No page may load an answer as a picture or a script without permission, which would reveal sizes.
     let answer = get(site.address(), "/v1/bags/run1/message?topic=/camera&format=png").must(200);
     assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-site"));
 }
@@ -267,7 +266,7 @@ fn everything_goes_over_tls() {
         let part = [right[0], ("Range", "bytes=0-7")];
         assert_eq!(client.ask("GET", "/bags/run1.mcap", &part).must(206).body.len(), 8);
     }
-    // Who speaks HTTP there, or nonsense, is not answered; the others still are.
+    // A client that speaks HTTP there, or nonsense, gets no answer; the others still do.
     let mut plain = Client::connect(site.address());
     plain.send("GET", "/v1/bags", &right);
     assert!(plain.response(false).is_err());

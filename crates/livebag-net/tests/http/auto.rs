@@ -1,4 +1,4 @@
-//! `auto`: the newest first, as much as arrives in time, and one message at least.
+//! `auto`: the newest messages first, as many as arrive in time, and at least one.
 
 use livebag::RecorderOptions;
 
@@ -21,7 +21,7 @@ fn the_newest_comes_first_and_nothing_is_between() {
     assert_eq!(answer.header("content-type"), Some("application/mcap"));
     let got = streamed(&answer.body);
     assert!(!got.is_empty());
-    // What came is the newest part of the recording, chunk by chunk from the newest.
+    // The received messages are the newest part of the recording, chunk by chunk from the newest.
     let mut newest = known[known.len() - got.len()..].to_vec();
     assert!(got.iter().any(|message| message == known.last().unwrap()));
     let mut sorted = got.clone();

@@ -24,7 +24,7 @@ fn recordings_come_and_go() {
     assert_eq!(names(&site), ["day.run2", "run1"]);
     let answer = get(site.address(), "/v1/bags/day.run2/latest").must(200);
     assert_eq!(messages(&answer.body), known);
-    // A name that was not there is looked for.
+    // An unknown name is searched for.
     record_all(&root.join("run3"), 10);
     site.later();
     get(site.address(), "/v1/bags/run3").must(200);

@@ -48,7 +48,7 @@ impl Response {
     }
 }
 
-/// A connection, and what has come of it that was not yet read.
+/// A connection, and received bytes not read yet.
 pub struct Client<S = TcpStream> {
     pub stream: S,
     buffer: Vec<u8>,
@@ -170,7 +170,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// The next chunk of a body that goes on.
+    /// The next chunk of a body that continues.
     pub fn chunk(&mut self) -> io::Result<String> {
         let line = self.line()?;
         let count = usize::from_str_radix(&line, 16).map_err(io::Error::other)?;
@@ -178,8 +178,7 @@ impl<S: Read + Write> Client<S> {
         Ok(String::from_utf8_lossy(&chunk[..count]).into_owned())
     }
 
-    /// Passes over the body of a response to who knows what: one to HEAD has none, and what comes
-    /// after it is a status line.
+    /// Skips the body of a response to an unknown request: one to HEAD has none, and is followed by a status line.
     pub fn skip_body(&mut self, head: &Response) -> io::Result<()> {
         while self.buffer.len() < 5 {
             self.fill()?;

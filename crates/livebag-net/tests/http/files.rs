@@ -1,4 +1,4 @@
-//! The virtual file: ranges, and a recording that goes on while it is read.
+//! The virtual file: ranges, and a recording that grows while it is read.
 
 use livebag::{Recorder, RecorderOptions, Retention};
 use livebag_net::limits::VIRTUAL_FILE_PATIENCE;
@@ -96,7 +96,7 @@ fn ranges_as_the_rfc_has_them() {
         assert_eq!(refused.header("content-range"), Some(&*format!("bytes */{bytes}")));
         refused.error();
     }
-    // What is no range of bytes, or several, is passed over.
+    // Anything but one range of bytes is ignored.
     for asked in
         ["bytes=5-2", "bytes=a-b", "bytes=0-1,5-6", "lines=0-1", "bytes=", "x", "bytes=--1"]
     {
@@ -140,7 +140,7 @@ fn a_live_file_goes_on_and_what_was_told_stays_true() {
         let bytes = length(site.address(), FILE);
         let file = by_ranges(site.address(), FILE, bytes);
         assert_eq!(sorted(&messages(&file)), sorted(&recording.known));
-        // Who opened it earlier reads what was promised then.
+        // A client that opened it earlier reads the bytes promised then.
         for (earlier, known) in &told {
             let bytes = earlier.len() as u64;
             let part = range(site.address(), FILE, &format!("bytes={}-{}", bytes - 1, bytes - 1));
@@ -219,13 +219,13 @@ fn a_live_file_that_was_forgotten_is_not_taken_for_the_one_laid_out_anew() {
     for number in 1..64 {
         assert_eq!(open(number), 200);
     }
-    // One more is refused: somebody reads each of those.
+    // One more is refused: each of those has a reader.
     let target = format!("{FILE}?from={}", START_NANOS + 64);
     let refused = get(site.address(), &target).must(503);
     assert!(refused.error().contains("different parts"), "{}", refused.text());
     assert_eq!(refused.header("retry-after"), Some("60"));
     range(site.address(), FILE, &middle).must(206);
-    // Nobody has read them for long; the recording has gone on.
+    // They have not been read for long; the recording has grown.
     site.clock.advance(2 * VIRTUAL_FILE_PATIENCE);
     write_all(&mut recording, 50);
     recording.settle();
@@ -235,11 +235,11 @@ fn a_live_file_that_was_forgotten_is_not_taken_for_the_one_laid_out_anew() {
     let refused = range(site.address(), FILE, &middle).must(410);
     assert!(refused.error().contains("open it again"), "{}", refused.text());
     site.clock.advance(2 * VIRTUAL_FILE_PATIENCE);
-    // Who says which state is meant gets the whole file instead, as ever.
+    // With `If-Range` it still gets the whole file.
     let headers = [("Range", &*middle), ("If-Range", &*tag)];
     let whole = ask(site.address(), "GET", FILE, &headers).must(200);
     assert_eq!(sorted(&messages(&whole.body)), sorted(&recording.known));
-    // And who opens it again reads on.
+    // After opening it again the client can continue.
     assert!(length(site.address(), FILE) > bytes);
     range(site.address(), FILE, &middle).must(206);
     recording.finish();
@@ -290,7 +290,7 @@ fn what_retention_has_removed_is_gone() {
     let mut last = 0;
     wait_for("the first split to be removed", || {
         site.later();
-        // Who opens the file makes it go on; reading goes on as it was.
+        // Opening the file extends it; reading continues as before.
         last = ask(site.address(), "HEAD", FILE, &[]).status;
         assert!(matches!(last, 200 | 500), "{last}");
         range(site.address(), FILE, &middle).status == 410
@@ -299,7 +299,7 @@ fn what_retention_has_removed_is_gone() {
     assert!(gone.error().contains("removed"), "{}", gone.text());
     // The start of the file has no chunk: it stays.
     assert_eq!(range(site.address(), FILE, "bytes=0-7").must(206).body, whole[..8]);
-    // Queries give what is there.
+    // Queries return the existing messages.
     let left = messages(&get(site.address(), "/v1/bags/run1/history").must(200).body);
     assert!(!left.is_empty() && left.len() < recording.known.len());
     recording.recorder.finish().unwrap();

@@ -17,7 +17,7 @@ const THREADS: u64 = 4;
 /// Requests written at once.
 const BATCH_MAX: usize = 8;
 
-/// All that may be answered: what the description has, and what HTTP itself refuses.
+/// All permitted statuses: those of the description, and those of HTTP itself.
 const STATUSES: [u16; 13] = [200, 204, 206, 304, 400, 404, 405, 410, 414, 416, 421, 422, 431];
 
 /// SplitMix64 (Steele, Lea, Flood, 2014).
@@ -63,7 +63,7 @@ const PATHS: [&str; 20] = [
     "/bags/run1",
     "/v1",
 ];
-/// What is answered as it stands.
+/// Requests that have an answer.
 const TARGETS: [&str; 18] = [
     "/v1/bags/run1/latest?topic=/text&last=50ms",
     "/v1/bags/run1/latest?last=0&format=jsonl",
@@ -250,10 +250,10 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The statuses of what is answered, until the server closes the connection.
+/// The statuses of the answers, until the server closes the connection.
 fn converse(address: SocketAddr, bytes: &[u8], counts: &mut BTreeMap<u16, u64>) {
     let mut client = Client::connect(address);
-    // The server closes on what is no HTTP, also before it has read all.
+    // The server closes the connection on invalid HTTP, even before it has read all.
     let _ = client.stream.write_all(bytes);
     loop {
         match client.head() {
@@ -279,7 +279,7 @@ fn ask(address: SocketAddr, seed: u64, requests: u64) -> BTreeMap<u16, u64> {
     let mut asked = 0;
     while asked < requests {
         let mut bytes = Vec::new();
-        // What is no HTTP ends a connection: it comes last.
+        // Invalid HTTP ends a connection: it comes last.
         let batch = 1 + random.below(BATCH_MAX);
         for left in (0..batch).rev() {
             let is_last = left == 0;
@@ -301,7 +301,7 @@ fn ask(address: SocketAddr, seed: u64, requests: u64) -> BTreeMap<u16, u64> {
 
 #[test]
 fn a_hundred_thousand_requests() {
-    // What waits for the rest of a request is ended soon.
+    // A connection that waits for the rest of a request is ended soon.
     let limits = ServerLimits { head_timeout: Duration::from_millis(100), ..Default::default() };
     let (site, known) = Site::with(ServerOptions { limits, ..Default::default() });
     let address = site.address();

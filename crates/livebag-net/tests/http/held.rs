@@ -1,4 +1,4 @@
-//! Memory that answers hold for askers who do not read: counted by the server, not sampled.
+//! Memory that answers hold for clients that do not read: counted by the server, not sampled.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ fn definitions_are_sent_as_they_are_written() {
     let target = "/v1/bags/run1?schemas=true";
     let mut clients: Vec<_> = (0..8).map(|_| unread(&site, target)).collect();
     assert!(heads(&mut clients).iter().all(|head| head.status == 200));
-    // What waits, what is being sent and what is being written; a piece may be half empty.
+    // Waiting, being sent, and being written; a piece may be half empty.
     let most = 8 * (PIECES_WAITING_MAX + 2) * 2 * PIECE_BYTES;
     let (_, held) = status(&site);
     assert!(held > 0 && held <= most, "{held}");

@@ -1,4 +1,4 @@
-//! Very many askers who do nothing, or nearly nothing. A recording runs beside all of it.
+//! Very many clients that do nothing, or nearly nothing. Meanwhile a recording runs.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -46,7 +46,7 @@ fn ten_thousand_idle_connections() {
     let (memory, descriptors) = (server.memory(), server.descriptors());
     let sockets = connect(server.address, sockets());
     wait_for("all but the allowed to be closed", || open(&sockets) <= CONNECTIONS_MAX);
-    // A socket and its copy for each, and what the recording opens meanwhile.
+    // A socket and its copy for each, and the files that the recording opens meanwhile.
     assert!(server.descriptors() <= descriptors + 2 * CONNECTIONS_MAX + 64);
     assert!(server.memory() < memory + 128 * MIB, "{} of {memory}", server.memory());
     // The idle ones go, and others are answered although the sockets here stay.
@@ -102,10 +102,10 @@ fn heads_that_never_end_take_bounded_memory() {
     let mut sockets = connect(server.address, CONNECTIONS_MAX - 10);
     let half = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(30_000));
     for socket in &mut sockets {
-        // Some may have been let go meanwhile.
+        // Some may have been closed meanwhile.
         let _ = socket.write_all(half.as_bytes());
     }
-    // While they hold what they hold, others are answered.
+    // Meanwhile, others are answered.
     for _ in 0..10 {
         get(server.address, "/v1/bags/live/latest").must(200);
     }
@@ -150,7 +150,7 @@ fn readers_who_take_nothing_take_bounded_memory() {
     // They are let go, and others are answered.
     wait_for("an answer", || get(server.address, "/v1/bags/run1/latest?last=0").status == 200);
     drop(readers);
-    // What is allowed, values of one large message, and the kept pieces.
+    // The limit, values of one large message, and the free pieces.
     let bound = limits.answer_bytes_max as u64 + 128 * MIB + 96 * MIB;
     let most = server.memory_peak();
     assert!(most < memory + bound, "{most} of {memory}");

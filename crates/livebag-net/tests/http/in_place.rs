@@ -1,4 +1,4 @@
-//! Large messages go to the network from where they lie in the page cache.
+//! Large messages are sent from their place in the page cache.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn recording(folder: &std::path::Path) -> Recording {
     recording
 }
 
-/// A server of the same folder that copies what it sends.
+/// A server of the same folder that copies the bytes it sends.
 fn copying(site: &Site) -> Server {
     let roots = [site.folder.path().to_owned()];
     let catalog = Arc::new(Catalog::new(&roots, Clock::simulated(1), None).unwrap());
@@ -36,7 +36,7 @@ fn copying(site: &Site) -> Server {
     Server::start(catalog, options).unwrap()
 }
 
-/// What both give; must be what is known.
+/// Both answers must equal the known messages.
 fn assert_same(site: &Site, known: &Known) {
     site.later();
     let copying = copying(site);
@@ -66,7 +66,7 @@ fn answers_by_reference_are_those_that_are_copied() {
     assert_same(&site, &known);
 }
 
-/// A page of a mapped file that was cut kills who looks at it. The server does not look.
+/// A mapped page of a truncated file kills a process that reads it. The server does not look.
 #[test]
 fn a_brick_that_is_cut_under_an_answer_costs_that_answer_and_not_the_server() {
     let folder = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn a_brick_that_is_cut_under_an_answer_costs_that_answer_and_not_the_server() {
     let file = std::fs::OpenOptions::new().write(true).open(brick).unwrap();
     file.set_len(5_000_000).unwrap();
     for client in &mut slow {
-        // Cut off, or without the messages that are no more.
+        // Cut off, or without the missing messages.
         if let Ok(answer) = client.response(false) {
             assert!(answer.body.len() < whole);
         }

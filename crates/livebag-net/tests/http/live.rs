@@ -1,4 +1,4 @@
-//! Live sockets, as a viewer and as others who mean no good open them.
+//! Live sockets, opened by a viewer and by malicious clients.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -25,7 +25,7 @@ const OLD: &str = "foxglove.websocket.v1";
 const NEW: &str = "foxglove.sdk.v1";
 const TOKEN: &str = "correct-horse-battery-staple";
 
-/// A server whose time goes on.
+/// A server whose time runs.
 fn serve(folder: &std::path::Path, options: ServerOptions) -> Server {
     watch_for_panics();
     let catalog = Arc::new(Catalog::new(&[folder.to_owned()], Clock::system(), None).unwrap());
@@ -33,7 +33,7 @@ fn serve(folder: &std::path::Path, options: ServerOptions) -> Server {
     Server::start(catalog, ServerOptions { listen, ..options }).unwrap()
 }
 
-/// A connection that goes on after an interruption, which tungstenite takes for an end.
+/// A connection that continues after an interruption, which tungstenite takes for an end.
 struct Patient(TcpStream);
 
 impl Patient {
@@ -63,7 +63,7 @@ impl Write for Patient {
     }
 }
 
-/// What a viewer has been told.
+/// The messages a viewer has received.
 struct Viewing {
     socket: WebSocket<Patient>,
     subprotocol: String,
@@ -235,7 +235,7 @@ fn a_finished_recording_plays_and_every_message_comes_once() {
         assert_eq!(viewing.of(9), pairs(&known, "/camera"));
         assert_eq!(viewing.of(3), pairs(&known, "/text"));
         viewing.until("the end of time", |viewing| viewing.time == last);
-        // Only those that know of it are told that it has ended.
+        // Only those that support it get the end.
         if subprotocols == NEW {
             viewing.until("the end", |viewing| viewing.states.iter().any(|state| state.0 == 3));
         } else {
@@ -298,7 +298,7 @@ fn a_recording_being_written_is_followed_and_scrubbed() {
         recording.write("/text", text(&format!("text {number}")));
     }
     viewing.until("what is new", |viewing| viewing.of(1).len() == 50);
-    // A topic that appears is told of.
+    // A new topic is announced.
     recording.add(camera_topic("/camera"));
     recording.write("/camera", image(1, 4, 2));
     viewing.subscribe(2, "/camera");
@@ -375,7 +375,7 @@ fn a_client_that_never_reads_is_let_go_and_one_that_is_silent_too() {
     let server = serve(folder.path(), ServerOptions { limits, ..Default::default() });
     let mut silent = view(server.addresses()[0], "/live/run1");
     silent.until("the channels", |viewing| !viewing.channels.is_empty());
-    // It reads, and its pongs tell that it is there: this client sends them when it reads.
+    // It reads, and its pongs show that it is alive: this client sends them when it reads.
     let began = std::time::Instant::now();
     while began.elapsed() < 3 * short {
         let message = silent.socket.read().unwrap();
@@ -406,7 +406,7 @@ fn a_thousand_sockets_are_bounded_and_refused_with_a_word() {
         }
     }
     assert_eq!((held.len(), refused), (20, 980));
-    // Queries are answered beside them, and those that are held are served.
+    // Meanwhile queries are answered, and the followers are served.
     get(address, "/v1/bags/run1").must(200);
     for viewing in &mut held {
         viewing.subscribe(1, "/text");
@@ -443,7 +443,7 @@ fn what_is_not_understood_is_answered_and_too_much_of_it_ends_the_socket() {
     let count = wrong.len() + 4;
     viewing.until("all to be answered", |viewing| viewing.statuses.len() == count);
     assert!(viewing.statuses.iter().all(|status| status["level"] == 2));
-    // It is served all the same.
+    // It is still served.
     viewing.until("the first text", |viewing| !viewing.of(1).is_empty());
     for _ in 0..=LIVE_MISTAKES_MAX - count {
         viewing.socket.send(Message::text("{")).unwrap();

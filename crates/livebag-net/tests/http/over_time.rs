@@ -1,4 +1,4 @@
-//! What a recording holds over time, and how it goes: what a page shows.
+//! The contents of a recording over time, and its state: the data of a page.
 
 use livebag::{Container, Message, Overflow, Recorder, RecorderOptions, Topic};
 use livebag_format::cdr::{PointField, PointsHeader, points_prefix, points_suffix};
@@ -61,7 +61,7 @@ fn a_timeline_counts_every_message_in_its_bin() {
             assert_eq!((&lane["lost"], &lane["lost_unplaced"]), (&json!([]), &nothing));
         }
         assert_eq!(timeline["marks"], json!([]));
-        // What has been summed up is the same when it is asked for again.
+        // Summed-up values are the same when requested again.
         assert_eq!(get(site.address(), &target).must(200).json(), timeline);
     }
     let whole = get(site.address(), "/v1/bags/run1/timeline").json();
@@ -139,7 +139,7 @@ fn losses_are_shown_where_they_happened_and_sum_up_to_what_info_says() {
     let transport =
         json!([{ "from_time": at(69), "to_time": at(80), "count": 10, "cause": "transport" }]);
     assert_eq!(timeline["topics"][1]["lost"], transport);
-    // Beside a time in which nothing was lost, nothing is shown.
+    // In a time without losses, none are shown.
     let quiet = format!("/v1/bags/run1/timeline?from={}&to={}", at(130), at(190));
     assert_eq!(get(site.address(), &quiet).must(200).json()["topics"][0]["lost"], json!([]));
 }
@@ -428,7 +428,7 @@ fn a_live_recording_tells_how_it_goes_until_it_ends() {
     assert_eq!((&first[0].1["state"], &first[0].1["message_count"]), (&json!("live"), &json!(20)));
     assert!(first[0].1["bytes_per_s"].is_null());
     recording.write("/text", super::fixture::text("y"));
-    // Its messages are of the year 2023: to whoever looks, it has stalled.
+    // Its messages are of the year 2023: it appears stalled.
     let grown = read(&mut client, &|events| events.last().unwrap().1["message_count"] == 21);
     let status = &grown.last().unwrap().1;
     assert!(status["topics"][0]["rate_hz"].as_f64().unwrap() > 0.0);

@@ -1,5 +1,4 @@
-//! A server in a process of its own, with a recorder beside it, so that its memory and its files can
-//! be counted.
+//! A server in a separate process, with a recorder in it, so that its memory and files can be counted.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -20,7 +19,7 @@ use super::fixture::{Recording, text_topic, watch_for_panics};
 const FOLDER: &str = "LIVEBAG_TEST_SERVE";
 /// Its limits that differ: milliseconds for a head, milliseconds without progress, bytes of answers.
 const LIMITS: &str = "LIVEBAG_TEST_LIMITS";
-/// Before what it says.
+/// Prefix of its output.
 const MARK: &str = "server process: ";
 
 pub struct Process {
@@ -84,7 +83,7 @@ impl Process {
         Path::new(&format!("/proc/{}/fd", self.child.id())).read_dir().unwrap().count()
     }
 
-    /// Ends it: the recording beside it must have lost nothing, and no thread may have panicked.
+    /// Ends it: its recording must have lost nothing, and no thread may have panicked.
     pub fn end(mut self) {
         drop(self.child.stdin.take());
         let said = self.said();

@@ -1,4 +1,4 @@
-//! The certificate that docs/security.md tells how to make.
+//! The certificate made as docs/security.md explains.
 
 use std::process::Command;
 
@@ -40,7 +40,7 @@ fn the_documented_certificate_is_taken_by_livebag_s_own_client() {
             RemoteRecording::open(&format!("https://{host}:{port}/run1"), options).unwrap();
         assert_eq!(container.info().unwrap().row.message_count, 100);
     }
-    // Nobody else is believed.
+    // Other certificates are not trusted.
     let options = RemoteOptions { token: Some(token.trim().to_owned()), ca_certificates: None };
     let container = RemoteRecording::open(&format!("https://localhost:{port}/run1"), options);
     assert!(container.and_then(|container| container.info()).is_err());

@@ -1,4 +1,4 @@
-//! Every address, and what is wrong with a request.
+//! Every address, and every kind of invalid request.
 
 use livebag::RecorderOptions;
 use serde_json::json;
@@ -143,7 +143,7 @@ fn what_is_wrong_is_said() {
         let folder = site.folder.path().to_str().unwrap();
         assert!(!error.contains(folder), "{target} tells where recordings lie: {error}");
     }
-    // What was sent is not sent back at length.
+    // The request is not repeated at length.
     for target in [
         format!("/v1/bags/{long}"),
         format!("/v1/bags/run1/latest?topic={long}"),

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::client::{Client, Response, get};
 use super::fixture::{Site, record_all};
 
-/// Stands in every file that must stay unread.
+/// In every file that must stay unread.
 const SECRET: &str = "tOpSeCrEt";
 
-/// A server of `served/`, beside which lies a recording and a file that nobody is to see.
+/// A server of `served/`; beside it are a recording and a file that must not be visible.
 fn site() -> (Site, tempfile::TempDir) {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret.txt"), SECRET).unwrap();
@@ -88,7 +88,7 @@ fn must_be_innocent(target: &str, response: &Response) {
     let is_there =
         |word: &str| response.body.windows(word.len()).any(|part| part == word.as_bytes());
     assert!(!is_there("root:x:"), "{target} reads /etc/passwd");
-    // A refusal may repeat what was sent.
+    // A refusal may repeat the request.
     assert!(response.status != 200 || !is_there(SECRET), "{target} reads what lies outside");
 }
 
@@ -160,7 +160,7 @@ fn links_to_folders_outside_are_not_followed() {
     let root = site.folder.path();
     symlink(outside.path(), root.join("outside")).unwrap();
     symlink(outside.path().join(SECRET), root.join("run2")).unwrap();
-    // A folder that only looks like a container: everything in it is somebody else's.
+    // A folder that only looks like a container: everything in it is foreign.
     std::fs::create_dir(root.join("run3")).unwrap();
     for entry in outside.path().join(SECRET).read_dir().unwrap() {
         let path = entry.unwrap().path();

@@ -10,12 +10,12 @@ use livebag::{
 use super::{BridgeCounts, Counters, RateLimit};
 use crate::follow::{Sink, SinkTopic};
 
-/// A stream's slots are made for messages of at least so many bytes.
+/// A stream's slots are made for messages of at least this many bytes.
 const MESSAGE_BYTES_MIN: usize = 4 << 10;
 
 /// Makes a stream of every topic that it is given: `sensor_msgs/msg/Image` and `PointCloud2` as native
-/// frames, everything else as bytes. A stream is made when its first message tells how large messages are,
-/// and made anew, under its name, when a larger one comes.
+/// frames, everything else as bytes. A stream is created with the size of its first message, and created anew, under
+/// the same name, when a larger one arrives.
 pub struct StreamSink {
     /// Messages a second by topic.
     rates: BTreeMap<String, f64>,
@@ -31,13 +31,13 @@ impl StreamSink {
         Self { rates, prefix: prefix.to_owned(), clock, topics: Mutex::default() }
     }
 
-    /// What became of each topic's messages so far.
+    /// Counts of each topic's messages so far.
     pub fn counts(&self) -> Vec<(String, BridgeCounts)> {
         let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
         topics.iter().map(|(name, way)| (name.clone(), way.counters.counts())).collect()
     }
 
-    /// What was not as it should be, in sentences.
+    /// Warnings, as sentences.
     pub fn warnings(&self) -> Vec<String> {
         let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
         let mut warnings = Vec::new();

@@ -1,8 +1,8 @@
 //! Between streams of this machine and topics of a network.
 //!
-//! [`ToRos2`] publishes a stream's frames: an image or a point cloud becomes the message that recordings
-//! know it as, after one copy out of its slot. [`StreamSink`] takes what a [`Follower`](crate::Follower)
-//! follows into streams, images and point clouds as native frames.
+//! [`ToRos2`] publishes a stream's frames: an image or a point cloud becomes the same message as in recordings, with
+//! one copy out of its slot. [`StreamSink`] writes the topics of a [`Follower`](crate::Follower) into streams, images
+//! and point clouds as native frames.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,7 +58,7 @@ impl Counters {
     }
 }
 
-/// Lets so many messages a second pass.
+/// Lets this many messages a second pass.
 #[derive(Debug)]
 struct RateLimit {
     interval_nanos: u64,

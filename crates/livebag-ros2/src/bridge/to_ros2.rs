@@ -15,7 +15,7 @@ use crate::qos::{Qos, QosOverrides};
 
 /// How long a thread sleeps at most before it looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
-/// A writer that has said nothing for so long is asked whether it is still there.
+/// A writer that has been silent for this long is checked.
 const STALLED: Duration = Duration::from_secs(1);
 
 /// A stream that is being published; dropping it ends that.
@@ -85,7 +85,7 @@ impl ToRos2 {
         &self.request
     }
 
-    /// What became of the frames so far.
+    /// Counts of the frames so far.
     pub fn counts(&self) -> BridgeCounts {
         self.counters.counts()
     }

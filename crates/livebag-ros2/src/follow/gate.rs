@@ -13,8 +13,8 @@ enum Rule {
 
 /// A rule that may change while messages pass.
 pub(super) struct Gate {
-    /// No publisher is kept out, which is so for nearly all topics. Read alone it decides nothing but
-    /// whether the rule is looked at, so it needs no order.
+    /// No publisher is kept out, which is so for nearly all topics. It only decides whether the rule is checked, so it
+    /// needs no order.
     is_open: AtomicBool,
     rule: RwLock<Rule>,
 }

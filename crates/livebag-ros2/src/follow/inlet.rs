@@ -37,7 +37,7 @@ impl Inlet {
         Self { topic: OnceLock::new(), held: Mutex::default(), clock, sim_time }
     }
 
-    /// Gives what has waited to the sink, and everything that comes from now on.
+    /// Passes waiting messages to the sink, and then all new ones.
     pub fn open(&self, topic: Box<dyn SinkTopic>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         for message in std::mem::take(&mut held.messages) {
@@ -49,7 +49,7 @@ impl Inlet {
             });
         }
         topic.lost(held.lost);
-        // Still under the lock: who waits for it finds the topic, and comes after what has waited.
+        // Still under the lock: a thread that waits for it finds the topic, and comes after the waiting messages.
         let _ = self.topic.set(topic);
     }
 

@@ -1,6 +1,6 @@
 //! From ROS 2 topics into a [`Sink`]: a recorder, or streams.
 //!
-//! [`Follower::look`] looks at the graph, as often as its caller likes, and makes of it:
+//! [`Follower::look`] reads the graph, as often as its caller likes, and turns it into:
 //!
 //! - a *channel* for each topic, type and hash that is selected: a topic of the sink. A type that
 //!   changes is another channel of the same name;
@@ -38,7 +38,7 @@ use gate::{Gate, Gated};
 use inlet::Inlet;
 use sim_time::SimTime;
 
-/// How to follow. `..FollowOptions::default()` gives the rest.
+/// How to follow. Use `..FollowOptions::default()` for the others.
 #[derive(Clone, Debug)]
 pub struct FollowOptions {
     /// Which topics.
@@ -47,9 +47,9 @@ pub struct FollowOptions {
     pub overrides: QosOverrides,
     /// Take log times from `/clock`; nothing is recorded before it has told one.
     pub use_sim_time: bool,
-    /// Follow what appears in so much time from the first look on, and nothing later.
+    /// Follow topics that appear within this time after the first poll, and none later.
     pub discover_for: Option<Duration>,
-    /// Where definitions are looked for.
+    /// Where definitions are searched for.
     pub installed: Installed,
     /// Where time comes from.
     pub clock: Clock,
@@ -138,8 +138,8 @@ impl Follower {
         })
     }
 
-    /// Looks at the graph: what is new and selected is recorded from now on. Cheap if nothing has
-    /// changed. Call it some ten times a second.
+    /// Reads the graph: new selected topics are recorded from now on. Cheap if nothing has changed. Call it some ten
+    /// times a second.
     pub fn look(&mut self, sink: &dyn Sink) {
         if !self.has_time() {
             return;
@@ -173,7 +173,7 @@ impl Follower {
         for (number, (key, publishers)) in publishers.iter().enumerate() {
             let took = self.options.clock.monotonic_nanos().saturating_sub(now);
             if number > 0 && took > LOOK_MAX.as_nanos() as u64 {
-                // The rest at the next look: whoever calls has other things to do.
+                // The rest at the next poll: the caller has other work.
                 self.generation = None;
                 break;
             }
@@ -182,7 +182,7 @@ impl Follower {
         self.set_gates(&publishers);
     }
 
-    /// What was not as it should be since the last time, in sentences, each once.
+    /// Notices since the last call, as sentences, each once.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
@@ -283,7 +283,7 @@ impl Follower {
             }
         }
         if is_overridden && !unserved.is_empty() {
-            // One subscription, as the user wants it.
+            // One subscription with the user's QoS.
             unserved = BTreeMap::from([((true, true), unserved.into_values().flatten().collect())]);
         }
         for offers in unserved.values() {
@@ -371,9 +371,9 @@ impl Follower {
         }
     }
 
-    /// Says which publishers' messages pass through which line. A publisher that the graph does not
-    /// show yet, or that goes by another id there, passes through the first line of its name and type;
-    /// where the network tells hashes apart, of its hash.
+    /// Says which publishers' messages pass through which line. A publisher that the graph does not show yet, or that
+    /// has another id there, passes through the first line with its name and type; if the network distinguishes hashes,
+    /// also with its hash.
     fn set_gates(&mut self, publishers: &BTreeMap<Key, Vec<&Endpoint>>) {
         let mut served: BTreeMap<OfType<'_>, Vec<Served<'_>>> = BTreeMap::new();
         let mut gates: BTreeMap<OfType<'_>, Vec<&Arc<Gate>>> = BTreeMap::new();
@@ -413,7 +413,7 @@ impl Follower {
 }
 
 impl Line {
-    /// Whether the line gets what a publisher offers, as well as it offers it.
+    /// Whether the line receives all that a publisher offers, with its offered QoS.
     fn fits(&self, offer: &Qos) -> bool {
         self.qos.is_served_by(offer) && kind(&self.qos) == kind(offer)
     }

@@ -6,14 +6,14 @@ use livebag::{Selector, Topic};
 
 use crate::network::{Endpoint, Role, is_hidden};
 
-/// What a service's events are published under.
+/// Suffix of the topic of a service's events.
 const EVENT: &str = "/_service_event";
 /// What an action's topics and services are under.
 const ACTION: &str = "/_action/";
 
-/// What is chosen. Selectors choose topics; services and actions are chosen by name or all together, and
-/// mean their topics: a service's events (`/add/_service_event`, where introspection is on), an action's
-/// feedback, status and the events of its services.
+/// The selection. Selectors choose topics. Services and actions are chosen by name or all together, and select topics:
+/// a service's events (`/add/_service_event`, if introspection is on); an action's feedback, status and the events of
+/// its services.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Topics, and by pattern also services and actions.
@@ -40,13 +40,13 @@ pub struct Selection {
     pub exclude_topic_types: Vec<String>,
     /// Also topics with a part that begins with `_`.
     pub include_hidden: bool,
-    /// Also topics that have subscriptions alone.
+    /// Also topics that have only subscriptions.
     pub include_unpublished: bool,
-    /// Only topics that somebody subscribes to.
+    /// Only topics that have a subscription.
     pub ignore_leaf: bool,
 }
 
-/// What a topic belongs to.
+/// The owner of a topic.
 enum Kind<'a> {
     Topic,
     Service(&'a str),

@@ -1,4 +1,4 @@
-//! Time as `/clock` tells it (`rosgraph_msgs/msg/Clock`).
+//! Time from `/clock` (`rosgraph_msgs/msg/Clock`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -13,7 +13,7 @@ pub trait Sink {
 
 /// The way in for one topic. Called on the network's threads, one at a time: it must not wait.
 pub trait SinkTopic: Send + Sync {
-    /// Takes a message. What it cannot take it counts.
+    /// Takes a message. It counts messages that it cannot accept.
     fn write(&self, message: &NewMessage<'_>);
     /// Counts messages that were lost on the way here.
     fn lost(&self, count: u64);

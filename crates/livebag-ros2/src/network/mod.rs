@@ -1,4 +1,4 @@
-//! What a ROS 2 network is, whatever carries it.
+//! A ROS 2 network over any middleware.
 //!
 //! Every implementation promises:
 //!
@@ -9,9 +9,9 @@
 //! - [`Receiver`]s are called on a thread of the network's, or, by a publication of this process, on the one
 //!   that publishes. Messages of one publisher come in its
 //!   order, each once.
-//! - What is known to be lost between a publisher and here is told once, by [`Receiver::lost`].
-//! - What comes from the network is not trusted: names and messages have the bounds of
-//!   [`limits`](crate::limits), and what breaks them is left out and counted by [`Network::refused`].
+//! - Each known loss between a publisher and this process is reported once, by [`Receiver::lost`].
+//! - Input from the network is not trusted: names and messages have the limits of [`limits`](crate::limits), and
+//!   violations are left out and counted by [`Network::refused`].
 //! - Dropping a [`Subscription`] or a [`Publication`] ends it; afterwards its receiver is not
 //!   called. A receiver does not drop its own subscription from within a call.
 
@@ -34,7 +34,7 @@ pub use simulated::{SimulatedHub, SimulatedNetwork};
 #[cfg(feature = "zenoh")]
 pub use zenoh::{ZenohNetwork, ZenohOptions};
 
-/// What a publisher is known by, anywhere in the network.
+/// A publisher's identity, unique in the network.
 pub type EndpointId = [u8; 16];
 
 /// What an endpoint does.
@@ -53,9 +53,9 @@ pub enum Role {
 /// One end of a topic or service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// What it is known by.
+    /// Its identity.
     pub id: EndpointId,
-    /// What it does.
+    /// Its role.
     pub role: Role,
     /// Name of the topic or service: `/camera/image`.
     pub name: String,
@@ -71,7 +71,7 @@ pub struct Endpoint {
     pub is_own: bool,
 }
 
-/// What is asked for, or offered.
+/// A requested subscription or publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicRequest {
     /// Name of the topic: `/camera/image`.
@@ -93,16 +93,15 @@ pub struct Sample<'a> {
     pub publish_time_nanos: Option<u64>,
     /// Its publisher's count; 0 if it keeps none.
     pub sequence: u64,
-    /// Who published it; zeros if unknown.
+    /// Its publisher; zeros if unknown.
     pub publisher: EndpointId,
 }
 
 /// What takes messages. Called on the network's threads: it must not wait.
 pub trait Receiver: Send + Sync {
-    /// A message has come.
+    /// A message has arrived.
     fn sample(&self, sample: &Sample<'_>);
-    /// So many messages of a publisher (zeros if it is not known of which) are known to have been lost on
-    /// the way here.
+    /// This many messages of a publisher (zeros if unknown) are known to have been lost on the way.
     fn lost(&self, publisher: &EndpointId, count: u64);
 }
 
@@ -116,15 +115,15 @@ pub trait Publication: Send + Sync {
     /// # Errors
     /// If the network did not take it.
     fn publish(&self, data: &[u8]) -> Result<(), NetworkError>;
-    /// Memory of the network's own for a message of so many bytes, so that it is copied once less; `None`
-    /// where there is none, or none is free.
+    /// Memory of the network for a message of this many bytes, so that it is copied once less; `None` if there is none,
+    /// or none is free.
     fn room(&self, _bytes: usize) -> Option<Box<dyn Room + '_>> {
         None
     }
     /// Subscriptions that are known to take its messages.
     fn subscriptions(&self) -> usize;
-    /// Waits until every reliable subscription has acknowledged what was published; whether they
-    /// have. Networks that do not know say yes.
+    /// Waits until every reliable subscription has acknowledged all published messages; returns whether they have.
+    /// Networks that do not know say yes.
     fn wait_for_acknowledgements(&self, _within: Duration) -> bool {
         true
     }
@@ -149,12 +148,12 @@ pub trait Network: Send + Sync {
     fn endpoints(&self) -> Vec<Endpoint>;
     /// Announcements and messages that broke a bound or could not be understood, and were left out.
     fn refused(&self) -> u64;
-    /// Whether a subscription with a type's hash gets messages of that hash alone. Otherwise it gets
-    /// those of every publisher of the name and type.
+    /// Whether a subscription with a type's hash gets only messages with that hash. Otherwise it gets those of every
+    /// publisher of the name and type.
     fn tells_hashes_apart(&self) -> bool {
         false
     }
-    /// Takes a topic's messages from now on (and before, as far as durability promises).
+    /// Receives a topic's messages from now on (and earlier ones, as far as durability provides them).
     ///
     /// # Errors
     /// If the network refuses.
@@ -171,17 +170,17 @@ pub trait Network: Send + Sync {
     /// Calls a service: CDR with its encapsulation, both ways.
     ///
     /// # Errors
-    /// If nobody answers in time.
+    /// If there is no answer in time.
     fn call(
         &self,
         service: &ServiceRequest<'_>,
         request: &[u8],
         within: Duration,
     ) -> Result<Vec<u8>, NetworkError>;
-    /// Leaves the network for good, where that ends everything of this process faster than dropping it
-    /// piece by piece. Nothing may be asked of the network afterwards.
+    /// Leaves the network for good, if that ends everything of this process faster than dropping it piece by piece.
+    /// Nothing may be asked of the network afterwards.
     fn leave(&self) {}
-    /// What it is and how it is reached, in words: `Zenoh, domain 0, peers found by multicast`.
+    /// The network and how it is reached, in words: `Zenoh, domain 0, peers found by multicast`.
     fn describe(&self) -> String;
 }
 
@@ -196,7 +195,7 @@ pub struct ServiceRequest<'a> {
     pub type_hash: Option<&'a str>,
 }
 
-/// Why a network did not do what it was asked for.
+/// Why an operation of a network failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
@@ -211,7 +210,7 @@ pub enum NetworkError {
     /// A topic or service cannot be made.
     #[error("{doing} {name} failed: {reason}")]
     Endpoint {
-        /// What was tried: `subscribing to`.
+        /// The operation: `subscribing to`.
         doing: &'static str,
         /// The topic's or service's name.
         name: String,
@@ -223,10 +222,10 @@ pub enum NetworkError {
     Name {
         /// The name, cut.
         name: String,
-        /// What is wrong with it.
+        /// The error in it.
         reason: &'static str,
     },
-    /// Nobody answered a service call.
+    /// A service call had no answer.
     #[error("{service} did not answer within {within:?}")]
     NoAnswer {
         /// The service's name.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::EndpointId;
 use crate::limits::PUBLISHERS_MAX;
 
-/// The sequence numbers of a topic's publishers. Each counts for itself, from 1 on.
+/// The sequence numbers of a topic's publishers. Each has its own count, from 1 on.
 #[derive(Debug, Default)]
 pub struct Sequences(HashMap<EndpointId, Last>);
 
@@ -17,10 +17,10 @@ struct Last {
     publish_time_nanos: Option<u64>,
 }
 
-/// What a sequence number tells.
+/// Meaning of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A message not seen before; so many before it are missing.
+    /// A new message; this many before it are missing.
     New {
         /// Messages of the same publisher between the one before and this one.
         lost: u64,

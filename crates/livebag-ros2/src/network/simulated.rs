@@ -1,4 +1,4 @@
-//! A network inside this process, with losses on demand: for tests of what stands on networks.
+//! A network inside this process, with losses on demand: for tests of code that uses networks.
 //!
 //! Delivery is immediate: [`Publication::publish`] returns when every receiver has had the message.
 
@@ -18,7 +18,7 @@ use crate::qos::{Durability, History};
 /// Answers a service's requests.
 type Server = Box<dyn Fn(&[u8]) -> Vec<u8> + Send>;
 
-/// What all who have joined share.
+/// State shared by all participants.
 #[derive(Clone)]
 pub struct SimulatedHub(Arc<Shared>);
 
@@ -39,7 +39,7 @@ struct State {
     to_lose: BTreeMap<String, u64>,
 }
 
-/// A message kept for those who come later.
+/// A message kept for later subscriptions.
 #[derive(Clone)]
 struct Kept {
     data: Vec<u8>,
@@ -92,7 +92,7 @@ impl SimulatedHub {
         self.state().servers.insert(service.to_owned(), Box::new(server));
     }
 
-    /// Shows an endpoint that nobody has made, as nodes that lie do.
+    /// Announces an endpoint that does not exist, as malicious nodes might.
     pub fn announce(&self, endpoint: Endpoint) {
         self.state().endpoints.push((0, endpoint));
         self.changed();
@@ -113,7 +113,7 @@ impl SimulatedHub {
     }
 }
 
-/// One who takes part in a [`SimulatedHub`].
+/// A participant in a [`SimulatedHub`].
 pub struct SimulatedNetwork {
     hub: SimulatedHub,
     id: u64,
@@ -233,7 +233,7 @@ struct SimulatedPublication {
 }
 
 impl SimulatedPublication {
-    /// Those who take its messages.
+    /// The receivers of its messages.
     fn inboxes(&self, state: &State) -> Vec<Arc<Inbox>> {
         let takers = state.endpoints.iter().filter(|(_, other)| is_match(&self.endpoint, other));
         let ids: Vec<_> = takers.map(|(_, other)| other.id).collect();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::assemble;
 
-/// What a node's name is followed by.
+/// Suffix after a node's name.
 pub const SERVICE_SUFFIX: &str = "/get_type_description";
 /// The service's type.
 pub const SERVICE_TYPE: &str = "type_description_interfaces/srv/GetTypeDescription";
@@ -65,7 +65,7 @@ pub fn request(type_name: &str, type_hash: &str) -> Vec<u8> {
     cdr
 }
 
-/// What a node says of a type.
+/// A node's description of a type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
     /// Schema texts of encoding `ros2msg` to choose from, the best first: the files that the type was
@@ -77,7 +77,7 @@ impl Described {
     /// Reads the answer for a type (CDR).
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The error in it, in words.
     pub fn parse(type_name: &str, response: &[u8]) -> Result<Self, String> {
         let topic = Topic {
             type_name: "type_description_interfaces/srv/GetTypeDescription_Response".to_owned(),

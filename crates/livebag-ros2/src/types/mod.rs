@@ -30,11 +30,11 @@ pub struct Definition {
     pub schema: Vec<u8>,
     /// RIHS01 hash: as told, or of the definition; empty if neither is known.
     pub type_hash: String,
-    /// What was not as it should be, in a sentence.
+    /// A warning, as a sentence.
     pub warning: Option<String>,
 }
 
-/// What is asked of a definition before it is taken.
+/// The requirements for accepting a definition.
 pub(crate) fn is_right(type_name: &str, text: &str, told: Option<&str>) -> bool {
     match told {
         Some(told) => definitions::rihs01(type_name, text).as_deref() == Some(told),
@@ -65,7 +65,7 @@ impl Definition {
     }
 }
 
-/// The definition of what is on this machine: installed, or bundled.
+/// The definition on this machine: installed, or bundled.
 pub(crate) fn of_this_machine(
     installed: &Installed,
     type_name: &str,

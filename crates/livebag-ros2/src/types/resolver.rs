@@ -1,5 +1,4 @@
-//! Finds definitions; what has to be asked of a node is asked on a thread of its own, since a node may
-//! take its time.
+//! Finds definitions; nodes are asked on a separate thread, since a node may be slow.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,13 +19,13 @@ use crate::network::{Network, NetworkError, ServiceRequest};
 pub struct Wanted {
     /// Its name: `sensor_msgs/msg/Image`.
     pub type_name: String,
-    /// Its hash, if it was told.
+    /// Its hash, if known.
     pub type_hash: Option<String>,
     /// A node that publishes it; empty if unknown.
     pub node: String,
 }
 
-/// What came of a search.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// There is one, or it is certain that there is none.
@@ -43,8 +42,7 @@ pub struct TypeResolver {
     /// Questions under way: many topics of one type ask once. No more than [`TYPES_ASKED_MAX`] and the one
     /// that is being asked.
     asked: Mutex<BTreeSet<Wanted>>,
-    /// What is still in the queue is not to be asked any more. Nothing else is told by it, so it needs no
-    /// order.
+    /// Requests still in the queue are dropped. It synchronises nothing else, so it needs no order.
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -121,7 +119,7 @@ impl TypeResolver {
 
 impl Drop for TypeResolver {
     fn drop(&mut self) {
-        // The thread ends when there is nobody left to ask for; at most one call is waited for.
+        // The thread ends when no requests can come; at most one call is waited for.
         self.is_over.store(true, Ordering::Relaxed);
         drop(self.requests.take());
         if let Some(thread) = self.thread.take() {

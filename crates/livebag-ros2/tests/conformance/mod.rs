@@ -75,7 +75,7 @@ impl Receiver for Inbox {
 
 pub const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
 
-/// A topic of strings under a name of its own.
+/// A topic of strings under a unique name.
 pub fn strings(name: &str) -> TopicRequest {
     TopicRequest {
         name: name.to_owned(),

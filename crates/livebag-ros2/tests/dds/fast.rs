@@ -1,8 +1,8 @@
 //! DDS against Fast DDS, the default of ROS 2 Humble and Jazzy: Debian's package, set up as
 //! `rmw_fastrtps` does it (`fast_peer.cpp`).
 //!
-//! Fast DDS pads messages of one packet to a multiple of four and tells nobody, so their lengths here are
-//! such.
+//! Fast DDS pads messages of one packet to a multiple of four without declaring it, so lengths here are multiples of
+//! four.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -106,7 +106,7 @@ impl Fast {
 
 impl Drop for Fast {
     fn drop(&mut self) {
-        // It takes its leave when it hears no more.
+        // It leaves the network when its input is closed.
         drop(self.ear.take());
         let _ = self.child.wait();
     }
@@ -126,7 +126,7 @@ fn join(domain: u32) -> DdsNetwork {
     DdsNetwork::join(&options(domain), "/livebag").unwrap()
 }
 
-/// So many messages, of lengths that are multiples of four.
+/// This many messages, whose lengths are multiples of four.
 fn messages(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(|number| message(number, 4 * (number as usize * 7 % 751))).collect()
 }
@@ -225,7 +225,7 @@ fn best_effort_losses_of_a_flood_of_fast_dds_are_counted_exactly() {
         fast.write(publisher, &message(sent, 60_000));
         sent += 1;
     }
-    // What is lost behind the last that arrives, nobody can know.
+    // Losses after the last received message are unknown.
     loop {
         fast.write(publisher, &message(sent, 0));
         sent += 1;
@@ -239,8 +239,8 @@ fn best_effort_losses_of_a_flood_of_fast_dds_are_counted_exactly() {
     println!("{sent} sent, {} lost", collector.lost());
 }
 
-/// What livebag publishes is what a subscription of Fast DDS takes: small and large, reliable or not,
-/// and what was before if it is latched.
+/// A subscription of Fast DDS receives livebag's messages: small and large, reliable or not, and earlier ones if
+/// latched.
 #[test]
 fn subscriptions_of_fast_dds_take_what_is_published() {
     let domain = domain(34);
@@ -267,7 +267,7 @@ fn subscriptions_of_fast_dds_take_what_is_published() {
     let reader = fast.endpoint("subscriber", &any, &best_effort());
     fast.wait_for_match(reader);
     wait_for("the subscription", || publication.subscriptions() == 1);
-    // One at a time: what is not sent again is not lost for being much.
+    // One at a time: messages that are not resent should not be lost for their number.
     for data in &sent[..20] {
         let mut taken = Vec::new();
         wait_for("a message", || {

@@ -31,7 +31,7 @@ pub fn digest(messages: &[Vec<u8>]) -> u32 {
     whole.finalize()
 }
 
-/// What this program's networks and its peers are told apart from those of others by.
+/// Distinguishes this program's networks and its peers from those of others.
 pub fn tag() -> String {
     std::env::var(TAG).unwrap_or_else(|_| format!("livebag-{}", std::process::id()))
 }
@@ -45,7 +45,7 @@ struct Taken {
     publisher: EndpointId,
 }
 
-/// Keeps what comes.
+/// Keeps received messages.
 pub struct Collector {
     taken: Mutex<Vec<Taken>>,
     lost: AtomicU64,
@@ -160,7 +160,7 @@ impl Peer {
         }
     }
 
-    /// Tells it something.
+    /// Sends it a line.
     pub fn say(&mut self, what: &str) {
         let ear = self.ear.as_mut().unwrap();
         writeln!(ear, "{what}").unwrap();
@@ -170,7 +170,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It ends by itself, and takes its leave from the others, when it hears no more.
+        // It ends by itself, and leaves the network, when its input is closed.
         drop(self.ear.take());
         for _ in 0..400 {
             if self.child.try_wait().unwrap().is_some() {

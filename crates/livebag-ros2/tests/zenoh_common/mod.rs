@@ -1,5 +1,5 @@
-//! What tests over Zenoh share: networks that meet at a socket of their own, and peers that speak
-//! rmw_zenoh's wire by hand, so that they share no code with what is tested.
+//! Shared by tests over Zenoh: networks that meet at a socket, and peers that speak rmw_zenoh's protocol by hand, so
+//! that they share no code with the tested one.
 #![allow(dead_code, clippy::allow_attributes, reason = "each test binary uses a part")]
 
 use std::sync::{Arc, Condvar, Mutex};
@@ -129,7 +129,7 @@ pub struct Message {
     pub publisher: EndpointId,
 }
 
-/// What came, kept.
+/// Received samples.
 #[derive(Default)]
 pub struct Heard {
     state: Mutex<(Vec<Message>, u64)>,
@@ -170,7 +170,7 @@ impl Heard {
         self.state.lock().unwrap().0.iter().map(|message| message.sequence).collect()
     }
 
-    /// Waits until `is_there` says so of what came.
+    /// Waits until `is_there` is true of the received samples.
     pub fn wait(&self, what: &str, is_there: impl Fn(&[Message]) -> bool) {
         let state = self.state.lock().unwrap();
         let (state, timeout) =
@@ -213,7 +213,7 @@ pub fn discovered(network: &dyn Network, role: Role, name: &str) -> Endpoint {
 }
 
 /// Publishes until the first message is there: a publisher's first messages may leave before its
-/// session knows of the subscription. What came until then is forgotten.
+/// session knows of the subscription. Earlier samples are forgotten.
 pub fn warmed(heard: &Heard, mut publish: impl FnMut()) {
     until("the way to be open", || {
         publish();

@@ -11,7 +11,7 @@ use crate::memory::{ReadMemory, WriteMemory};
 /// Words of a label.
 pub(crate) const LABEL_WORDS: usize = READER_LABEL_BYTES_MAX / 8;
 
-/// Who has an entry.
+/// The owner of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) pid: u64,
@@ -20,8 +20,7 @@ pub(crate) struct Identity {
     pub(crate) label: [u64; LABEL_WORDS],
 }
 
-/// How far it has come. Each number by itself is one that its reader stored; together they may be a
-/// frame apart.
+/// Its position. Each number by itself is one that its reader stored; together they may be a frame apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Progress {
     pub(crate) taken: u64,
@@ -53,7 +52,7 @@ impl Identity {
     }
 }
 
-/// Odd while somebody has the entry.
+/// Odd while the entry is in use.
 const fn is_taken(turn: u64) -> bool {
     turn % 2 == 1
 }
@@ -81,12 +80,12 @@ impl<'m, M: ReadMemory> Entry<'m, M> {
         self.memory.load(self.start + at, Relaxed)
     }
 
-    /// Whether somebody has taken the entry, and has not given it back; it may have died since.
+    /// Whether the entry has been taken and not returned; its owner may have died since.
     pub(crate) fn is_taken(&self) -> bool {
         is_taken(self.field(at::TURN))
     }
 
-    /// Who has the entry and how far it has come; `None` if nobody has, or it changes hands.
+    /// The owner of the entry and its position; `None` if it is free, or changing owners.
     pub(crate) fn look(&self) -> Option<(Identity, Progress)> {
         // Acquire: pairs with the release store at the end of `take`; the identity is there.
         let turn = self.memory.load(self.start + at::TURN, Acquire);
@@ -109,8 +108,8 @@ impl<'m, M: ReadMemory> Entry<'m, M> {
             last_sequence: self.field(at::LAST_SEQUENCE),
             taken_monotonic_nanos: self.field(at::TAKEN_MONOTONIC_NANOS),
         };
-        // The fence pairs with the release fence in `take`: had any load above seen a store of a later
-        // owner, the load below would see that owner's turn, or a later one. Turns never come back.
+        // The fence pairs with the release fence in `take`: if a load above saw a store of a later owner, the load
+        // below sees that owner's turn, or a later one. Turns never come back.
         self.memory.fence(Acquire);
         (self.field(at::TURN) == turn).then_some((identity, progress))
     }
@@ -121,13 +120,13 @@ impl<M: WriteMemory> Entry<'_, M> {
         self.memory.store(self.start + at, value, Relaxed);
     }
 
-    /// Makes the entry that of the caller, who holds its lock: nobody else stores to it. The lock also
+    /// Makes the caller the owner of the entry; it holds its lock, so that no other process stores to it. The lock also
     /// orders these stores behind those of the last owner.
     pub(crate) fn take(&self, who: &Identity, last_sequence: u64) {
         // The last owner may have died with the entry taken, or while taking it.
         let taking = (self.field(at::TURN) | 1).wrapping_add(1);
         self.put(at::TURN, taking);
-        // Pairs with the acquire fence in `look`: who sees any store below sees `taking`.
+        // Pairs with the acquire fence in `look`: a reader that sees any store below sees `taking`.
         self.memory.fence(Release);
         self.put(at::PID, who.pid);
         self.put(at::START_TICKS, who.start_ticks);
@@ -143,9 +142,8 @@ impl<M: WriteMemory> Entry<'_, M> {
         self.memory.store(self.start + at::TURN, taking.wrapping_add(1), Release);
     }
 
-    /// The owner has come to `last_sequence`, with a frame at `nanos` or with none. On the second cache
-    /// line of the entry, which nobody else stores to; relaxed, since no order between these numbers is
-    /// promised.
+    /// The owner has reached `last_sequence`, with a frame at `nanos` or with none. On the second cache line of the
+    /// entry, which no other process stores to; relaxed, since no order between these numbers is promised.
     pub(crate) fn advance(&self, frame_at_nanos: Option<u64>, lapped: u64, last_sequence: u64) {
         if let Some(nanos) = frame_at_nanos {
             self.put(at::TAKEN, self.field(at::TAKEN).wrapping_add(1));

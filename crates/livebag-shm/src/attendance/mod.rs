@@ -27,15 +27,15 @@ pub struct ReaderInfo {
     pub pid: u32,
     /// When that process started, in clock ticks since boot; 0 if unknown.
     pub start_ticks: u64,
-    /// What it calls itself ([`crate::Reader::labelled`]), or its program's name. One line, at most
-    /// 32 bytes before what is not text was replaced.
+    /// The name it gives itself ([`crate::Reader::labelled`]), or its program's name. One line, at most 32 bytes before
+    /// invalid text was replaced.
     pub label: String,
     /// Frames taken.
     pub taken: u64,
     /// Frames that were overwritten before [`crate::Reader::next`] came to them. Readers of the newest
     /// frame pass others over on purpose, and count none.
     pub lapped: u64,
-    /// The newest frame taken or passed over.
+    /// The newest frame taken or skipped.
     pub last_sequence: u64,
     /// Frames published since.
     pub behind: u64,
@@ -47,7 +47,7 @@ pub struct ReaderInfo {
 #[derive(Debug)]
 pub(crate) struct Seat {
     memory: Mapped,
-    /// Locks the entry. Of an opening of its own, since the kernel tells holders apart by that.
+    /// Locks the entry. Of a separate open file description, since the kernel distinguishes holders by that.
     fd: OwnedFd,
     start: usize,
 }
@@ -80,7 +80,7 @@ impl Seat {
         Entry::new(&self.memory, self.start)
     }
 
-    /// The reader has come to `last_sequence`, and has missed `lapped` frames on the way.
+    /// The reader has reached `last_sequence`, and has missed `lapped` frames on the way.
     pub(crate) fn advance(&self, has_frame: bool, lapped: u64, last_sequence: u64) {
         let now = has_frame.then(clock::monotonic_coarse_nanos);
         self.entry().advance(now, lapped, last_sequence);
@@ -106,8 +106,8 @@ fn starts() -> impl Iterator<Item = usize> {
     (0..reader_entry::COUNT).map(|n| reader_entry::TABLE_OFFSET + n * reader_entry::STRIDE_BYTES)
 }
 
-/// The readers of a stream whose newest frame is `latest`, in the order of the table; `None` if it has no
-/// table, or this process may not look at it.
+/// The readers of a stream whose newest frame is `latest`, in the order of the table; `None` if it has no table, or
+/// this process may not read it.
 pub(crate) fn present(name: &Name, instance: u64, latest: u64) -> Option<Vec<ReaderInfo>> {
     let (memory, fd) = open_wake_object(name, instance)?;
     let now = clock::monotonic_nanos();
@@ -139,7 +139,7 @@ pub(crate) fn present(name: &Name, instance: u64, latest: u64) -> Option<Vec<Rea
     Some(all)
 }
 
-/// Whether a page has room for a table; readers of every layout so far agree on its size.
+/// Whether a page has room for a table; all layouts of readers so far have the same size.
 const _: () = assert!(
     reader_entry::TABLE_OFFSET + reader_entry::COUNT * reader_entry::STRIDE_BYTES
         <= crate::layout::WAKE_BYTES

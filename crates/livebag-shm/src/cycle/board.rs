@@ -26,7 +26,7 @@ const MAKING_PAUSE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Board {
     memory: Mapped,
-    /// Slots are locked through this descriptor, which is shared with nobody.
+    /// Slots are locked through this descriptor, which is not shared.
     fd: OwnedFd,
     path: String,
 }
@@ -85,7 +85,7 @@ impl Board {
         Err(CycleError::Contended { path })
     }
 
-    /// Whether the board still has its name, so that those who join now can be seen on it.
+    /// Whether the board still has its name, so that new applications can be seen on it.
     pub(crate) fn is_named(&self) -> bool {
         object::is_named(&self.fd, &self.path)
     }

@@ -39,7 +39,7 @@ pub enum CycleError {
     Foreign {
         /// Path of the object.
         path: String,
-        /// What it is or begins with.
+        /// Its kind, or its first bytes.
         found: String,
     },
     /// Another layout version.
@@ -77,7 +77,7 @@ pub enum CycleError {
     /// The system refused.
     #[error("cannot {action} {path}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// Path of the object.
         path: String,

@@ -6,12 +6,12 @@ use super::layout::CYCLE_SLOTS;
 use super::protocol::Look;
 use crate::clock;
 
-/// An application on the board, as it was at the last look. All times are nanoseconds of
-/// `CLOCK_MONOTONIC`, stored by the application itself and not checked: they may lie in the future.
+/// An application on the board, as it was at the last look. All times are nanoseconds of `CLOCK_MONOTONIC`, stored by
+/// the application itself and not checked: they may be in the future.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CycleApplication {
-    /// Tells it from every other application that was or will be on this board.
+    /// Identifies it among all applications, past and future, on this board.
     pub id: u64,
     /// Its name; not unique.
     pub name: String,
@@ -67,7 +67,7 @@ impl CycleMonitor {
         Self::of(Board::watch(None)?)
     }
 
-    /// The same for a board of its own name.
+    /// The same for a board with a name.
     ///
     /// # Errors
     /// As [`CycleMonitor::open`]; also when the name breaks the rules of stream names.
@@ -90,8 +90,8 @@ impl CycleMonitor {
         clock::monotonic_nanos()
     }
 
-    /// Looks at every application that is alive. One load for each place, and one system call for
-    /// each application (which asks whether its process lives).
+    /// Reads the state of every living application. One load for each place, and one system call for each application
+    /// (which asks whether its process lives).
     pub fn look(&mut self) -> &[CycleApplication] {
         for slot in 0..CYCLE_SLOTS {
             let member = self.members.iter().position(|member| member.slot == slot);

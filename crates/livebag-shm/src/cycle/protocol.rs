@@ -1,19 +1,18 @@
-//! What is stored and loaded in which order (`docs/cycle-layout.md`, section 3).
+//! The order of stores and loads (`docs/cycle-layout.md`, section 3).
 //!
 //! Generic over its memory, so that loom runs this very code (`loom_tests.rs`).
 //!
 //! An application's state is one word, `transitions`: it counts begins and ends together, odd while the
-//! application is busy. When each transition happened, and with what weight, stands in a ring that
-//! the word indexes: a transition's entry is stored before the word says that it is there, and is not
-//! touched for the next `ring_entries - 1` transitions. So neither side ever waits, and what a
-//! reader gets belongs together or is known not to.
+//! application is busy. Time and weight of each transition are in a ring that the word indexes: a transition's entry is
+//! stored before the word counts it, and is not changed for the next `ring_entries - 1` transitions. So neither side
+//! ever waits, and a reader's values belong together or are discarded.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::layout::{CYCLE_NAME_BYTES_MAX, RING_ENTRIES, slot, slot_offset};
 use crate::memory::{ReadMemory, WriteMemory};
 
-/// Words of a slot that do not change as long as one application has it.
+/// Words of a slot that do not change while one application owns it.
 const NAME_WORDS: usize = CYCLE_NAME_BYTES_MAX / 8;
 
 /// How often a reader starts again when the application is faster than it.
@@ -47,7 +46,7 @@ impl Places {
     }
 }
 
-/// Who has a slot.
+/// The owner of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) pid: u64,
@@ -75,7 +74,7 @@ impl Identity {
     }
 }
 
-/// What the owner of a slot knows of it without looking.
+/// The owner's own copy of its slot's state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owned {
     epoch: u64,
@@ -104,7 +103,7 @@ pub(crate) struct Transition {
     pub(crate) weight: u64,
 }
 
-/// What became of a look at a slot.
+/// Result of reading a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     Seen(Seen),
@@ -134,14 +133,13 @@ impl<'m, M: ReadMemory> Words<'m, M> {
         self.memory.load(self.at.start + at, Relaxed)
     }
 
-    /// The epoch under which somebody has the slot. Acquire: pairs with the release store at the end
-    /// of `claim`.
+    /// The epoch under which the slot is owned. Acquire: pairs with the release store at the end of `claim`.
     pub(crate) fn in_use(&self) -> Option<u64> {
         let epoch = self.memory.load(self.at.start + slot::EPOCH, Acquire);
         is_in_use(epoch).then_some(epoch)
     }
 
-    /// Who has had the slot all the time under `epoch`, and its base; none if it changed meanwhile.
+    /// The owner of the slot during all of `epoch`, and its base; none if it changed meanwhile.
     pub(crate) fn identity(&self, epoch: u64) -> Option<(Identity, u64)> {
         let identity = Identity {
             pid: self.field(slot::PID),
@@ -170,9 +168,9 @@ impl<'m, M: ReadMemory> Words<'m, M> {
             let newest = self.transition(now);
             let before = self.transition(now.wrapping_sub(1));
             self.memory.fence(Acquire);
-            // The fence pairs with the release fence in `advance`: had a load above seen the entry of
-            // transition j + ring_entries in the place of j, then this load would see at least
-            // j + ring_entries - 1. The older one of the two is j = now - 1.
+            // The fence pairs with the release fence in `advance`: if a load above saw the entry of transition j +
+            // ring_entries in the place of j, then this load sees at least j + ring_entries - 1. The older one of the
+            // two is j = now - 1.
             let after = self.memory.load(self.at.transitions, Relaxed);
             if !self.is_still(epoch) {
                 return Look::Changed;
@@ -204,13 +202,13 @@ impl<M: WriteMemory> Words<'_, M> {
         self.memory.store(self.at.start + at, value, Relaxed);
     }
 
-    /// Makes the slot that of the caller, who holds its lock: nobody else stores to it.
+    /// Makes the caller the owner of the slot; it holds its lock, so that no other process stores to it.
     pub(crate) fn claim(&self, who: &Identity) -> Owned {
         // The last owner may have died at any point: in use, busy, or while claiming.
         let last = self.memory.load(self.at.start + slot::EPOCH, Relaxed);
         let claiming = (last | 3).wrapping_add(2);
         self.put(slot::EPOCH, claiming);
-        // Pairs with the acquire fence in `is_still`: who sees any store below sees `claiming`.
+        // Pairs with the acquire fence in `is_still`: a reader that sees any store below sees `claiming`.
         self.memory.fence(Release);
         self.put(slot::PID, who.pid);
         self.put(slot::START_TICKS, who.start_ticks);
@@ -239,7 +237,7 @@ impl<M: WriteMemory> Words<'_, M> {
     fn advance(&self, owned: &mut Owned, nanos: u64, weight: u64) {
         owned.transitions = owned.transitions.wrapping_add(1);
         let entry = self.at.entry(owned.transitions);
-        // Pairs with the acquire fence in `look`: who sees a store below sees the transition before.
+        // Pairs with the acquire fence in `look`: a reader that sees a store below sees the transition before.
         self.memory.fence(Release);
         self.memory.store(entry + slot::ENTRY_NANOS, nanos, Relaxed);
         self.memory.store(entry + slot::ENTRY_WEIGHT, weight, Relaxed);

@@ -1,4 +1,4 @@
-//! One process: what the monitor sees of what applications say.
+//! One process: the monitor's view of the applications.
 
 use super::protocol::Identity;
 use super::*;

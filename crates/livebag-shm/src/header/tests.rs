@@ -75,8 +75,7 @@ proptest! {
         prop_assert!(decode(&page(&header), bytes - 1, &header.schema).is_err());
     }
 
-    /// Whatever stands in the fields, and even if somebody made the checksum right: what is accepted
-    /// lies inside the object.
+    /// For any field values, even with a correct checksum: an accepted header lies inside the object.
     #[test]
     fn no_header_leads_outside_of_the_object(
         header in headers(),

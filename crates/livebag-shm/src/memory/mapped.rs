@@ -19,10 +19,9 @@ pub(crate) enum Access {
 
 /// A shared mapping of the first `bytes` bytes of an object.
 ///
-/// Every access goes through a raw pointer and is bounds-checked; no reference to the mapped bytes
-/// is ever made on the reading side, because another process may change them at any time. The
-/// mapping is an allocation of its own to the compiler, even when writer and reader share a
-/// process.
+/// Every access uses a raw pointer and is bounds-checked; the reading side never makes a reference to the mapped bytes,
+/// because another process may change them at any time. For the compiler the mapping is a separate allocation, even
+/// when writer and reader share a process.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     base: NonNull<u8>,
@@ -63,7 +62,7 @@ impl Mapped {
             };
             let aligned = (reserved as usize).next_multiple_of(HUGE_PAGE_BYTES);
             let map = MapFlags::SHARED | MapFlags::FIXED;
-            // SAFETY: the range lies inside the reservation just made, which nobody else knows.
+            // SAFETY: the range lies inside the reservation just made, which no other code knows.
             let mapped = unsafe {
                 rustix::mm::mmap(
                     std::ptr::with_exposed_provenance_mut(aligned),
@@ -131,10 +130,9 @@ impl Mapped {
     fn word(&self, at: usize) -> &AtomicU64 {
         let pointer = self.pointer(at, 8).cast::<u64>();
         assert!(pointer.is_aligned(), "word at {at}");
-        // SAFETY: in bounds, aligned, and mapped as long as `self` lives. Only atomic accesses are
-        // made to words on any side. On a read-only mapping only relaxed and acquire loads are
-        // made (stores assert write access), which `std::sync::atomic` allows for 8-byte atomics
-        // in read-only memory on every 64-bit target.
+        // SAFETY: in bounds, aligned, and mapped while `self` exists. Only atomic accesses are made to words on any
+        // side. On a read-only mapping only relaxed and acquire loads are made (stores assert write access), which
+        // `std::sync::atomic` allows for 8-byte atomics in read-only memory on every 64-bit target.
         unsafe { AtomicU64::from_ptr(pointer) }
     }
 
@@ -145,8 +143,8 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: `base` and `bytes` are those of the mapping made in `new`; whoever hands out
-        // pointers into it keeps it alive by an Arc or a borrow.
+        // SAFETY: `base` and `bytes` are those of the mapping made in `new`; code that returns pointers into it keeps
+        // it alive by an Arc or a borrow.
         let result = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(result.is_ok(), "munmap of a mapping of ours");
     }
@@ -159,9 +157,9 @@ impl ReadMemory for Mapped {
 
     fn copy_out(&self, at: usize, to: &mut [MaybeUninit<u8>]) {
         let from = self.pointer(at, to.len());
-        // SAFETY: `from` is valid for reads of `to.len()` bytes (checked by `pointer`), `to` for
-        // writes, and they do not overlap because nobody makes references into a mapping but the
-        // writer, whose Loan borrows it exclusively. Races are the kernel's contract.
+        // SAFETY: `from` is valid for reads of `to.len()` bytes (checked by `pointer`), `to` for writes, and they do
+        // not overlap because only the writer makes references into a mapping, and its Loan borrows it exclusively.
+        // Races are the kernel's contract.
         unsafe { copy::copy_from_shared(to.as_mut_ptr().cast(), from, to.len()) }
     }
 

@@ -1,14 +1,13 @@
-//! What the protocols need of the memory that they run on.
+//! The protocols' requirements on their memory.
 //!
 //! The slot protocol and the wake protocol are written once, against these traits. Production runs
 //! them on [`Mapped`], a mapping of the shared object; loom runs the same code on its own atomics.
 //!
-//! Offsets count bytes from the start of an object; words are aligned to 8. An implementation must
-//! make word accesses atomic with the order that is asked for, and must make `copy_in` and
-//! `copy_out` behave as relaxed accesses of single bytes in any order: they may race with the
-//! other side by design, and the protocol finds out afterwards. [`WriteMemory::settle`] must order
-//! every `copy_in` and every plain store before it before every store after it, also where the
-//! machine has stores that pass others (x86's non-temporal ones).
+//! Offsets count bytes from the start of an object; words are aligned to 8. An implementation must make word accesses
+//! atomic with the requested order, and must make `copy_in` and `copy_out` behave as relaxed accesses of single bytes
+//! in any order: they may race with the other side by design, and the protocol detects it afterwards.
+//! [`WriteMemory::settle`] must order every `copy_in` and every plain store before it before every store after it, also
+//! if the machine has stores that pass others (x86's non-temporal ones).
 
 mod copy;
 mod mapped;

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared by the tests.
 #![allow(
     dead_code,
     clippy::allow_attributes,
@@ -75,7 +75,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("in vain: {what}");
 }
 
-/// Opens a stream as soon as it is there.
+/// Opens a stream as soon as it exists.
 pub fn open(name: &str) -> Reader {
     let mut opened = None;
     until("open the stream", || {

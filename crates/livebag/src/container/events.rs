@@ -1,7 +1,7 @@
 //! The events of a container: an append-only file beside `container.yaml`.
 //!
-//! Only the process that holds the container's lock appends: the recorder while it records, and whoever adds
-//! an event afterwards.
+//! Only the process that holds the container's lock appends: the recorder while it records, afterwards the program that
+//! adds an event.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,12 +59,12 @@ pub enum EventError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// Adds an event to a container that nobody is recording; it is on the medium when this returns.
+/// Adds an event to a container that is not being recorded; the event is on the medium when this returns.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -116,7 +116,7 @@ pub fn is_event(event: &Event) -> bool {
     check(event).is_ok()
 }
 
-/// Appends an event. The caller holds the container's lock, and is the only one who appends.
+/// Appends an event. The caller holds the container's lock, so that no other process appends.
 pub(crate) fn append(disk: &dyn Disk, container: &Path, event: &Event) -> Result<(), EventError> {
     let path = container.join(EVENTS_FILE);
     let failed = |source| EventError::Io { path: path.clone(), source };
@@ -131,7 +131,7 @@ pub(crate) fn append(disk: &dyn Disk, container: &Path, event: &Event) -> Result
     let mut line = event.to_line();
     let mut last = [b'\n'];
     if length > 0 && file.read_at(&mut last, length - 1).map_err(failed)? == 1 && last[0] != b'\n' {
-        // A crash has cut the last line: it stays a damaged line of its own.
+        // A crash has truncated the last line: it stays a damaged line.
         line.insert(0, '\n');
     }
     if length + line.len() as u64 > EVENTS_BYTES_MAX {

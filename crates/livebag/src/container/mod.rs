@@ -1,6 +1,6 @@
-//! What a directory is as a container: live, closed, or left by a recorder that died.
+//! State of a directory as a container: live, closed, or left by a recorder that died.
 //!
-//! Opening and repairing is decided here alone; `query` then reads what there is.
+//! Only this module decides on opening and repairing; `query` then reads what there is.
 
 use std::io;
 use std::path::Path;
@@ -79,7 +79,7 @@ pub(crate) fn settled_thoroughly(disk: &dyn Disk, path: &Path) -> Result<Opened,
     }
 }
 
-/// What a split is at the moment, without recovering it.
+/// The state of a split at the moment, without recovering it.
 pub(crate) fn as_it_is(disk: &dyn ReadDisk, path: &Path) -> Result<Opened, ContainerError> {
     let manifest = read_manifest(disk, path)?;
     let live = is_being_written(disk, path);

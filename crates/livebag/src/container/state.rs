@@ -1,18 +1,18 @@
-//! What a container is at the moment, and why it cannot be read.
+//! The state of a container, and why it cannot be read.
 
 use std::io;
 use std::path::PathBuf;
 
 use livebag_format::container::{CONTAINER_FILE, ManifestError};
 
-/// What a container is at the moment.
+/// The state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerState {
     /// A recorder is writing it.
     Live,
     /// Closed in order.
     Closed,
-    /// Its recorder died; what was committed has been kept and closed.
+    /// Its recorder died; the committed messages have been kept and the container closed.
     Recovered,
     /// Its recorder died, and this user may not write here: read as it is.
     Unrecovered,
@@ -47,7 +47,7 @@ pub enum ContainerError {
     Manifest {
         /// The container.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         source: ManifestError,
     },
     /// A topic that the container does not have.
@@ -65,7 +65,7 @@ pub enum ContainerError {
         path: PathBuf,
         /// Where.
         offset: u64,
-        /// What was found.
+        /// Description of the damage.
         what: &'static str,
     },
     /// The disk refused.
@@ -73,7 +73,7 @@ pub enum ContainerError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

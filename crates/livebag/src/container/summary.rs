@@ -17,7 +17,7 @@ pub(crate) fn write_summary(
     topics: &[(u16, Topic)],
     chunks: impl Iterator<Item = io::Result<ChunkExtent>>,
 ) -> io::Result<u64> {
-    // Cut first: what was half written behind the tail must not follow the footer.
+    // Truncated first: half-written bytes after the tail must not follow the footer.
     cut(file, tail)?;
     let end = make_summary(tail, topics, chunks, |bytes, at| file.write_at(bytes, at))?;
     cut(file, end)?;

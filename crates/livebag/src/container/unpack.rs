@@ -11,7 +11,7 @@ use crate::storage::ReadFile;
 #[derive(Debug)]
 pub(crate) enum UnpackError {
     Io(io::Error),
-    /// What is wrong with it.
+    /// Description of the damage.
     Damaged(&'static str),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Unpacked {
     /// Brick and place.
     at: Option<(u16, u64)>,
     records: Vec<u8>,
-    /// What is wrong with it: not found out again for each of its messages.
+    /// The damage, remembered so that it is not checked again for each message.
     damage: Option<&'static str>,
 }
 

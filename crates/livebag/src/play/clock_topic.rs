@@ -45,7 +45,7 @@ impl ClockTopic {
         self.period_nanos.map(|_| self.next_nanos)
     }
 
-    /// Publishes what is due; whether something was. Ticks that were missed are not made up for.
+    /// Publishes the time if it is due; returns whether it did. Ticks that were missed are not made up for.
     pub fn tick(&mut self, now_nanos: u64, position_nanos: u64) -> Result<bool, PlayError> {
         let Some(period_nanos) = self.period_nanos else { return Ok(false) };
         if now_nanos < self.next_nanos {

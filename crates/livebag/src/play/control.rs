@@ -22,7 +22,7 @@ pub struct PlayStatus {
     pub left_out: u64,
     /// How often the end was reached.
     pub rounds: u64,
-    /// Position, from the start of what is played.
+    /// Position, from the start of playing.
     pub position: Duration,
     /// From the beginning to the last message.
     pub length: Duration,
@@ -39,7 +39,7 @@ pub struct PlayStatus {
 pub enum PlaySeek {
     /// A time of the recording, nanoseconds since the Unix epoch.
     Time(u64),
-    /// From the beginning of what is played.
+    /// From the start of playing.
     Offset(Duration),
     /// This far ahead.
     Ahead(Duration),
@@ -87,7 +87,7 @@ impl PlayControl {
         self.order(PlayOrder::Pause);
     }
 
-    /// Goes on.
+    /// Continues.
     pub fn resume(&self) {
         self.order(PlayOrder::Resume);
     }
@@ -118,8 +118,8 @@ impl PlayControl {
         Ok(())
     }
 
-    /// Seeks, forward or backward; a position outside of what is played is moved to the nearest end. A
-    /// paused player stays paused.
+    /// Seeks, forward or backward; a position outside the played range is moved to the nearest end. A paused player
+    /// stays paused.
     pub fn seek(&self, to: PlaySeek) {
         self.order(PlayOrder::Seek(to));
     }
@@ -166,7 +166,7 @@ impl PlayControl {
     }
 }
 
-/// What it guards is whole between any two instructions.
+/// The guarded data is consistent between any two instructions.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

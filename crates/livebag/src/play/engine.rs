@@ -1,4 +1,4 @@
-//! The player's loop: publishes what is due, follows commands, and waits for either.
+//! The player's loop: publishes due messages, follows commands, and waits for either.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::read_ahead::{Next, ReadAhead};
 use super::{PlayError, PlayedTopic};
 use crate::limits::{PLAY_HEARTBEAT, PLAY_SLEEP_MAX};
 
-/// What is played from when to when. Times of the recording in nanoseconds, in the order that is played.
+/// The played range of time. Times of the recording in nanoseconds, in the order that is played.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub begin_nanos: u64,
@@ -32,16 +32,16 @@ pub(super) struct Engine<'a> {
     span: Span,
     pace: Pace,
     status: PlayStatus,
-    /// What has been taken out of the queue and is not due yet.
+    /// The next message, taken from the queue but not due yet.
     next: Option<Next>,
-    /// Time is held until something has been read, so that nothing is late because it was looked for.
+    /// Time is held until a message has been read, so that searching makes nothing late.
     is_seeking: bool,
     /// Messages still to be published without waiting.
     burst: u64,
     heartbeat_nanos: u64,
 }
 
-/// Whether playing goes on.
+/// Whether playing continues.
 #[derive(PartialEq)]
 enum Go {
     On,
@@ -93,7 +93,7 @@ impl<'a> Engine<'a> {
         Ok(self.status)
     }
 
-    /// One look at everything.
+    /// One iteration of the loop.
     fn turn(&mut self) -> Result<Go, PlayError> {
         while let Some(order) = self.control.next_order() {
             self.follow(order);
@@ -128,7 +128,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Does what is due.
+    /// Handles the next item if it is due.
     fn take_next(&mut self) -> Result<Go, PlayError> {
         match self.next.take() {
             Some(Next::Packet(packet)) => {
@@ -153,7 +153,7 @@ impl<'a> Engine<'a> {
             let late_nanos = self.now().saturating_sub(self.pace.due_nanos(time_nanos));
             self.status.late_max = self.status.late_max.max(Duration::from_nanos(late_nanos));
         }
-        // Only what a recorder has added since the player was opened can be unknown or too large.
+        // Only topics that a recorder added after the player was opened can be unknown or too large.
         let place = self.route[packet.topic];
         let place = place.filter(|&place| packet.data.len() <= self.played[place].bytes_max);
         let Some(place) = place else {
@@ -170,7 +170,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Begins again, ends, or, paused, waits for what comes.
+    /// Begins again, ends, or, paused, waits for commands.
     fn end_round(&mut self) -> Go {
         if !self.options.repeat {
             if self.status.paused {
@@ -208,7 +208,7 @@ impl<'a> Engine<'a> {
             PlayOrder::Resume => {
                 self.status.paused = false;
                 self.burst = 0;
-                // Else time flows as soon as something has been read.
+                // Otherwise time runs as soon as a message has been read.
                 if !self.is_seeking {
                     self.pace.release(now_nanos);
                 }
@@ -259,7 +259,7 @@ impl<'a> Engine<'a> {
         self.options.clock.monotonic_nanos()
     }
 
-    /// What has to be done now and then.
+    /// Periodic work.
     fn tick(&mut self, now_nanos: u64) -> Result<(), PlayError> {
         let position_nanos = self.pace.position_nanos(now_nanos);
         if let Some(clock_topic) = &mut self.clock_topic {
@@ -275,7 +275,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Waits until a time of the clock, the next tick, or for as long as orders may wait.
+    /// Waits until a time of the clock, the next tick, or for as long as commands may wait.
     fn wait(&mut self, due_nanos: u64) {
         let now_nanos = self.now();
         let tick = self.clock_topic.as_ref().and_then(|clock_topic| clock_topic.due_nanos());
@@ -289,7 +289,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Tells how it goes.
+    /// Reports progress.
     fn show(&mut self) {
         let Span { begin_nanos, last_nanos, .. } = self.span;
         let position_nanos = self.pace.position_nanos(self.now()).clamp(begin_nanos, last_nanos);

@@ -73,7 +73,7 @@ pub enum PlayError {
     /// An output of another make refused.
     #[error("{0}")]
     Output(
-        /// What it refused, why, and what to do.
+        /// What was refused, why, and a remedy.
         String,
     ),
 }

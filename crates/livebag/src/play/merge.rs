@@ -22,7 +22,7 @@ pub(super) struct Merge<'a> {
     waiting_bytes: usize,
     /// Messages read so far: decides among equal times of sending.
     count: u64,
-    /// Messages that had to go before it was their turn, for want of memory.
+    /// Messages released before their turn, for lack of memory.
     early: u64,
 }
 
@@ -31,7 +31,7 @@ struct Part<'a> {
     /// Number of its first topic.
     base: usize,
     next: Option<Packet>,
-    /// Whether `next` is what comes next.
+    /// Whether `next` is the next message.
     is_read: bool,
 }
 
@@ -57,7 +57,7 @@ impl Ord for Waiting {
     }
 }
 
-/// Gives memory for a message of so many bytes.
+/// Provides memory for a message of this many bytes.
 pub(super) type Spare<'a> = dyn FnMut(usize) -> Buffer + 'a;
 
 impl<'a> Merge<'a> {
@@ -81,12 +81,12 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Messages left out so far because they are damaged.
+    /// Damaged messages left out so far.
     pub fn damaged(&self) -> u64 {
         self.parts.iter().map(|part| part.reader.damaged()).sum()
     }
 
-    /// Messages that went before it was their turn, for want of memory.
+    /// Messages released before their turn, for lack of memory.
     pub fn early(&self) -> u64 {
         self.early
     }

@@ -1,8 +1,8 @@
 //! Plays recordings to an [`Output`], at the pace at which they were recorded.
 //!
 //! One thread reads ahead ([`read_ahead`]) from the recordings ([`recording`], [`merge`]). The caller's thread
-//! publishes what is due ([`engine`], [`pace`]) and follows commands ([`control`]). A message's due time depends
-//! only on the last change of pace and on its own time, so lateness never adds up.
+//! publishes due messages ([`engine`], [`pace`]) and follows commands ([`control`]). A message's due time depends only
+//! on the last change of pace and on its own time, so lateness never adds up.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ use read_ahead::{CloseOnDrop, ReadAhead};
 use recording::{Plan, Recordings, Survey, Window};
 use source::Opener;
 
-/// Where ROS 2 nodes with `use_sim_time` look for the time.
+/// The topic on which ROS 2 nodes with `use_sim_time` expect the time.
 const CLOCK_TOPIC: &str = "/clock";
 
 /// A topic that is played, and its output.
@@ -80,7 +80,7 @@ impl PlayedTopic {
 /// # Ok::<(), livebag::PlayError>(())
 /// ```
 ///
-/// What the output makes for its topics exists from [`Player::open`] until the player is dropped.
+/// The output's topics exist from [`Player::open`] until the player is dropped.
 pub struct Player {
     recordings: Recordings,
     options: PlayOptions,
@@ -145,7 +145,7 @@ impl Player {
             Some(survey) => survey,
             None => recordings.survey(&wanted, options.order, window)?,
         };
-        // What a running recorder adds from now on is not played: its sizes are not known.
+        // Messages that a running recorder adds from now on are not played: their sizes are unknown.
         let until_nanos = window.until_nanos.min(survey.last_nanos);
         let window = Window { until_nanos, ..window };
         let lag = survey.lag.unwrap_or_default();
@@ -221,19 +221,19 @@ impl Player {
         self.survey.topics.iter().map(|topic| topic.messages).sum()
     }
 
-    /// From the beginning of what is played to its last message, as recorded.
+    /// From the start of playing to the last message, as recorded.
     pub fn length(&self) -> Duration {
         self.span().map_or(Duration::ZERO, |span| {
             Duration::from_nanos(span.last_nanos.saturating_sub(span.begin_nanos))
         })
     }
 
-    /// Messages that were chosen and not published so far: damaged, or larger than an output takes.
+    /// Chosen messages that were not published so far: damaged, or larger than an output accepts.
     pub fn lost_count(&self) -> u64 {
         self.lost
     }
 
-    /// What was not as it should be, in sentences.
+    /// Warnings, as sentences.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
         let of_outputs = self.played.iter().flat_map(|played| played.output.warnings());
         self.warnings.iter().chain(of_outputs).map(String::as_str)

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 /// Longest name given here: leaves room for the suffixes within the 200 bytes of a stream name.
 const BYTES_MAX: usize = 180;
 
-/// Names given so far, so that two topics never share one by accident.
+/// Names used so far, so that two topics never share one by accident.
 #[derive(Default)]
 pub(super) struct StreamNames(HashSet<String>);
 

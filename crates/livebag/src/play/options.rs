@@ -38,13 +38,13 @@ impl MessageOrder {
 /// When the time of the recording is published on `/clock`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClockTicks {
-    /// So many times a second of this computer, also while paused.
+    /// This many times a second of real time, also while paused.
     Rate(f64),
     /// Before every message of these topics, with its time; empty for all topics.
     Topics(Vec<String>),
 }
 
-/// How to play. `..PlayOptions::default()` gives the rest.
+/// How to play. Use `..PlayOptions::default()` for the others.
 ///
 /// Topics are named as in the recording, whatever they are remapped to.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ impl Default for PlayOptions {
 }
 
 impl PlayOptions {
-    /// What can be told without a recording.
+    /// Checks that need no recording.
     pub(super) fn check(&self) -> Result<(), PlayError> {
         check_rate(self.rate)?;
         match self.clock_ticks {
@@ -170,7 +170,7 @@ impl PlayOptions {
         played
     }
 
-    /// What the options name and the recording does not have, in sentences.
+    /// Topics in the options that the recording does not have, as sentences.
     pub(super) fn strangers(&self, topics: &[Topic]) -> Vec<String> {
         let named = [
             ("--exclude-topics", self.exclude_topics.iter().collect::<Vec<_>>()),
@@ -194,7 +194,7 @@ impl PlayOptions {
         !self.start_offset.is_zero() || self.duration.is_some()
     }
 
-    /// What is asked for of a recording that begins at a time.
+    /// The requested range of a recording that begins at a given time.
     pub(super) fn window(&self, begin_nanos: u64) -> Window {
         let from_nanos = match self.start_offset.is_zero() {
             true => 0,

@@ -3,9 +3,9 @@
 //! Streams are one implementation ([`super::StreamOutput`]); other crates bring their own. An output
 //! promises:
 //!
-//! - What was published is on its way when [`TopicOutput::publish`] returns: the player keeps time, and
-//!   nothing is gathered behind its back. A call takes as long as copying the message, not as long as
-//!   its slowest listener: the messages behind it are late by that time.
+//! - A message has been sent when [`TopicOutput::publish`] returns: the player keeps time, and outputs must not buffer.
+//!   A call takes as long as copying the message, not as long as its slowest subscriber: it delays the messages after
+//!   it by that time.
 //! - A topic's messages leave in the order in which they were given.
 //! - What [`Output::open`] made works until it is dropped, whether the output itself lives or not.
 
@@ -45,10 +45,9 @@ use super::PlayError;
 /// }
 /// ```
 pub trait Output: Send {
-    /// Opens the output for a topic. Its name is the one to publish under, already remapped; its metadata
-    /// has what the recording knows or the user asked for: `offered_qos_profiles`
-    /// (rosbag2's YAML) and `topic_type_hash`. `bytes_max`: its largest message;
-    /// `usize::MAX` where that is not known ([`Output::needs_sizes`]).
+    /// Opens the output for a topic. Its name is the one to publish under, already remapped; its metadata comes from
+    /// the recording or from the user: `offered_qos_profiles` (rosbag2's YAML) and `topic_type_hash`. `bytes_max`: its
+    /// largest message; `usize::MAX` where that is not known ([`Output::needs_sizes`]).
     ///
     /// # Errors
     /// [`PlayError::Output`], or [`PlayError::Stream`] for a stream.
@@ -75,8 +74,8 @@ pub trait TopicOutput: Send {
     /// What its messages become, in a word or two for the user: `image`, `bytes`, `DDS`.
     fn kind(&self) -> &str;
 
-    /// Called some 50 times a second while nothing is published, paused or between two messages: for
-    /// what has to be said now and then. It must not wait.
+    /// Called about 50 times a second while nothing is published, paused or between two messages: for periodic work. It
+    /// must not wait.
     fn heartbeat(&mut self) {}
 
     /// Called once, when playing is over: waits, for a bounded time, until listeners that are owed every
@@ -88,7 +87,7 @@ pub trait TopicOutput: Send {
         Ok(())
     }
 
-    /// What was not as it should be so far, in sentences, each once.
+    /// Warnings so far, as sentences, each once.
     fn warnings(&self) -> &[String] {
         &[]
     }

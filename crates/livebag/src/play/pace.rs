@@ -2,8 +2,8 @@
 
 /// Maps times of the recording onto the clock, and back. Times in nanoseconds.
 ///
-/// A line through one point, with the rate as its slope: as long as nobody interferes, every message's
-/// due time comes from the same point, so that lateness and rounding never add up.
+/// A line through one point, with the rate as its slope: without commands, every message's due time comes from the same
+/// point, so that lateness and rounding never add up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pace {
     /// At this time of the clock …
@@ -35,7 +35,7 @@ impl Pace {
         self.position_nanos.saturating_add(played_nanos)
     }
 
-    /// Clock time at which the recording stands at a position, if nobody interferes.
+    /// Clock time at which playing reaches a position, without further commands.
     pub fn due_nanos(&self, position_nanos: u64) -> u64 {
         let recorded_nanos = position_nanos.saturating_sub(self.position_nanos);
         // Exact at the recorded rate; otherwise f64's 53 bits are nanoseconds over 100 days.
@@ -76,7 +76,7 @@ impl Pace {
         self.rate = rate;
     }
 
-    /// Stands at a position at a time of the clock, and goes on from there.
+    /// Continues from a position at a time of the clock.
     pub fn restart(&mut self, clock_nanos: u64, position_nanos: u64) {
         (self.clock_nanos, self.position_nanos) = (clock_nanos, position_nanos);
     }

@@ -18,7 +18,7 @@ pub enum Stamp {
     Now,
 }
 
-/// What a message is decoded as.
+/// The native frame type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Native {
     Image(Encoding),
@@ -98,8 +98,8 @@ fn points_frame(points: PointsView<'_>) -> (FrameMeta, &[u8]) {
     (FrameMeta { publish_time_nanos: Some(points.stamp_nanos), layout, frame_id }, points.data)
 }
 
-/// Publishes the messages of one topic into a stream of its own: `Image` and `PointCloud2` (CDR or
-/// ROS 1) as native frames, everything else as bytes. The stream is removed when this is dropped.
+/// Publishes the messages of one topic into its stream: `Image` and `PointCloud2` (CDR or ROS 1) as native frames,
+/// everything else as bytes. The stream is removed when this is dropped.
 ///
 /// A message that is not what its topic's type says goes into a second stream, the name of which
 /// ends in `.raw`, as the bytes that it is.
@@ -133,7 +133,7 @@ impl TopicPublisher {
                 Native::Image(_) => Kind::Image,
                 Native::Points(_) => Kind::Points,
             };
-            // What a native frame stands for; ROS 1's definition would contradict it.
+            // The type that a native frame represents; ROS 1's definition would contradict it.
             options = options.type_name(native.type_name()).encodings("cdr", "ros2msg");
             if topic.schema_encoding != "ros2msg" {
                 options.schema = Vec::new();

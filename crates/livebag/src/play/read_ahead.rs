@@ -1,6 +1,6 @@
 //! Reads ahead of the player, so that a disk that keeps up on average never delays it.
 //!
-//! One thread reads. What it has read waits in a queue that is bounded in bytes and messages. Memory of large
+//! One thread reads. Messages it has read wait in a queue that is bounded in bytes and messages. Memory of large
 //! messages is reused.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use super::recording::{Plan, Recordings};
 use crate::limits::{PLAY_AHEAD_BYTES_MAX, PLAY_SPARE_BYTES_MIN, PLAY_SPARES_MAX};
 use crate::query::Buffer;
 
-/// What comes next.
+/// The next item.
 pub(super) enum Next {
     Packet(Packet),
     /// The last message has been given. When repeating, the first one follows.
@@ -37,10 +37,10 @@ pub(super) struct ReadAhead {
 struct State {
     ready: VecDeque<Next>,
     ready_bytes: usize,
-    /// Where to read from, not yet followed. What is ready is of no use any more.
+    /// Where to read from, not yet followed. The queued items are obsolete.
     seek_nanos: Option<u64>,
     is_closed: bool,
-    /// Nobody reads any more, and nobody said why.
+    /// The reader has stopped without an error.
     is_deserted: bool,
     spares: VecDeque<Buffer>,
     /// Most in any reading from beginning to end.
@@ -48,7 +48,7 @@ struct State {
     early: u64,
 }
 
-/// Whether the reader goes on with what it is at.
+/// Whether the reader continues with its current range.
 #[derive(PartialEq)]
 enum Go {
     On,
@@ -73,7 +73,7 @@ impl ReadAhead {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on reading at another place.
+    /// Continues reading at another place.
     pub fn seek(&self, from_nanos: u64) {
         let mut state = self.state();
         state.ready.clear();
@@ -83,7 +83,7 @@ impl ReadAhead {
         self.room.notify_one();
     }
 
-    /// What comes next, if it is there.
+    /// The next item, if there is one.
     pub fn take(&self) -> Option<Next> {
         let mut state = self.state();
         let was_full = self.is_half_full(&state);
@@ -104,7 +104,7 @@ impl ReadAhead {
     pub fn wait(&self, time: Duration) {
         let state = self.state();
         if state.ready.is_empty() {
-            // Whoever waits looks again.
+            // A waiting thread checks the state again.
             drop(self.filled.wait_timeout(state, time));
         }
     }
@@ -143,7 +143,7 @@ impl ReadAhead {
         state.ready_bytes >= PLAY_AHEAD_BYTES_MAX || state.ready.len() >= self.messages_max
     }
 
-    /// Reads until closed; on a thread of its own.
+    /// Reads until closed, on a separate thread.
     pub fn read(&self, recordings: &Recordings, plan: &Plan) {
         let _sign = Deserted(self);
         let begin_nanos = plan.window.from_nanos;
@@ -202,7 +202,7 @@ impl ReadAhead {
         state.early = state.early.max(merge.early());
     }
 
-    /// Puts something into the queue, as soon as there is room.
+    /// Puts an item into the queue as soon as there is room.
     fn put(&self, next: Next) -> Go {
         let mut state = self.state();
         let is_wanted = |state: &State| !state.is_closed && state.seek_nanos.is_none();

@@ -1,4 +1,4 @@
-//! Recordings as playing needs them: surveyed once, read from any moment on as often as it takes.
+//! Recordings for the player: surveyed once, then read from any moment on, any number of times.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) struct Lag {
     pub most: i128,
 }
 
-/// What is read.
+/// The recordings and topics to read.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// By topic.
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-/// What is known of a topic before it is played.
+/// Properties of a topic, known before playing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TopicSurvey {
     /// Messages.
@@ -86,8 +86,8 @@ pub struct TopicSurvey {
     pub message_bytes_max: usize,
 }
 
-/// The topics of anything that can be played, with the number and size of their messages. `open` opens what is
-/// no container.
+/// The topics of anything that can be played, with the number and size of their messages. `open` opens paths that are
+/// not containers.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -101,7 +101,7 @@ pub fn survey_with(
     Ok(recordings.topics.into_iter().zip(survey.topics).collect())
 }
 
-/// What is known of recordings before they are played.
+/// Properties of recordings, known before playing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Survey {
     /// Messages in the window.
@@ -221,8 +221,8 @@ pub(super) enum Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next message, its topic by its place in the recording. `spare`: memory for a message of so
-    /// many bytes.
+    /// The next message, its topic by its place in the recording. `spare`: provides memory for a message of this many
+    /// bytes.
     pub fn next(
         &mut self,
         spare: &mut dyn FnMut(usize) -> Buffer,
@@ -232,7 +232,7 @@ impl Reader<'_> {
             Self::Container(cursor) => loop {
                 let Some((topic, entry)) = cursor.next_entry()? else { return Ok(None) };
                 let mut data = spare(entry.data_bytes as usize);
-                // What is damaged is left out, and counted.
+                // Damaged messages are left out and counted.
                 if cursor.append_to(&mut data)? {
                     return Ok(Some(Packet {
                         topic,
@@ -257,7 +257,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Messages left out so far because they are damaged.
+    /// Damaged messages left out so far.
     pub fn damaged(&self) -> u64 {
         match self {
             Self::Container(cursor) => cursor.damaged(),
@@ -268,7 +268,7 @@ impl Reader<'_> {
 }
 
 impl Recordings {
-    /// `opener` opens what is no container.
+    /// `opener` opens paths that are not containers.
     pub fn open(paths: &[impl AsRef<Path>], opener: Option<&Opener>) -> Result<Self, PlayError> {
         let parts: Result<Vec<_>, _> =
             paths.iter().map(|path| Recording::open(path.as_ref(), opener)).collect();
@@ -309,7 +309,7 @@ impl Recordings {
         }
     }
 
-    /// Looks at every message of the topics `wanted` (by place) without publishing it.
+    /// Reads every message of the topics `wanted` (by place) without publishing it.
     pub fn survey(
         &self,
         wanted: &[bool],
@@ -331,8 +331,7 @@ impl Recordings {
         Ok(survey)
     }
 
-    /// What the recordings say of all their messages without being read through; sizes are not among it.
-    /// `None` if one does not say.
+    /// Totals of the recordings, without reading them; sizes are not included. `None` if one does not say.
     pub fn totals(&self) -> Result<Option<Survey>, PlayError> {
         let mut survey = Survey::new(self.topics.len());
         let all = vec![true; self.topics.len()];
@@ -388,8 +387,8 @@ impl Survey {
     }
 
     /// From the start of a round at `begin_nanos` to the start of the next, in recorded time: the
-    /// length, and one period of the topic with the most messages. Topics of one message alone are
-    /// repeated as a camera would.
+    /// length, and one period of the topic with the most messages. A topic with a single message is repeated at a
+    /// camera's period.
     pub fn round_nanos(&self, begin_nanos: u64) -> u64 {
         let most = self.topics.iter().map(|topic| topic.messages).max().unwrap_or(0);
         let length = self.length_nanos(begin_nanos);

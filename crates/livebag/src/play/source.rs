@@ -1,4 +1,4 @@
-//! What the player reads that is no container.
+//! A source for the player that is not a container.
 
 use std::error::Error;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl SourceMessage {
     }
 }
 
-/// What a recording's own tables say of its messages.
+/// Totals from a recording's own tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceTotals {
     /// Messages by topic.
@@ -62,14 +62,14 @@ pub trait PlaySource: Send {
     /// # Errors
     /// If it cannot be read on.
     fn next_message(&mut self) -> Result<Option<SourceMessage>, SourceError>;
-    /// Messages before this log time are not asked for; they may come all the same. Called before the first
-    /// message is taken.
+    /// Messages before this log time are not needed; the source may still return them. Called before the first message
+    /// is taken.
     fn skip_before(&mut self, log_time_nanos: u64);
-    /// What the recording says of its messages without being read; `None` if it does not.
+    /// Totals of the recording, without reading its messages; `None` if it does not.
     fn totals(&self) -> Option<SourceTotals>;
     /// Messages that could not be read so far.
     fn lost_count(&self) -> u64;
-    /// What was not as it should be, in sentences.
+    /// Warnings, as sentences.
     fn warnings(&self) -> &[String];
 }
 

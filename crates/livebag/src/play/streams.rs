@@ -16,8 +16,7 @@ pub struct StreamOutput {
 }
 
 impl StreamOutput {
-    /// `prefix`: what the streams' names begin with; empty for the topics' own. `stamp`: which time
-    /// the frames carry.
+    /// `prefix`: prefix of the streams' names; empty for the topics' own names. `stamp`: which time the frames carry.
     pub fn new(prefix: &str, stamp: Stamp) -> Self {
         Self { prefix: prefix.to_owned(), stamp, names: StreamNames::default() }
     }

@@ -9,11 +9,11 @@ impl Container {
     /// about a second ago.
     ///
     /// # Errors
-    /// If an index cannot be looked at.
+    /// If an index cannot be read.
     pub fn accounts(&self) -> Result<Vec<Account>, ContainerError> {
         let mut removed = self.manifest.removed.topics.clone();
         let mut account = |topic: &ContainerTopic| {
-            // Two topics may have one name: the first has what was removed of both.
+            // Two topics may have one name: the first one gets the removed messages of both.
             let at = removed.iter().position(|removed| removed.name == topic.topic.name);
             let removed = at.map(|at| removed.swap_remove(at)).unwrap_or_default();
             let mut lost = topic.lost;
@@ -34,12 +34,12 @@ impl Container {
     /// The account of all topics together.
     ///
     /// # Errors
-    /// If an index cannot be looked at.
+    /// If an index cannot be read.
     pub fn account(&self) -> Result<Account, ContainerError> {
         let mut sum =
             Account { unknown_since_nanos: self.unknown_since_nanos(), ..Account::default() };
         self.accounts()?.iter().for_each(|account| sum.add(account));
-        // An older livebag told only of all topics together what it had removed.
+        // Older versions counted removed messages only for all topics together.
         let removed = &self.manifest.removed;
         let told = removed.topics.iter().map(|topic| topic.messages).sum::<u64>();
         if told == 0 && removed.messages > 0 {

@@ -15,13 +15,13 @@ use crate::limits::{
 };
 use crate::storage::FilePart;
 
-/// What an answer's file says of who wrote it.
+/// The library named in an answer's file.
 pub(super) const LIBRARY: &str = concat!("livebag ", env!("CARGO_PKG_VERSION"));
 
 /// Name of the metadata record in an answer that tells of damaged messages.
 pub const DAMAGED_RECORD: &str = "livebag.damaged";
 
-/// What is to become of a message.
+/// What to do with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is in the answer.
@@ -56,16 +56,15 @@ pub trait Messages {
     /// # Errors
     /// If the brick cannot be read.
     fn append_to(&mut self, out: &mut Buffer) -> Result<bool, ContainerError>;
-    /// The message of that entry in place for who hands it to the kernel, where that is possible. One that
-    /// is damaged is counted.
+    /// The message of that entry in place, for use in system calls only, if possible. One that is damaged is counted.
     ///
     /// # Errors
     /// [`ContainerError::Damaged`] if it cannot be had.
     fn reference(&mut self) -> Result<Option<FilePart>, ContainerError> {
         Ok(None)
     }
-    /// Messages left out so far because the medium has damaged them, or their index entries: by topic, in
-    /// the order of [`Container::topics`].
+    /// Messages left out so far because they, or their index entries, are damaged: by topic, in the order of
+    /// [`Container::topics`].
     fn damaged_by_topic(&self) -> &[u64];
 }
 
@@ -128,7 +127,7 @@ pub struct McapAnswer<'container> {
     end: Vec<u8>,
     messages: u64,
     message_bytes: u64,
-    /// What was left out, by topic.
+    /// Messages left out, by topic.
     damaged: Vec<u64>,
 }
 
@@ -177,8 +176,8 @@ impl<'container> McapAnswer<'container> {
         Ok(!matches!(laid, Laid::Nothing))
     }
 
-    /// The same, but a message that can be had in place ends its chunk and is not copied into `out`: it
-    /// follows what `out` has then, and is for the kernel only ([`Cursor::reference`]).
+    /// The same, but a message that is available in place ends its chunk and is not copied into `out`: it follows the
+    /// current contents of `out`, and may only be passed to system calls ([`Cursor::reference`]).
     ///
     /// # Errors
     /// If index or brick cannot be read.
@@ -197,8 +196,8 @@ impl<'container> McapAnswer<'container> {
         wanted.unwrap_or(u64::MAX).min(ANSWER_CHUNK_BYTES_MAX)
     }
 
-    /// The same from the newest message on, in chunks of `chunk_bytes`. `judge` is asked of each message
-    /// in turn, with its topic's place and its entry.
+    /// The same from the newest message on, in chunks of `chunk_bytes`. `judge` is called for each message in turn,
+    /// with its topic's place and its entry.
     ///
     /// # Errors
     /// If index or brick cannot be read.
@@ -314,7 +313,7 @@ impl<'container> McapAnswer<'container> {
         put_topic(channels, topic as u16 + 1, self.container.topics()[topic].topic());
     }
 
-    /// What comes behind a chunk.
+    /// The records after a chunk.
     fn indexes(&mut self, extent: &mut ChunkExtent) -> Vec<u8> {
         // Few topics are in one chunk; their messages stay in the order of the chunk.
         self.laid_out.sort_by_key(|(_, inner, channel)| (*channel, *inner));
@@ -327,9 +326,8 @@ impl<'container> McapAnswer<'container> {
         index
     }
 
-    /// Appends the summary and the end of the file. In front of them a metadata record
-    /// [`DAMAGED_RECORD`] tells how many messages of each topic were left out because they are damaged, if
-    /// any were.
+    /// Appends the summary and the end of the file. Before them, a metadata record [`DAMAGED_RECORD`] has the number of
+    /// damaged messages left out for each topic, if there are any.
     pub fn finish(mut self, out: &mut Buffer) {
         out.put(&std::mem::take(&mut self.end));
         let damaged = damaged_topics(self.container, &self.damaged);

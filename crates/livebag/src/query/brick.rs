@@ -11,9 +11,9 @@ use super::ContainerError;
 use crate::limits::READ_WINDOW_BYTES;
 use crate::storage::{FilePart, Mapping, ReadFile};
 
-/// What is wrong with a message whose chunk's checksum does not fit.
+/// The damage of a message whose chunk has a wrong checksum.
 pub(super) const WRONG_CHECKSUM: &str = "the chunk's checksum does not fit";
-/// What is wrong with a message whose chunk does not begin where it should.
+/// The damage of a message whose chunk does not begin where it should.
 pub(super) const NO_CHUNK: &str = "the time index names a chunk that is not there";
 
 /// The start of a chunk that is not compressed.
@@ -31,7 +31,7 @@ impl PlainChunk {
         is_plain.then_some(Self { crc: header.crc, records_bytes: header.records_bytes })
     }
 
-    /// Where the records of the chunk at `place` are; `None` if no file is so long.
+    /// Where the records of the chunk at `place` are; `None` if no file can be that long.
     pub fn records_at(&self, place: u64) -> Option<Range<u64>> {
         let start = place.checked_add(CHUNK_HEADER_BYTES as u64)?;
         let end = start.checked_add(self.records_bytes)?;
@@ -49,10 +49,10 @@ pub(super) struct Brick {
 /// A brick as memory.
 #[derive(Default)]
 enum Mapped {
-    /// Nobody has asked.
+    /// Not checked yet.
     #[default]
     NotYet,
-    /// As long as the brick was then; it may have grown.
+    /// Mapped to the brick's length at that time; it may have grown.
     Until(Arc<Mapping>),
     /// It cannot be.
     Never,
@@ -67,7 +67,7 @@ impl Brick {
         |source| ContainerError::Io { path: self.path.clone(), source }
     }
 
-    /// Whether it is so long now. A page that has been fetched is zeros behind the end of the file.
+    /// Whether it has this length now. A page that has been fetched is zeros behind the end of the file.
     pub fn has(&self, bytes: u64) -> bool {
         self.file.length().is_ok_and(|length| length >= bytes)
     }
@@ -109,7 +109,7 @@ impl Brick {
         if chunk.crc == 0 {
             return Ok(());
         }
-        // It is alone in its chunk, but for chunks that others have made.
+        // It is alone in its chunk, except in chunks written by other programs.
         if chunk.records_bytes != entry.inner_end() || entry.inner != 0 {
             return self.check_records(entry, &chunk, place);
         }
@@ -122,7 +122,7 @@ impl Brick {
         }
     }
 
-    /// Whether a message that is not read is what was recorded, as far as its chunk has a checksum.
+    /// Whether an unread message is as recorded, if its chunk has a checksum.
     ///
     /// # Errors
     /// If it is not, or cannot be read.
@@ -165,7 +165,7 @@ impl Brick {
         Ok((chunk, place, head))
     }
 
-    /// What is wrong with the records of a chunk, which are read a window at a time.
+    /// The damage of a chunk's records, which are read a window at a time.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -207,7 +207,7 @@ impl Brick {
             Mapped::Never => return Ok(None),
             Mapped::Until(_) | Mapped::NotYet => {}
         }
-        // Before it is mapped: behind the file's end there is nothing to look at.
+        // Before mapping: after the file's end there is nothing to read.
         let length = self.file.length().map_err(self.io())?;
         if length < end_of(entry) {
             return Err(brick_ends(&self.path, entry));
@@ -225,16 +225,16 @@ pub(super) fn part(mapping: &Arc<Mapping>, entry: &IndexEntry, purpose: Use) -> 
         Use::Look => mapping.part(offset, bytes),
         Use::HandOn => mapping.reference(offset, bytes),
     };
-    // What cannot be fetched is read: that tells what is the matter.
+    // If it cannot be fetched, it is read, which gives the error.
     part.unwrap_or_default()
 }
 
-/// What is done with a part of a brick.
+/// The use of a part of a brick.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
-    /// Somebody looks at it.
+    /// The program reads it.
     Look,
-    /// The kernel gets it, and nobody else looks.
+    /// Only the kernel reads it, in a system call.
     HandOn,
 }
 

@@ -15,7 +15,7 @@ impl Buffer {
         self.filled
     }
 
-    /// Whether none are in use.
+    /// Whether no bytes are in use.
     pub fn is_empty(&self) -> bool {
         self.filled == 0
     }
@@ -25,7 +25,7 @@ impl Buffer {
         self.memory.len()
     }
 
-    /// Forgets what is in use.
+    /// Marks all bytes as unused.
     pub fn clear(&mut self) {
         self.filled = 0;
     }
@@ -57,7 +57,7 @@ impl From<Vec<u8>> for Buffer {
     }
 }
 
-/// What is in use, without a copy.
+/// The used bytes, without a copy.
 impl From<Buffer> for Vec<u8> {
     fn from(mut buffer: Buffer) -> Self {
         buffer.memory.truncate(buffer.filled);

@@ -43,8 +43,7 @@ struct TopicCursor<'container> {
     window: Window,
     checked: Checked,
     unpacked: Unpacked,
-    /// Whether so much is wanted that the kernel may fetch it 2 MiB at a time; known once there are
-    /// entries.
+    /// Whether enough is requested that the kernel may fetch it 2 MiB at a time; known once there are entries.
     is_long: Option<bool>,
 }
 
@@ -53,7 +52,7 @@ struct TopicCursor<'container> {
 struct Checked {
     /// Brick and place.
     place: Option<(u16, u64)>,
-    /// What is wrong with it.
+    /// Description of the damage.
     damage: Option<&'static str>,
 }
 
@@ -122,7 +121,7 @@ impl<'container> Cursor<'container> {
         self.remaining
     }
 
-    /// Messages left out so far because the medium has damaged them, or their index entries.
+    /// Messages left out so far because they, or their index entries, are damaged.
     pub fn damaged(&self) -> u64 {
         self.damaged.iter().sum()
     }
@@ -170,16 +169,15 @@ impl<'container> Cursor<'container> {
         Ok(self.last.map(|(at, entry)| (self.topics[at].number, entry)))
     }
 
-    /// Bytes of the message that [`Cursor::next_entry`] will come to, as far as is known: damaged entries
-    /// may be between.
+    /// Bytes of the message that [`Cursor::next_entry`] will probably reach: damaged entries may be in between.
     pub fn next_data_bytes(&self) -> Option<u32> {
         let Reverse((_, at)) = self.heap.peek()?;
         let cursor = &self.topics[*at];
         cursor.entries.get(cursor.at).map(|entry| entry.data_bytes)
     }
 
-    /// Appends the message whose entry [`Cursor::next_entry`] gave last; whether it could be. One
-    /// that is damaged is not, and counts as such; `out` stays as it was.
+    /// Appends the message whose entry [`Cursor::next_entry`] gave last; whether it could be. A damaged one is skipped
+    /// and counted; `out` stays as it was.
     ///
     /// # Errors
     /// If the brick cannot be read.
@@ -201,8 +199,8 @@ impl<'container> Cursor<'container> {
     /// is read straight from the file.
     ///
     /// # Errors
-    /// [`ContainerError::Damaged`] if this message does not match its entry; it counts as damaged, and the next one
-    /// can still be read. Other errors mean that the brick cannot be read.
+    /// [`ContainerError::Damaged`] if this message does not match its entry; it counts as damaged, and later ones can
+    /// still be read. Other errors mean that the brick cannot be read.
     ///
     /// # Panics
     /// If `room` is not `data_bytes` long, or no entry was given.
@@ -250,7 +248,7 @@ impl<'container> Cursor<'container> {
     /// The next message and its topic's place in [`Container::topics`].
     ///
     /// # Errors
-    /// If index or brick cannot be read. What is damaged is left out, see [`Cursor::damaged`].
+    /// If index or brick cannot be read. Damaged messages are left out, see [`Cursor::damaged`].
     #[expect(clippy::should_implement_trait, reason = "the message borrows from the cursor")]
     pub fn next(&mut self) -> Result<Option<(usize, Message<'_>)>, ContainerError> {
         let (at, entry) = loop {
@@ -373,13 +371,13 @@ impl<'container> TopicCursor<'container> {
         }
     }
 
-    /// What is wrong with the chunk at `place`, which has a message.
+    /// The damage of the chunk at `place`, which has a message.
     fn damage(
         &mut self,
         entry: &IndexEntry,
         place: u64,
     ) -> Result<Option<&'static str>, ContainerError> {
-        // The window grows to what is filled at once, and an entry may name a chunk of 4 GiB.
+        // The window grows to the size that is filled at once, and an entry may name a chunk of 4 GiB.
         if entry.inner as usize > READ_WINDOW_BYTES {
             return match self.segment.brick(entry)?.check(entry) {
                 Ok(()) => Ok(None),
@@ -421,7 +419,7 @@ impl<'container> TopicCursor<'container> {
         {
             let wanted = self.stretch_bytes(entry, &range, mapping.bytes().min(end));
             let is_large = entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
-            // What cannot be fetched is read: that tells what is the matter.
+            // If it cannot be fetched, it is read, which gives the error.
             let stretch = match is_large || mapping.is_cached(range.start, wanted) == Some(true) {
                 true => mapping.stretch(range.start, wanted).unwrap_or_default(),
                 // Small ones come from the device sooner where the kernel reads far ahead.
@@ -449,9 +447,8 @@ impl<'container> TopicCursor<'container> {
         Ok(())
     }
 
-    /// From a range around a message on, what is fetched at once: up to the last message that is known to
-    /// lie within a window and before `end`. Where those that are known lie densely, as those behind them
-    /// will: the window.
+    /// The range fetched at once around a message: up to the last message that lies within a window and before `end`.
+    /// Where those that are known lie densely, as those behind them will: the window.
     fn stretch_bytes(&self, entry: &IndexEntry, range: &Range<u64>, end: u64) -> usize {
         let most = end.min(range.start.saturating_add(READ_WINDOW_BYTES as u64));
         let known = &self.entries[self.at..];
@@ -468,8 +465,8 @@ impl<'container> TopicCursor<'container> {
         (if is_dense { most.max(last) } else { last } - range.start) as usize
     }
 
-    /// Appends a message. There is room for it only once it is known to be there: an entry that lies may
-    /// ask for gigabytes.
+    /// Appends a message. Memory is allocated only once the bytes are known to exist: a wrong entry may ask for
+    /// gigabytes.
     fn append_to(&mut self, entry: &IndexEntry, out: &mut Buffer) -> Result<(), ContainerError> {
         if entry.compressed || (entry.data_bytes as usize) < READ_STRAIGHT_BYTES_MIN {
             out.put(self.read(entry)?);
@@ -509,8 +506,7 @@ impl Window {
         }
     }
 
-    /// Forgets what is of another brick than this; gives the file offset up to which messages of
-    /// this one are wanted.
+    /// Drops data of other bricks than this; returns the file offset up to which messages of this one are needed.
     fn turn_to(&mut self, brick: u16) -> u64 {
         if brick != self.brick {
             (self.brick, self.start, self.filled, self.asked) = (brick, 0, 0, 0);

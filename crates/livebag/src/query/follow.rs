@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Buffer, Container, ContainerError, ContainerState, Cursor, IndexEntry, Query, Span};
 use crate::limits::FOLLOW_BATCH_BYTES_MAX;
 
-/// Follows a recording: each look opens it again and finds what has been committed since the last one.
+/// Follows a recording: each poll opens it again and finds the messages committed since the last one.
 ///
 /// ```no_run
 /// use livebag::{Container, Follow};
@@ -36,7 +36,7 @@ pub struct Follow {
     has_ended: bool,
 }
 
-/// A message that has come.
+/// A new message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Followed {
     /// Its topic's place in the topics of [`Follow::container`].
@@ -53,7 +53,7 @@ pub struct Followed {
     pub data: Vec<u8>,
 }
 
-/// What has been given of one of the topics that share a name.
+/// Messages already returned, for one of the topics that share a name.
 #[derive(Clone, Copy, Default)]
 struct Given {
     /// Log time of the newest one.
@@ -121,7 +121,7 @@ impl Follow {
         Ok(follow)
     }
 
-    /// Gives index entries alone: no message is read.
+    /// Returns only index entries: messages are not read.
     #[must_use]
     pub fn without_data(mut self) -> Self {
         self.needs_data = false;
@@ -145,12 +145,12 @@ impl Follow {
         self.has_ended
     }
 
-    /// Messages left out so far because they are damaged.
+    /// Damaged messages left out so far.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Looks for what is new, unless messages of the last look are left.
+    /// Polls for new messages, unless some of the last poll are left.
     ///
     /// # Errors
     /// If the recording cannot be read.
@@ -180,7 +180,7 @@ impl Follow {
             }
         }
         let mut heads = BinaryHeap::new();
-        // As it was before this look: a cursor passes over what earlier looks have given.
+        // The state before this poll: a cursor skips messages that earlier polls returned.
         let before = self.given.clone();
         let mut entries = Vec::new();
         for (at, cursor) in cursors.iter_mut().enumerate() {
@@ -201,7 +201,7 @@ impl Follow {
             let cursor = &mut cursors[at];
             buffer.clear();
             if !self.needs_data || cursor.cursor.append_to(&mut buffer)? {
-                // What is only listed has a bound, too.
+                // Listed messages have a limit, too.
                 bytes += buffer.len() + size_of::<Followed>();
                 self.ready.push_back(Followed {
                     topic,
@@ -230,7 +230,7 @@ fn same_topic(wanted: &str, name: &str) -> bool {
 /// The messages of one name that have not been given yet.
 struct Unseen<'container> {
     cursor: Cursor<'container>,
-    /// Messages by topic that were passed over, of the time of the newest one given.
+    /// Messages skipped by topic, with the same time as the newest one returned.
     passed: HashMap<usize, u64>,
 }
 

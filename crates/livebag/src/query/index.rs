@@ -21,7 +21,7 @@ const NEAR_ENTRIES: u64 = 64;
 pub(super) struct IndexReader {
     path: PathBuf,
     file: Arc<dyn ReadFile>,
-    /// Entries behind this are not whole: the recorder died, and nobody may recover the file.
+    /// Entries after this are incomplete: the recorder died, and this process may not recover the file.
     limit: u64,
 }
 
@@ -100,8 +100,8 @@ impl IndexReader {
         }
     }
 
-    /// The first whole one of entries `range`, going forward, and its number. There is damage only
-    /// where a medium has spoilt what was written.
+    /// The first whole one of entries `range`, going forward, and its number. Damage exists only where a medium has
+    /// changed written bytes.
     pub fn first_whole(
         &self,
         mut range: std::ops::Range<u64>,
@@ -125,8 +125,8 @@ impl IndexReader {
         }
     }
 
-    /// Entries `range`, at most `most`, into `out`, those that are damaged left out; gives how many
-    /// of the range were looked at.
+    /// Reads at most `most` of the entries `range` into `out`, without damaged ones; returns how many of the range were
+    /// read.
     pub fn entries(
         &self,
         range: std::ops::Range<u64>,
@@ -173,7 +173,7 @@ impl IndexReader {
         let mut range = Range { low: 0, low_nanos, high: count, high_nanos };
         while range.entries() > NEAR_ENTRIES {
             // Messages come evenly: a guess by time leads to the right page of the file, and its
-            // neighbour closes the range. Halving alone reads a page of the device at each step.
+            // neighbour closes the range. Plain bisection reads a page of the device at each step.
             let before = range.entries();
             let guess = range.guess(nanos);
             let beside = match self.narrow(&mut range, guess, nanos)? {
@@ -195,7 +195,7 @@ impl IndexReader {
         Ok(range.low)
     }
 
-    /// Looks at an entry within the range; whether it is before `nanos`.
+    /// Reads an entry within the range; returns whether it is before `nanos`.
     fn narrow(&self, range: &mut Range, at: u64, nanos: u64) -> Result<bool, ContainerError> {
         match self.first_whole(at..range.high)? {
             Some((number, entry)) if entry.log_time_nanos < nanos => {
@@ -211,8 +211,8 @@ impl IndexReader {
     }
 }
 
-/// What is left of a search: entries before `low` are too early, from `high` on they are not. The times are
-/// those of entries near the ends.
+/// The rest of a search: entries before `low` are too early, from `high` on they are not. The times are those of
+/// entries near the ends.
 struct Range {
     low: u64,
     low_nanos: u64,

@@ -68,7 +68,7 @@ pub enum Span {
     History(u64, u64),
 }
 
-/// What a container has in one of its MCAP files.
+/// The contents of a container in one of its MCAP files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerFile {
     /// Relative to the container's directory.
@@ -116,9 +116,8 @@ impl Container {
     }
 
     /// Opens a container after reading every brick of it from front to back, and repairing whatever
-    /// is damaged: `container.yaml` and indexes are made anew from what the bricks prove, and damaged
-    /// stretches of a brick are left out. The original bytes are kept beside it. A sound container is
-    /// left as it is.
+    /// is damaged: `container.yaml` and indexes are rebuilt from the provable contents of the bricks, and damaged
+    /// stretches of a brick are left out. The original bytes are kept beside it. A sound container is left as it is.
     ///
     /// # Errors
     /// See [`ContainerError`].
@@ -161,7 +160,7 @@ impl Container {
                     is_mended |= split.is_mended;
                     add_topics(disk, &directory, name, &split.manifest, split.state, &mut topics)?;
                 }
-                // Retention may have removed it meanwhile, or it was just being made.
+                // Retention may have removed it meanwhile, or it is still being created.
                 Err(ContainerError::NotFound(_) | ContainerError::NotAContainer(_))
                     if state != ContainerState::Closed => {}
                 Err(error) => return Err(error),
@@ -179,21 +178,21 @@ impl Container {
             in_place: false,
             is_mended,
         };
-        // One that is gone costs nobody the messages.
+        // If it is gone, the messages can still be read.
         this.attachments = this.attachments_path().and_then(|path| disk.open(&path).ok());
         Ok(this)
     }
 
-    /// The same, whose cursors give messages where they lie in the page cache ([`Cursor::next`]) instead of
-    /// copying them, where that is worth it and possible: much of their topic is asked for (2 MiB), they are
-    /// not compressed, and their brick can be mapped.
+    /// The same, but cursors return messages in place in the page cache ([`Cursor::next`]) instead of copying them.
+    /// They do so only if much of a topic is requested (2 MiB), the messages are not compressed, and their brick can be
+    /// mapped.
     ///
     /// A brick that is too short when it is opened, or whose medium fails, is an error.
     ///
     /// # Safety
-    /// Nobody writes or cuts the bricks while the container and its messages are used: bytes that change behind a
-    /// reference are undefined behaviour, and a cut kills the process (SIGBUS). livebag itself never changes
-    /// what is committed. So this is for programs that read their own files, and for no recorder and no server.
+    /// No program writes or truncates the bricks while the container and its messages are used: bytes that change
+    /// behind a reference are undefined behaviour, and a truncation kills the process (SIGBUS). livebag itself never
+    /// changes committed data. So this is for programs that read their own files, and for no recorder and no server.
     ///
     /// ```no_run
     /// // SAFETY: nobody else may write in this folder.
@@ -211,7 +210,7 @@ impl Container {
         self
     }
 
-    /// Whether all topics of a split lie in one MCAP file (`livebag record --storage mcap`).
+    /// Whether all topics of a split are in one MCAP file (`livebag record --storage mcap`).
     pub fn is_one_file(&self) -> bool {
         self.manifest.one_file
     }
@@ -320,8 +319,8 @@ impl Container {
         self.manifest.clock_jumps
     }
 
-    /// Since when it is not known what was published and lost, nanoseconds since the Unix epoch: the recorder died
-    /// then at the earliest.
+    /// The time from which losses are unknown, nanoseconds since the Unix epoch: the recorder died then at the
+    /// earliest.
     pub fn unknown_since_nanos(&self) -> Option<u64> {
         match self.state {
             ContainerState::Live | ContainerState::Closed => None,
@@ -390,7 +389,7 @@ impl Container {
         Ok(chosen)
     }
 
-    /// Plans a query. What a live recording commits afterwards is not part of the answer.
+    /// Plans a query. Messages that a live recording commits afterwards are not part of the answer.
     ///
     /// # Errors
     /// If a topic is not there, or an index cannot be read.

@@ -11,7 +11,7 @@ use super::{Buffer, Container, ContainerError, Segment};
 use crate::container::unpack::Unpacked;
 use crate::limits::READ_STRAIGHT_BYTES_MIN;
 
-/// Index entries read at once: an asker whose time runs out wants few.
+/// Index entries read at once: a client whose time runs out needs few.
 const ENTRIES_AT_ONCE: u64 = 64;
 
 /// The messages of a query, newest first. Those of equal time come in the order of their topics.
@@ -31,7 +31,7 @@ struct TopicBackward<'container> {
     number: usize,
     from: u64,
     to: u64,
-    /// Segments that have not been looked at; the newest is the last.
+    /// Segments that have not been read; the newest is the last.
     segments: &'container [Arc<Segment>],
     /// The one being walked, and its entries that have not been read.
     current: Option<(&'container Segment, Range<u64>)>,
@@ -74,7 +74,7 @@ impl<'container> NewestFirst<'container> {
         Ok(this)
     }
 
-    /// Messages left out so far because the medium has damaged them, or their index entries.
+    /// Messages left out so far because they, or their index entries, are damaged.
     pub fn damaged(&self) -> u64 {
         self.damaged.iter().sum()
     }
@@ -107,8 +107,8 @@ impl<'container> NewestFirst<'container> {
         self.topics[*at].entries.last().map(|entry| entry.data_bytes)
     }
 
-    /// Appends the message whose entry [`NewestFirst::next_entry`] gave last; whether it could be. One
-    /// that is damaged is not, and counts as such; `out` stays as it was.
+    /// Appends the message whose entry [`NewestFirst::next_entry`] gave last; whether it could be. A damaged one is
+    /// skipped and counted; `out` stays as it was.
     ///
     /// # Errors
     /// If the brick cannot be read.
@@ -128,8 +128,7 @@ impl<'container> NewestFirst<'container> {
 }
 
 impl TopicBackward<'_> {
-    /// Makes sure that there is an entry, if there are any left; gives how many damaged ones were
-    /// passed over.
+    /// Makes sure that there is an entry, if any are left; returns how many damaged ones were skipped.
     fn feed(&mut self) -> Result<u64, ContainerError> {
         let mut damaged = 0;
         while self.entries.is_empty() {

@@ -1,4 +1,4 @@
-//! Opens what a container has of each topic.
+//! Opens the files of each of a container's topics.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +11,7 @@ use super::brick::Brick;
 use super::index::IndexReader;
 use super::topic::Segment;
 use super::{ContainerError, ContainerState, ContainerTopic};
-use crate::storage::ReadDisk;
+use crate::storage::{ReadDisk, is_no_file};
 
 /// Whether a topic's files are there: the container may have been opened before the recorder had made
 /// them, and then its messages are seen by opening again.
@@ -35,7 +35,7 @@ pub(super) fn add_topics(
             Err(source) => Err(ContainerError::Io { path, source }),
         }
     };
-    // Heads of indexes that the page cache does not have come from the device together.
+    // Index headers that are not in the page cache are read from the device together.
     let mut indexes = Vec::new();
     for described in manifest.topics.iter().filter(|topic| has_files(topic)) {
         let opened = open(&described.index);
@@ -117,6 +117,7 @@ fn is_of_one_file(error: &ContainerError) -> bool {
         ContainerError::Damaged { .. } => true,
         ContainerError::Io { source, .. } => {
             matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+                || is_no_file(source)
                 || source.raw_os_error() == Some(libc::EIO)
         }
         _ => false,

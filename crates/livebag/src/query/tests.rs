@@ -61,7 +61,7 @@ fn messages_read_into_the_callers_memory_are_the_same() {
         let mut cursor = container.query(&Query::default()).unwrap();
         let mut all = Vec::new();
         while let Some((topic, entry)) = cursor.next_entry().unwrap() {
-            // What is left out is none of the next one's business.
+            // Messages left out do not affect the next one.
             if all.len() % 7 == 3 {
                 all.push((topic, entry.log_time_nanos, Vec::new()));
                 continue;
@@ -107,7 +107,7 @@ fn a_brick_that_is_cut_costs_the_messages_behind_the_cut() {
     assert_eq!(cursor.damaged(), cut);
 }
 
-/// Both ways give the same, and the first in place what can be.
+/// Both ways return the same messages, the first one in place if possible.
 fn assert_same_in_place(path: &Path, expected: usize) {
     let copied = every(Container::open(path).unwrap().query(&Query::default()).unwrap());
     let container = in_place(path);
@@ -118,7 +118,7 @@ fn assert_same_in_place(path: &Path, expected: usize) {
     for (topic, nanos, data) in &copied {
         let (at, entry) = cursor.next_entry().unwrap().unwrap();
         assert_eq!((at, entry.log_time_nanos), (*topic, *nanos));
-        // Before the part: it finds in the page cache what the copies have read, and looks at nothing.
+        // Before the part: it finds the copies' data in the page cache, and reads nothing.
         let reference = cursor.reference().unwrap();
         let part = cursor.part().unwrap();
         assert_eq!(part.as_ref().map(bytes_of), reference.as_ref().map(bytes_of));
@@ -128,7 +128,7 @@ fn assert_same_in_place(path: &Path, expected: usize) {
     }
     drop(cursor);
     drop(container);
-    // They hold what they lie in.
+    // They keep their memory.
     assert!(parts.iter().all(|(part, data)| *bytes_of(part) == **data));
 }
 
@@ -212,7 +212,7 @@ fn a_recovered_container_is_read_in_place() {
     assert_eq!(Container::open(&copy).unwrap().state(), ContainerState::Recovered);
 }
 
-/// A recording as it is at this moment, which nobody writes.
+/// A copy of a recording at this moment, which is not written.
 fn copy_files(path: &Path, copy: &Path) {
     std::fs::create_dir(copy).unwrap();
     for file in std::fs::read_dir(path).unwrap() {
@@ -300,7 +300,7 @@ fn a_brick_that_is_cut_before_or_after_it_was_mapped_is_an_error() {
         assert_eq!(cursor.damaged(), 60 - given);
         let mut cursor = container.query(&Query::default()).unwrap();
         while cursor.next_entry().unwrap().is_some() {
-            // Cut off, it is not given; looking at what is given does no harm.
+            // A truncated one is not returned; reading a returned one is safe.
             if let Ok(Some(part)) = cursor.part() {
                 std::hint::black_box(bytes_of(&part)[part.len() - 1]);
             }
@@ -325,7 +325,7 @@ fn entries_that_lie_of_place_and_length_are_not_followed_out_of_the_brick() {
     ];
     for (number, lie) in lies.iter().enumerate() {
         let mut bytes = [0; ENTRY_BYTES];
-        // One of 2 MB: large ones are what is given in place.
+        // One of 2 MB: large ones are returned in place.
         let at = entry_offset(number as u64);
         file.read_exact_at(&mut bytes, at).unwrap();
         let mut entry = IndexEntry::decode(&bytes).unwrap();
@@ -364,7 +364,7 @@ fn small_messages_are_the_same_in_place_also_some_of_them() {
     let container = in_place(&path);
     let mut cursor = container.query(&Query::default()).unwrap();
     let mut room = [0; 1_001];
-    // Those that are not looked at lie between.
+    // Those that are not read are in between.
     while let Some((_, entry)) = cursor.next_entry().unwrap() {
         if entry.sequence % 700 < 3 {
             cursor.read_into(&mut room).unwrap();
@@ -383,7 +383,7 @@ fn of_small_messages_those_behind_a_cut_are_damaged_and_not_zeros() {
         if is_mapped_before {
             assert_eq!(every(container.query(&Query::default()).unwrap()).len(), 4_000);
         }
-        // Within a page: its rest is zeros, and can be looked at.
+        // Within a page: its rest is zeros, and can be read.
         open_to_damage(&path.join(&container.topics()[0].bricks()[0])).set_len(2_000_100).unwrap();
         let mut cursor = container.query(&Query::default()).unwrap();
         let mut given = 0;
@@ -400,7 +400,7 @@ fn of_small_messages_those_behind_a_cut_are_damaged_and_not_zeros() {
 /// Gives every message (its number and data) to another function, and how many are damaged.
 type Way = fn(&Container, &mut dyn FnMut(u64, &[u8])) -> u64;
 
-/// What a way of reading gives of a recording whose message `k` has bytes `k`: (numbers, damaged).
+/// The result of a way of reading a recording whose message `k` has bytes `k`: (numbers, damaged).
 fn through(container: &Container, way: Way) -> (Vec<u64>, u64) {
     let mut given = Vec::new();
     let damaged = way(container, &mut |sequence, data| {
@@ -454,8 +454,8 @@ fn newest_first(container: &Container, see: &mut dyn FnMut(u64, &[u8])) -> u64 {
     messages.damaged()
 }
 
-/// One flipped byte anywhere in a brick: whatever way is taken, no message comes out that is not what was
-/// recorded, and those that are missing are counted.
+/// One flipped byte anywhere in a brick: no way of reading returns a message that differs from the recorded one, and
+/// missing ones are counted.
 #[test]
 fn no_way_of_reading_gives_a_damaged_message_that_has_a_checksum() {
     let folder = tempfile::tempdir().unwrap();
@@ -500,7 +500,7 @@ fn no_way_of_reading_gives_a_damaged_message_that_has_a_checksum() {
     assert!(ways.iter().all(|way| through(&whole, *way).0.len() == 120));
 }
 
-/// Of a finished MCAP file that is laid out as it is read, readers find what is whole, and no more.
+/// In a finished MCAP file that is laid out while it is read, readers find exactly the intact messages.
 #[test]
 fn a_virtual_file_has_padding_in_place_of_what_is_damaged() {
     let folder = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ pub(super) struct Segment {
     pub index: IndexReader,
     pub bricks: Vec<Brick>,
     pub message_bytes: u64,
-    /// What the split's manifest says.
+    /// Losses according to the split's manifest.
     pub lost: Losses,
 }
 
@@ -123,7 +123,7 @@ impl ContainerTopic {
     /// Messages readable now.
     ///
     /// # Errors
-    /// If the index cannot be looked at.
+    /// If the index cannot be read.
     pub fn message_count(&self) -> Result<u64, ContainerError> {
         self.segments.iter().map(|segment| segment.index.count()).sum()
     }

@@ -34,7 +34,7 @@ impl BlockPool {
         self.free()?.take(bytes + BLOCK_BYTES..)
     }
 
-    /// Takes a block back. If there is too much already, one that is smaller makes way.
+    /// Takes a block back. If there is too much already, a smaller one is dropped.
     pub fn give_block(&self, block: Block) {
         let bytes = block.memory_bytes();
         let Some(mut free) = self.free() else { return };
@@ -45,13 +45,13 @@ impl BlockPool {
         if smaller.is_some() || !is_full(&free) {
             free.give(block);
         }
-        // What goes, goes outside of the lock.
+        // Dropped outside of the lock.
         drop(free);
         drop(smaller);
     }
 
     /// Sees to it that there are enough blocks of `bytes`: the recorder's thread, so that no writer has
-    /// to. Of such size that so many of them are too much, there are those that come back.
+    /// to. Of a size for which that many are too much, keep those that are returned.
     pub fn prepare_blocks(&self, bytes: usize) {
         if (bytes + BLOCK_BYTES) * SPARE_BLOCKS_MIN > SPARE_BLOCK_BYTES_MAX {
             return;

@@ -8,13 +8,13 @@ use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, POLL_MAX, TOPIC_BYTES_MIN}
 
 /// Memory shared by all queues of a recorder.
 ///
-/// Each topic has a share that no other can take away, so that a flood on one topic drops nobody
-/// else's messages. Shares take half of the whole at most; what is left is common.
+/// Each topic has a share that no other topic can use, so that a flood on one topic drops no messages of others. Shares
+/// use at most half of the total; the rest is common.
 #[derive(Debug)]
 pub struct Budget {
     bytes_max: u64,
-    /// Not passed for anything. Otherwise a topic's share is there also while others still hold what was
-    /// theirs before, and a message larger than the common part fits where that is empty.
+    /// Not passed for anything. Otherwise a topic's share would be occupied by messages that others still hold, and a
+    /// message larger than the common part would never fit.
     is_strict: bool,
     used_bytes: AtomicU64,
     common_max_bytes: AtomicU64,
@@ -55,14 +55,14 @@ impl Budget {
         bytes.min((self.bytes_max / 2 / topics.max(1)).max(CHUNK_BYTES_MIN as u64))
     }
 
-    /// Shares by what the topics took in the last second, scaled to half of the whole.
+    /// Shares in proportion to the topics' bytes in the last second, scaled to half of the total.
     pub fn shares(&self, bytes_per_second: &[u64]) -> Vec<u64> {
         let least = self.share_of(TOPIC_BYTES_MIN, bytes_per_second.len() as u64);
         let wanted: Vec<u64> = bytes_per_second.iter().map(|&bytes| bytes.max(least)).collect();
         let sum: u64 = wanted.iter().sum();
         let half = self.bytes_max / 2;
         let scaled = |bytes: u64| match sum > half {
-            // However small the whole is, or the topic beside the others: some is always there.
+            // Even for a small total, or a topic that is small relative to others, the share is not 0.
             true => ((u128::from(bytes) * u128::from(half) / u128::from(sum)) as u64)
                 .max(CHUNK_BYTES_MIN as u64),
             false => bytes,
@@ -77,7 +77,7 @@ impl Budget {
         self.common_max_bytes.store(common, Ordering::Relaxed);
     }
 
-    /// What a topic of this share may keep in a ring that is nearly full: its part of the whole.
+    /// Limit of a topic with this share in a nearly full ring: its part of the total.
     pub fn ring_bytes(&self, share_bytes: u64) -> u64 {
         match self.used_bytes() > self.bytes_max - self.bytes_max / 8 {
             true => 2 * share_bytes,
@@ -115,14 +115,14 @@ impl Budget {
         true
     }
 
-    /// Gives `bytes` back, of which `common_bytes` were beyond the topic's share. Who waits is to be
+    /// Gives `bytes` back, of which `common_bytes` were beyond the topic's share. Waiting writers must be
     /// [woken](Self::wake).
     pub fn give(&self, bytes: u64, common_bytes: u64) {
         self.common_used_bytes.fetch_sub(common_bytes, Ordering::Relaxed);
         self.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
 
-    /// Lets waiting writers look again. Notifying is a system call even when nobody waits.
+    /// Lets waiting writers look again. Notifying is a system call even without waiting threads.
     pub fn wake(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
@@ -134,7 +134,7 @@ impl Budget {
     pub fn wait(&self) {
         let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        // Room given back before the line above has woken nobody: the time limit makes up for it.
+        // A release before the line above wakes no thread: the timeout makes up for it.
         let waited = self.room.wait_timeout(gate, POLL_MAX).unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         drop(waited);

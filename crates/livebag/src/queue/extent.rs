@@ -1,4 +1,4 @@
-//! How a message that is a chunk of its own lies in its brick: an extent of whole blocks.
+//! Layout of a message in its own chunk: an extent of whole blocks.
 //!
 //! ```text
 //! zero copy  │ padding │ chunk header │ message header │ prefix ▌payload … ▌rest │ suffix │ message index │ padding │
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The payload begins on a block boundary of the file, so the device fetches whole blocks of it
-//! from the slot. Until the frame has been found intact after its write, the record in front says
-//! "uncommitted" and covers the whole extent; then it becomes padding up to the chunk, in one sector.
+//! from the slot. Until the frame has been found intact after its write, the record in front is "uncommitted" and
+//! covers the whole extent; then it becomes padding up to the chunk, in one sector.
 
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::{
@@ -22,7 +22,7 @@ use crate::storage::Block;
 
 const INDEX_BYTES: usize = LONE_MESSAGE_INDEX_BYTES;
 
-/// What is taken from a slot at once for its checksum: stays in the processor's first cache.
+/// Piece of a slot read at once for its checksum: it stays in the processor's first cache.
 const CHECKSUM_PIECE_BYTES: usize = 16 << 10;
 
 /// Writes the checksum into a chunk's header.
@@ -107,8 +107,8 @@ impl Extent {
         (self.head.len() + self.slot_bytes + self.tail.len()) as u64
     }
 
-    /// Sets the chunk's checksum. `records_bytes` of the tail belong to the message. The payload is
-    /// read from its slot: a frame that is overwritten meanwhile is not committed.
+    /// Sets the chunk's checksum. `records_bytes` of the tail belong to the message. The payload is read from its slot:
+    /// a frame that is overwritten meanwhile is not committed.
     pub fn seal(&mut self, frame: &livebag_shm::FrameRef, records_bytes: usize) {
         let chunk = self.lead_bytes as usize;
         let mut crc = crc32fast::Hasher::new();
@@ -129,7 +129,7 @@ impl Extent {
     }
 }
 
-/// A message in memory of ours, laid out as it will lie in its brick.
+/// A message in the recorder's memory, laid out as in its brick.
 pub struct OwnedExtent {
     /// The whole extent.
     pub block: Block,
@@ -173,8 +173,8 @@ impl OwnedExtent {
         extent
     }
 
-    /// Makes an extent in `block`, as long as [`OwnedExtent::bytes_for`] tells, whose message of `data_bytes`
-    /// is written by `fill`; `None` if it says that it failed.
+    /// Makes an extent in `block`, with the length of [`OwnedExtent::bytes_for`]; `fill` writes the message of
+    /// `data_bytes`; `None` if it says that it failed.
     pub fn with(
         (channel_id, entry): (u16, IndexEntry),
         data_bytes: usize,
@@ -189,7 +189,7 @@ impl OwnedExtent {
         Some(extent)
     }
 
-    /// All but the message and what is said of it.
+    /// The layout, without the message and its header fields.
     fn with_room(data_bytes: usize, spare: Option<Block>) -> Self {
         let bytes = Self::bytes_for(data_bytes);
         let spare = spare.and_then(|spare| spare.reused(bytes));

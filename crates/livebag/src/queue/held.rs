@@ -21,7 +21,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Log time of the newest message; before it is told, as its writer found it.
+    /// Log time of the newest message; before it is assigned, the time of its writer.
     pub fn newest_nanos(&self) -> u64 {
         match &self.queued {
             Queued::Batch(batch) if !self.is_final => Headers::of(&batch.records)
@@ -56,7 +56,7 @@ impl Iterator for Headers<'_> {
     }
 }
 
-/// What waits; whoever holds the outlet of the inlet holds this.
+/// Waiting messages; the holder of the inlet's outlet owns them.
 #[derive(Default)]
 pub struct Held {
     items: VecDeque<Item>,
@@ -75,17 +75,17 @@ impl Held {
         self.bytes
     }
 
-    /// What has waited longest.
+    /// The oldest waiting item.
     pub fn oldest(&self) -> Option<&Item> {
         self.items.front()
     }
 
-    /// Everything, to be told.
+    /// All items, to assign their headers.
     pub fn items_mut(&mut self) -> impl Iterator<Item = &mut Item> {
         self.items.iter_mut()
     }
 
-    /// Takes what has waited longest.
+    /// Removes the oldest waiting item.
     pub fn pop(&mut self) -> Option<Item> {
         let item = self.items.pop_front()?;
         self.bytes -= item.queued.held_bytes();
@@ -97,13 +97,12 @@ impl Held {
         self.items.push_back(Item { queued, published, opened_nanos, is_final: false });
     }
 
-    /// Room for the segments of a look, so that a writer who puts them here asks for no memory.
+    /// Room for the segments of a poll, so that a writer that puts them here allocates no memory.
     pub fn reserve(&mut self, segments: u64) {
         self.items.reserve(segments as usize);
     }
 
-    /// Puts a segment behind what is here. Its memory is the chunk's, unless large messages lie between: then
-    /// the small ones are copied.
+    /// Appends a segment. Its memory is the chunk's, unless large messages lie between: then the small ones are copied.
     pub fn put(&mut self, mut segment: Segment<OwnedExtent>) {
         let opened_nanos = segment.opened_nanos;
         if !segment.has_own {
@@ -165,11 +164,11 @@ impl Held {
     }
 }
 
-/// What the recorder knows of a topic's order: log times never decrease. No writer comes here.
+/// State of a topic's order: log times never decrease. No writer comes here.
 #[derive(Default)]
 pub struct Order {
     pub last_log_time_nanos: u64,
-    /// Memory for what has been taken and is being told.
+    /// Memory for taken items while their headers are written.
     pub items: VecDeque<Item>,
 }
 
@@ -179,7 +178,7 @@ impl Order {
         self.last_log_time_nanos
     }
 
-    /// Writes the headers of messages as the file will have them, and what the index will say.
+    /// Writes the headers of messages as in the file, and their index entries.
     pub fn finalize_headers(&mut self, channel_id: u16, item: &mut Item) {
         if std::mem::replace(&mut item.is_final, true) {
             return;

@@ -17,7 +17,7 @@ pub use topic_queue::TopicQueue;
 /// The wait-free way in.
 mod inlet;
 
-/// What has come in and waits.
+/// Waiting messages.
 mod held;
 
 mod extent;
@@ -33,7 +33,7 @@ pub use budget::Budget;
 // Below all of them.
 mod sync;
 
-/// What a full queue does with the next message.
+/// Which message a full queue drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
     /// Drops it, and counts it as lost in the queue.
@@ -45,7 +45,7 @@ pub enum Overflow {
     Block,
 }
 
-/// Who loses first when memory runs out.
+/// Which topic loses first when memory runs out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// May take all of the common cache, and is written first.
@@ -60,17 +60,17 @@ pub enum Priority {
 /// How one topic is queued.
 #[derive(Clone, Debug, Default)]
 pub struct QueueOptions {
-    /// What a full queue does.
+    /// Which message a full queue drops.
     pub overflow: Overflow,
-    /// Who loses first.
+    /// Which topic loses first.
     pub priority: Priority,
-    /// Bytes that the topic holds at most; `None`: as many as its share and the common cache give.
+    /// Bytes that the topic holds at most; `None`: limited only by its share and the common cache.
     pub bytes_max: Option<u64>,
     /// Messages per second at most; more are left out on purpose.
     pub rate_max_hz: Option<f64>,
     /// Whether gaps in the sequence of messages written in this process are transport losses.
     pub count_gaps: bool,
-    /// Whether the queue is a ring whose oldest messages make way for new ones without being lost.
+    /// Whether the queue is a ring whose oldest messages are replaced by new ones without being lost.
     pub is_ring: bool,
 }
 
@@ -97,11 +97,11 @@ pub fn published(entries: &[IndexEntry]) -> u64 {
     entries.iter().filter(|entry| !entry.repeated).count() as u64
 }
 
-/// What the recorder takes out of a queue.
+/// An item that the recorder takes out of a queue.
 pub enum Queued {
     /// Messages for one chunk.
     Batch(Batch),
-    /// A message that is a chunk of its own.
+    /// A message in its own chunk.
     Own(OwnedExtent),
 }
 

@@ -22,7 +22,7 @@ fn shares_follow_the_rates_and_leave_half_in_common() {
     assert!(shares.iter().sum::<u64>() <= (50 << 20) + 1, "{shares:?}");
 }
 
-/// Also of a cache of nothing, and beside a topic that wants all.
+/// Even with a cache of 0, and beside a topic that uses everything.
 #[test]
 fn every_topic_has_a_share() {
     for bytes_max in [0, 1, 1 << 20] {
@@ -80,7 +80,7 @@ fn drained(queue: &TopicQueue) -> VecDeque<Queued> {
     out
 }
 
-/// What a device has just fetched is filled last.
+/// Memory that a device has just read is filled last.
 #[test]
 fn memory_of_large_messages_is_filled_in_turn() {
     let queue = queue();
@@ -104,7 +104,7 @@ fn memory_of_large_messages_is_filled_in_turn() {
     assert_eq!(last, &settled[TURN..], "and then again, in the same order");
 }
 
-/// A block that comes back with other sizes holds nothing of what it held before.
+/// A block that returns with other sizes contains nothing of its old contents.
 #[test]
 fn reused_memory_tells_nothing_of_its_past() {
     let queue = queue();
@@ -123,7 +123,7 @@ fn reused_memory_tells_nothing_of_its_past() {
     }
 }
 
-/// A repeat that finds no room is no loss, and one that makes way is none either.
+/// A repeat that finds no room is no loss, and neither is an evicted one.
 #[test]
 fn repeats_are_not_counted_as_lost() {
     for overflow in [Overflow::DropNewest, Overflow::DropOldest, Overflow::Block] {

@@ -1,4 +1,4 @@
-//! Writers on several threads, the recorder beside them or stopped: what was published is taken or counted.
+//! Writers on several threads, with a running or stopped recorder: every message is taken or counted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn bytes_of(sequence: u64) -> Vec<u8> {
     vec![sequence as u8; bytes]
 }
 
-/// What one writer was told: let in, full, closed.
+/// One writer's results: accepted, full, closed.
 #[derive(Debug, Default)]
 struct Told {
     let_in: u64,
@@ -54,7 +54,7 @@ fn pour(queue: &TopicQueue, writer: u64, messages: u64) -> Told {
     told
 }
 
-/// Checks what is taken out, and gives its room and its memory back.
+/// Checks taken messages, and returns their room and memory.
 #[derive(Default)]
 struct Taker {
     taken: u64,
@@ -157,8 +157,7 @@ fn every_message_is_taken_or_counted() {
     }
 }
 
-/// The kernel may take the processor away from the recorder at any instruction, for ever: writers of
-/// topics that do not block come back all the same.
+/// The kernel may preempt the recorder at any instruction, forever: writers of topics that do not block still return.
 #[test]
 fn a_stopped_recorder_stops_no_writer() {
     let ring = QueueOptions { is_ring: true, ..QueueOptions::default() };
@@ -166,7 +165,7 @@ fn a_stopped_recorder_stops_no_writer() {
     for options in policies.chain([ring]) {
         let (_, queue) = queue(options.clone());
         let stopped = queue.stop_in_the_outlet();
-        // Nothing is prepared, and nobody can: all is lost, and counted.
+        // Nothing is prepared, and no thread can prepare: all is lost, and counted.
         assert_eq!(pour(&queue, 0, 200).full, 200);
         drop(stopped);
         let before = pour(&queue, 1, 10).let_in;
@@ -188,7 +187,7 @@ fn a_stopped_recorder_stops_no_writer() {
     }
 }
 
-/// Makes way until a message fits that takes more than the topic may have.
+/// Evicts until a message fits that needs more than the topic's share.
 #[test]
 fn the_oldest_make_way_for_a_giant() {
     for (bytes_max, messages) in [(None, 1500), (Some(100_000), 90)] {

@@ -19,14 +19,14 @@ use crate::limits::{
 };
 use crate::storage::Block;
 
-/// How often a writer looks for the outlet, or makes way, before it sleeps or gives its message up …
+/// How often a writer tries the outlet, or drops the oldest message, before it sleeps or drops its message …
 const TRIES: usize = 64;
 /// … and how long it spins in between: together less than a tenth of a millisecond.
 const SPINS: usize = 16;
-/// How often it then sleeps for [`POLL_MIN`], so that who has lost the processor at the outlet gets it back: a
-/// turn of the kernel's scheduler (some 3 ms) and a little more.
+/// How often it then sleeps for [`POLL_MIN`], so that a preempted holder of the outlet can run: a time slice of the
+/// kernel's scheduler (about 3 ms) and a little more.
 const NAPS: usize = 10;
-/// Looks for a topic's very first memory.
+/// Attempts to get a topic's very first memory.
 const FIRST_LOOKS_MAX: usize = 10_000;
 
 mod room;
@@ -34,8 +34,7 @@ mod room;
 type Way = Inlet<OwnedExtent, Held>;
 type WayOut<'a> = Outlet<'a, OwnedExtent, Held>;
 
-/// What a message does for which no memory is ready, while somebody who has lost the processor keeps it from
-/// the outlet.
+/// What to do with a message without prepared memory, while a preempted thread holds the outlet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
     /// Sleeps for a few milliseconds.
@@ -44,10 +43,10 @@ enum Patience {
     None,
 }
 
-/// What came of a writer's attempt to get memory for a further segment.
+/// Result of a writer's attempt to get memory for another segment.
 enum Help {
     Done,
-    /// Somebody else is at the outlet.
+    /// Another thread holds the outlet.
     Busy,
     /// All segments are full, and the first of them has not been committed.
     Stuck,
@@ -55,9 +54,9 @@ enum Help {
 
 /// The queue of one topic.
 ///
-/// Writers come in by the wait-free [`Inlet`]. The recorder is alone at its outlet, but for writers that find
-/// no memory ahead in a burst, or that make the oldest messages make way; those try its lock a
-/// bounded number of times (the former with a few short sleeps), and drop their message if they do not get it.
+/// Writers come in by the wait-free [`Inlet`]. Only the recorder uses its outlet, except for writers that find no
+/// prepared memory in a burst, or that evict the oldest messages. Those try its lock a bounded number of times (the
+/// former with a few short sleeps), and drop their message if they do not get it.
 pub struct TopicQueue {
     topic: Arc<str>,
     channel_id: u16,
@@ -71,14 +70,13 @@ pub struct TopicQueue {
     held_bytes: AtomicU64,
     /// Those of them beyond the topic's own share.
     common_bytes: AtomicU64,
-    /// Those of them that no message uses yet. Below zero for as long as a writer takes to see that it
-    /// wanted too much.
+    /// Those of them that no message uses yet. Below zero until a writer notices that it took too much.
     credit_bytes: AtomicI64,
     inlet: Way,
     /// Only the recorder's threads.
     order: Mutex<Order>,
     block_pool: BlockPool,
-    /// Whether anything has come out of the inlet and waits; changes under the outlet's lock.
+    /// Whether items taken from the inlet are waiting; changes under the outlet's lock.
     is_held: AtomicBool,
     /// The recorder found a writer at the outlet at its last look, and went on.
     missed: AtomicBool,
@@ -197,7 +195,7 @@ impl TopicQueue {
     pub fn stamp(&self) -> u64 {
         let mut order = self.order();
         if self.inlet.is_used() {
-            // What came before has its log time before.
+            // Earlier messages get their log times first.
             let mut outlet = self.inlet.outlet();
             self.end_open(&mut outlet);
             self.collect(&mut outlet);
@@ -222,7 +220,7 @@ impl TopicQueue {
         self.gaps.fetch_add(count, Relaxed);
     }
 
-    /// A source that counts says by a gap what was lost on the way here.
+    /// A gap in the source's sequence counts messages lost before they arrived here.
     fn count_gap(&self, sequence: u64) {
         if !self.options.count_gaps || sequence == 0 {
             return;
@@ -236,9 +234,9 @@ impl TopicQueue {
     /// Copies a message in. Log times never decrease within a topic: an earlier one is raised to that of
     /// the message before.
     ///
-    /// Wait-free (see the module) unless the topic's overflow is [`Overflow::Block`] and there is no room. In a
-    /// burst that has used up what was prepared, and with the recorder stopped at the outlet, it sleeps
-    /// for some 5 ms at the most before it gives the message up, and the next ones do not.
+    /// Wait-free (see the module) unless the topic's overflow is [`Overflow::Block`] and there is no room. In a burst
+    /// that has used up the prepared segments, and with the recorder stopped at the outlet, it sleeps for at most about
+    /// 5 ms before it drops the message; the next calls do not sleep.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -286,9 +284,9 @@ impl TopicQueue {
         }
     }
 
-    /// The same for a frame that its slot still holds, and without waiting. `false` if there is room for it,
-    /// but no memory ahead, and whoever makes it is at the outlet and has lost the processor there: the
-    /// frame can come again.
+    /// The same for a frame that its slot still holds, and without waiting. `false` if there is room for it, but no
+    /// prepared memory, and a preempted thread that holds the outlet would have to prepare it: the frame can be offered
+    /// again.
     ///
     /// # Errors
     /// If there is no room. It counts as lost then.
@@ -300,16 +298,16 @@ impl TopicQueue {
         Err(WriteError::Full { topic: self.topic.clone() })
     }
 
-    /// The same for a message that was recorded before and is to be there once more. Where it finds no
-    /// room it is left out: nothing is lost, nothing waits or makes way for it.
+    /// The same for a message that was recorded before and is to be there once more. Without room it is left out:
+    /// nothing is lost, and no message waits or is evicted for it.
     pub fn repeat(&self, message: &NewMessage<'_>) {
         if !self.inlet.is_closed() && self.take_bytes(Self::room_for(message).1) {
-            // Neither does a closed queue want it.
+            // A closed queue does not accept it either.
             let _ = self.enter(message, true, Patience::None);
         }
     }
 
-    /// Whether a message is a chunk of its own, and the bytes that it takes.
+    /// Whether a message gets its own chunk, and the bytes that it needs.
     fn room_for(message: &NewMessage<'_>) -> (bool, u64) {
         let own = message.data.len() >= OWN_CHUNK_BYTES_MIN;
         let bytes = match own {
@@ -319,8 +317,8 @@ impl TopicQueue {
         (own, bytes as u64)
     }
 
-    /// Puts a message in, whose room has been taken; a large one is copied first, so that nothing that
-    /// comes after it waits for that, and has its log time from when it is there.
+    /// Inserts a message whose room has been reserved. A large one is copied first, so that later messages do not wait
+    /// for the copy, and gets its log time after the copy.
     fn enter(
         &self,
         message: &NewMessage<'_>,
@@ -385,7 +383,7 @@ impl TopicQueue {
             match self.inlet.reserve(bytes) {
                 Err(Refused::NoSegment) => match self.help() {
                     Help::Done => {}
-                    // Somebody has the first memory of all made, which the system takes its time for.
+                    // Another thread is allocating the first memory, which takes the system some time.
                     Help::Busy if !self.inlet.is_used() => self.await_first(),
                     Help::Busy => spin(),
                     Help::Stuck if self.inlet.is_closed() => return Err(Refused::Closed),
@@ -412,18 +410,18 @@ impl TopicQueue {
         }
     }
 
-    /// A burst has used up what the recorder had prepared.
+    /// A burst has used up the prepared segments.
     fn help(&self) -> Help {
         let Some(mut outlet) = self.inlet.try_outlet() else { return Help::Busy };
         self.collect(&mut outlet);
-        // What has been prepared may be used up by others already, which is not being stuck.
+        // Others may have used up the prepared segments already, which is progress.
         match self.prepare(&mut outlet, 1) || self.inlet.ahead() > 0 {
             true => Help::Done,
             false => Help::Stuck,
         }
     }
 
-    /// Takes what is over out of the inlet.
+    /// Takes ended segments out of the inlet.
     fn collect(&self, outlet: &mut WayOut<'_>) {
         if self.is_stopped.load(Relaxed) {
             self.is_stopped.store(false, Relaxed);
@@ -445,12 +443,12 @@ impl TopicQueue {
     fn end_open(&self, outlet: &mut WayOut<'_>) {
         if !outlet.end_open() {
             self.prepare(outlet, 1);
-            // Where there is no memory all the same, it is ended at a later look.
+            // If there is still no memory, it is ended at a later poll.
             outlet.end_open();
         }
     }
 
-    /// Size at which a segment is ended, and what it has room for.
+    /// Size at which a segment is ended, and its capacity.
     fn segment_bytes(&self) -> (usize, usize) {
         let ends_at = self.budget.chunk_bytes();
         let record_bytes = self.record_bytes.load(Relaxed) as usize;
@@ -490,7 +488,7 @@ impl TopicQueue {
         if !self.inlet.is_used() || !(lacks || self.inlet.ended() > SEGMENTS / 4) {
             return;
         }
-        // Asked for, and its first pages faulted in, while nobody is kept out.
+        // Allocated, and its first pages faulted in, without holding a lock.
         let records = lacks.then(|| {
             let (_, capacity) = self.segment_bytes();
             let mut records = Self::make_records(capacity);
@@ -506,15 +504,14 @@ impl TopicQueue {
         self.prepare(&mut outlet, SEGMENTS_AHEAD_MIN);
     }
 
-    /// Whether it is one of hundreds of topics, and has not used half of the memory that it has: most of so
-    /// many write seldom, and memory ahead for each would be more than the cache.
+    /// Whether it is one of hundreds of topics and has not used half of its memory: most of that many topics write
+    /// seldom, and prepared memory for each would exceed the cache.
     fn is_slow_of_many(&self) -> bool {
         let ends_at = self.budget.chunk_bytes();
         ends_at == CHUNK_BYTES_MIN && self.inlet.open().bytes < ends_at as u64 / 2
     }
 
-    /// Whether there is something to take: at once what is over, or a chunk of its own; the open segment
-    /// from its age on.
+    /// Whether there is something to take: ended segments and own chunks at once, the open segment after its age.
     fn is_due(&self, opened_before_nanos: u64) -> bool {
         let open = self.inlet.open();
         self.is_held.load(Relaxed)
@@ -523,12 +520,12 @@ impl TopicQueue {
             || open.opened_nanos.is_some_and(|opened| opened <= opened_before_nanos)
     }
 
-    /// Takes what is ready, and the open segment too if it was opened before `opened_before_nanos`
-    /// (monotonic), but no more than `left` bytes and what exceeds them by one batch. `out` is empty.
+    /// Takes ready messages, and the open segment too if it was opened before `opened_before_nanos` (monotonic), but at
+    /// most `left` bytes plus one batch. `out` is empty.
     ///
     /// A writer that is at the outlet just now is not waited for, unless that was so at the last look
-    /// as well, or everything is asked for. After the end everything is everything: who is still copying
-    /// is waited for.
+    /// as well, or everything is asked for. After the end everything is taken: it waits for writers that are still
+    /// copying.
     pub fn drain(&self, opened_before_nanos: u64, left: &mut u64, out: &mut VecDeque<Queued>) {
         debug_assert!(out.is_empty());
         let takes_all = opened_before_nanos == u64::MAX;
@@ -594,7 +591,7 @@ impl TopicQueue {
         (bytes, (bytes > 0).then_some(since))
     }
 
-    /// Gives back the memory of what has been taken.
+    /// Returns the memory of taken messages.
     pub fn recycle(&self, queued: Queued) {
         match queued {
             Queued::Batch(batch) => self.recycle_records(batch.records),

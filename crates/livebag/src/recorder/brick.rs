@@ -116,8 +116,8 @@ impl Brick {
         Some(chunks)
     }
 
-    /// Begins to write back what has gathered in the page cache: the device then works while the
-    /// recording goes on, and the end of the recording need not wait for it.
+    /// Starts writing back the page cache: the device then works while recording continues, and the end of the
+    /// recording need not wait for it.
     pub fn write_behind(&mut self) {
         let dirty = self.tail - self.written_back;
         if self.access == Access::Buffered && dirty >= WRITE_BEHIND_BYTES {

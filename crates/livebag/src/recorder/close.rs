@@ -32,7 +32,7 @@ impl EntryReader {
         Ok(Self { file, next: 0, count, buffer: Vec::new(), at: 0 })
     }
 
-    /// The next entry, if it is in memory already and lies in the chunk at `offset`.
+    /// The next entry, if it is in memory already and belongs to the chunk at `offset`.
     fn next_of_chunk(&mut self, offset: u64, brick: u16) -> Option<IndexEntry> {
         let bytes = self.buffer.get(self.at..self.at + ENTRY_BYTES)?;
         let entry = IndexEntry::decode(bytes.try_into().expect("one entry"))?;
@@ -41,7 +41,7 @@ impl EntryReader {
         fits.then_some(entry)
     }
 
-    /// The next entry; one that the medium has spoilt is passed over.
+    /// The next entry; damaged ones are skipped.
     fn next(&mut self) -> io::Result<Option<IndexEntry>> {
         loop {
             if self.at == self.buffer.len() {
@@ -63,9 +63,9 @@ impl EntryReader {
     }
 }
 
-/// The chunks of a brick in file order, told from the indexes of its topics alone: whatever has no
-/// entry is not in the summary. Entries are in the order of commitment, and chunks are not: all of
-/// them are collected (some 100 bytes each), and then sorted.
+/// The chunks of a brick in file order, from the indexes of its topics: a chunk without an entry is not in the summary.
+/// Entries are in the order of commitment, and chunks are not: all of them are collected (some 100 bytes each), and
+/// then sorted.
 ///
 /// `brick` is asked for the sizes of compressed chunks. `indexes`: MCAP's channel, and the index.
 fn chunks_of(
@@ -125,8 +125,8 @@ impl Split {
     /// recording's, and written last.
     pub fn close(&mut self, shared: &Shared) -> Result<(), Arc<RecordError>> {
         self.drop_reserve();
-        // A disk that has failed is asked first whether it still takes anything. One that does not is
-        // left alone: ext4 on a device that is gone may never come back from cutting a file.
+        // A disk that has failed is asked first whether it still takes anything. A correct one is not changed: ext4 on
+        // a missing device may never return from a truncation.
         let answers = match shared.failure() {
             Some(_) => self.sync_files(),
             None => Ok(()),
@@ -155,8 +155,8 @@ impl Split {
         closed.and(written.map_err(Arc::new))
     }
 
-    /// Ends every brick and every index, and makes them durable. Goes on after a failure, so that
-    /// one bad file does not cost the others; gives the first.
+    /// Ends every brick and every index, and makes them durable. Continues after a failure, so that one bad file does
+    /// not affect the others; returns the first failure.
     fn close_files(&mut self) -> Result<(), RecordError> {
         let mut outcome = Ok(());
         let mut note = |path: PathBuf, result: io::Result<()>| {

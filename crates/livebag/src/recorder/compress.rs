@@ -46,7 +46,7 @@ pub(super) struct Done {
     pub chunk: Block,
     /// If it is compressed: how, and to what length.
     pub stored: Option<(Compression, u64)>,
-    /// What was compressed, if it is not `chunk`.
+    /// The compressed source, if it is not `chunk`.
     pub spare: Option<Block>,
 }
 
@@ -56,8 +56,8 @@ pub(super) struct Compressors {
     done: Receiver<Done>,
     /// What does not fit into the channel.
     waiting: VecDeque<(u64, Job)>,
-    /// Ready before one that was handed over earlier. In a brick a topic's chunks lie in the
-    /// topic's order, or a crash could cost a message and leave the one after it.
+    /// Ready before one that was handed over earlier. In a brick a topic's chunks are in the topic's order, or a crash
+    /// could lose a message and keep the one after it.
     early: BTreeMap<u64, Done>,
     next_in: u64,
     next_out: u64,
@@ -105,7 +105,7 @@ impl Compressors {
         }))
     }
 
-    /// Whether the queues shall keep what they have for now.
+    /// Whether the queues should keep their messages for now.
     pub fn is_busy(&self) -> bool {
         self.bytes >= IN_FLIGHT_BYTES_MAX || self.count >= JOBS_MAX
     }
@@ -165,7 +165,7 @@ impl Drop for Compressors {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A thread that has panicked has said so; its chunk is counted as lost by nobody else.
+            // A thread that panicked has reported it; only this counts its chunk as lost.
             let _ = thread.join();
         }
     }

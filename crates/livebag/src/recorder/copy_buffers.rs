@@ -1,8 +1,8 @@
 //! Free list of the memory of large frames' copies.
 //!
-//! Frames are copied while the disk is slow, many in a row. New memory for each means page faults for each,
-//! which makes a slow moment longer: of 7 runs with 8 cameras, 2 were recorded whole with new memory and 7
-//! with reused memory (`bench-runs/0.1.0-epyc-2core/copies.txt`).
+//! Frames are copied while the disk is slow, many in a row. New memory for each copy means page faults for each, which
+//! makes a slow moment longer: of 7 runs with 8 cameras, 2 were recorded without loss with new memory and 7 with reused
+//! memory (`bench-runs/0.1.0-epyc-2core/copies.txt`).
 
 use crate::limits::{COPY_BUFFERS_IDLE_ROUNDS, LENT_BYTES_MIN};
 use crate::storage::{Block, FreeBlocks};
@@ -27,7 +27,7 @@ impl CopyBuffers {
         block.reused(bytes).unwrap_or_else(|| Block::lent(bytes))
     }
 
-    /// Keeps the memory of a copy that has been written; gives back what it does not keep, to be dropped.
+    /// Keeps the memory of a written copy; returns a block that it does not keep, to be dropped.
     pub fn give_back(&mut self, block: Block) -> Option<Block> {
         // The allocator keeps smaller ones anyway.
         if !block.is_lent() {

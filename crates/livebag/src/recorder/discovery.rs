@@ -8,21 +8,21 @@ use crate::clock::Clock;
 use crate::limits::DISCOVERY_INTERVAL;
 use crate::source::{Selector, StreamSource};
 
-/// Looks in a row at which a region that cannot be opened is tried again; then one of so many.
+/// Consecutive polls at which a region that cannot be opened is retried; after that one of so many.
 const UNOPENED_LOOKS: u32 = 10;
 
-/// Looks for streams by listing the regions of shared memory.
+/// Finds streams by listing the regions of shared memory.
 pub(super) struct Discovery {
     selectors: Vec<Selector>,
     known: HashSet<String>,
     /// Regions that no selector takes: opening them again at every look would map other people's
     /// streams ten times a second.
     refused: HashSet<(String, u64)>,
-    /// Looks at which a region could not be opened: it is being made, foreign, or left half made by a
-    /// process that was killed.
+    /// Polls at which a region could not be opened: it is being created, foreign, or left incomplete by a killed
+    /// process.
     unopened: HashMap<(String, u64), u32>,
-    /// Streams that were dead when the recording began and that nobody has named: what a program left
-    /// behind is no empty topic. They are recorded once their writers are back.
+    /// Streams that were dead when the recording began and that were not named: leftovers of a program are not recorded
+    /// as empty topics. They are recorded once their writers are back.
     dead: HashMap<(String, u64), StreamSource>,
     /// Streams that are there when recording starts are followed from now on, those that appear
     /// later from their first frame.
@@ -74,7 +74,11 @@ impl Discovery {
             regions.contains(dead)
         });
         for dead in risen {
-            appeared.extend(self.dead.remove(&dead));
+            appeared.extend(self.dead.remove(&dead).map(|mut source| {
+                // It has come, and not come back.
+                source.take_return();
+                source
+            }));
             self.known.insert(dead.0);
         }
         for (name, region) in regions {
@@ -86,7 +90,7 @@ impl Discovery {
                 continue;
             }
             let failures = self.unopened.get(&refused).copied().unwrap_or_default();
-            // Who makes a region is done with it after a moment, and tried at every look meanwhile.
+            // A region is complete a moment after its creation, and retried at every poll until then.
             if failures >= UNOPENED_LOOKS && failures % UNOPENED_LOOKS != 0 {
                 self.unopened.insert(refused, failures + 1);
                 continue;

@@ -197,7 +197,15 @@ impl Engine {
         for source in appeared {
             self.add_stream(source.topic(), source);
         }
+        self.note_returns();
         self.follow_successors();
+    }
+
+    /// Counts writers that have come back to their streams.
+    fn note_returns(&mut self) {
+        for topic in self.tracker.take_returns() {
+            self.writer.series.current().topics[topic].note_return();
+        }
     }
 
     /// Goes on with streams that were made anew under their old name.
@@ -420,6 +428,7 @@ impl Machine for Engine {
 
     fn close(mut self) -> Result<(), Arc<RecordError>> {
         self.poll_streams();
+        self.note_returns();
         self.tracker.close();
         self.queues.close();
         self.write_what_waits();

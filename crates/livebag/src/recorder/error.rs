@@ -23,17 +23,17 @@ pub enum RecordError {
     /// The disk refused something.
     #[error("{doing} {} failed: {source}{}", path.display(), hint(source))]
     Io {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// To which file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A bag of another make could not be written.
     #[error("{source}{}", source.hint())]
     Container {
-        /// What was tried, and what was said.
+        /// The operation and its error.
         source: BagWriteError,
     },
     /// The recording was closed in order, but ended early.
@@ -73,9 +73,9 @@ pub enum RecordError {
     LowSpace {
         /// The recording.
         path: PathBuf,
-        /// What is free.
+        /// Free space.
         free_bytes: u64,
-        /// What was asked for.
+        /// Requested minimum.
         least_bytes: u64,
     },
     /// A schedule that heeds the applications' cycles cannot see them.
@@ -104,7 +104,7 @@ impl RecordError {
     }
 }
 
-/// The error itself if nobody else has it.
+/// The error itself if it is not shared.
 pub(super) fn not_closed(closing: Arc<RecordError>) -> RecordError {
     Arc::try_unwrap(closing).unwrap_or_else(|closing| RecordError::NotClosed { closing })
 }

@@ -25,7 +25,7 @@ pub(super) struct Piece {
     pub held_bytes: u64,
 }
 
-/// What a write carries.
+/// Contents of a write.
 pub(super) enum Content {
     /// A chunk of gathered messages, of one topic or of several.
     Chunk {
@@ -64,10 +64,10 @@ pub(super) struct WritesInFlight {
     memory_bytes: u64,
     next_token: u64,
     speed: WriteSpeed,
-    /// Bytes handed to the device at which it has as much as keeps it busy. With more work than it can finish
-    /// within a stream's lap it would read frames that are overwritten before it gets to them.
+    /// Submitted bytes that keep the device busy. With more work than it can finish within a stream's lap, it would
+    /// read frames after they have been overwritten.
     pub device_bytes_max: u64,
-    /// Completions that nobody has asked for yet.
+    /// Completions that were not collected yet.
     done: VecDeque<Completion>,
 }
 
@@ -113,7 +113,7 @@ impl WritesInFlight {
     /// Waits up to `wait` for completions, which [`WritesInFlight::next_ended`] then gives.
     ///
     /// # Errors
-    /// If the kernel refuses the queue as such. Every write ends all the same.
+    /// If the kernel refuses the queue as such. Every write still ends.
     pub fn reap(&mut self, wait: Duration) -> io::Result<()> {
         let mut done = Vec::new();
         let reaped = self.queue.reap(wait, &mut done);
@@ -136,7 +136,7 @@ impl WritesInFlight {
         self.flights.is_empty()
     }
 
-    /// Whether the device has as much as keeps it busy.
+    /// Whether the device has enough to be busy.
     pub fn is_full(&self) -> bool {
         self.speed.in_flight_bytes() >= self.device_bytes_max
     }

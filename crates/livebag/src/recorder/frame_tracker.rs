@@ -209,6 +209,14 @@ impl FrameTracker {
         watch.sources.iter().filter_map(is_gone).collect()
     }
 
+    /// Topics to whose stream a writer has come back since the last call.
+    pub fn take_returns(&self) -> Vec<usize> {
+        let mut watch = self.lock();
+        let returned =
+            |source: &mut Source| source.stream.as_mut()?.take_return().then_some(source.topic);
+        watch.sources.iter_mut().filter_map(returned).collect()
+    }
+
     /// Goes on with another stream for a topic, or with none.
     pub fn replace(&self, topic: usize, stream: Option<StreamSource>) {
         let mut watch = self.lock();

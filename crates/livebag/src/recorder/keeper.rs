@@ -17,14 +17,14 @@ use super::{PanicLatch, RecordError, Shared};
 use crate::limits::JOBS_MAX;
 use crate::storage::DiskFile;
 
-/// Removals under way or waiting at which none is taken slowly.
+/// Removals in progress or waiting at which all are done without pauses.
 const HURRY: usize = 2;
 
 enum Job {
     Close(Box<Split>),
-    /// Once what came before is closed.
+    /// After the earlier jobs are done.
     Remove(Removal),
-    /// First the bricks, then the indexes that point into them, then the mark that says so.
+    /// First the bricks, then the indexes that point into them, then the mark that records it.
     Sync {
         bricks: Vec<Arc<dyn DiskFile>>,
         indexes: Vec<(String, Arc<dyn DiskFile>)>,
@@ -97,7 +97,7 @@ impl Keeper {
         self.send(Job::Remove(Removal { files, directory }));
     }
 
-    /// Makes durable what a split has now.
+    /// Syncs the present contents of a split.
     pub fn sync(&self, split: &Split) {
         let bricks = split.bricks.iter().map(|brick| brick.file.clone()).collect();
         let indexes = split.topics.iter().filter_map(|topic| topic.files.as_ref());
@@ -109,7 +109,7 @@ impl Keeper {
     /// Waits until everything is done.
     pub fn finish(&mut self) {
         self.jobs = None;
-        // Nobody records any more.
+        // Recording has ended.
         self.removing.fetch_add(HURRY, Relaxed);
         for thread in self.threads.drain(..) {
             // A panic there has been reported by the thread itself.
@@ -177,7 +177,7 @@ fn sync(
     let count = |(name, index): &(String, Arc<dyn DiskFile>)| {
         Ok((name.clone(), entry_count(index.length()?)))
     };
-    // Counted first: what is committed from now on is not promised.
+    // Counted first: messages committed from now on are not included.
     let entries = indexes.iter().map(count).collect::<io::Result<_>>()?;
     shared.disk.sync_files(&bricks.iter().collect::<Vec<_>>())?;
     shared.disk.sync_files(&indexes.iter().map(|(_, index)| index).collect::<Vec<_>>())?;

@@ -59,7 +59,7 @@ impl ReaderNotice {
     /// The recording has just been read.
     pub fn is_read(&self) {
         let until = self.0.options.clock.monotonic_nanos() + READ_INTEREST.as_nanos() as u64;
-        // Read by the recorder's thread alone, for nothing else than its value.
+        // Only the recorder's thread reads it, and only its value matters.
         self.0.read_until_nanos.fetch_max(until, Ordering::Relaxed);
     }
 
@@ -123,7 +123,7 @@ impl Recorder {
     /// behind it. Of the options those about chunks, durability and schedules mean nothing there.
     ///
     /// # Errors
-    /// As of [`Recorder::create`], and what the writer refuses.
+    /// As [`Recorder::create`], and errors of the writer.
     pub fn create_bag(
         directory: &Path,
         options: RecorderOptions,
@@ -239,7 +239,7 @@ impl Recorder {
         self.commands.send(Command::Split).map_err(|_| RecordError::Stopped)
     }
 
-    /// Writes what the ring holds ([`RecorderOptions::snapshot`]) to the disk.
+    /// Writes the ring's messages ([`RecorderOptions::snapshot`]) to the disk.
     ///
     /// # Errors
     /// If the recorder has stopped.
@@ -284,11 +284,11 @@ impl Recorder {
         self.shared.status()
     }
 
-    /// Records what has been published until now, closes the container, and returns the final status.
+    /// Records messages published until now, closes the container, and returns the final status.
     ///
     /// # Errors
-    /// [`RecordError::Failed`] if the recording had ended early. The container is then closed and readable,
-    /// unless the text says that closing failed, too: then it is recovered when it is next opened.
+    /// [`RecordError::Failed`] if the recording had ended early. The container is then closed and readable, unless the
+    /// text says that closing also failed: then it is recovered when it is next opened.
     pub fn finish(self) -> Result<Status, RecordError> {
         let (status, ended) = self.finish_with_status();
         ended.map(|()| status)
@@ -299,7 +299,7 @@ impl Recorder {
         let stopped = self.stop();
         let status = self.status();
         let ended = match (stopped, status.failure.clone()) {
-            // What went wrong first is the cause of what went wrong at the end.
+            // The first failure caused the later ones.
             (Err(closing), Some(first)) if !Arc::ptr_eq(&first, &closing) => {
                 Err(RecordError::Failed(Arc::new(RecordError::FailedTwice { first, closing })))
             }
@@ -310,10 +310,10 @@ impl Recorder {
         (status, ended)
     }
 
-    /// Starts to close the container, and returns. [`Recorder::status`] shows what is left to write;
+    /// Starts to close the container, and returns. [`Recorder::status`] shows how much is left to write;
     /// [`Recorder::finish`] waits for the end.
     pub fn close(&self) {
-        // An error here means that the thread has ended; joining tells why.
+        // An error here means that the thread has ended; joining returns the reason.
         let _ = self.commands.send(Command::Finish);
     }
 
@@ -322,8 +322,8 @@ impl Recorder {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Drops what still waits in memory when the container is closed, and counts it as abandoned. What has
-    /// been submitted to the disk (at most some 128 MiB) is still written.
+    /// Drops what still waits in memory when the container is closed, and counts it as abandoned. Data already
+    /// submitted to the disk (at most about 128 MiB) is still written.
     pub fn abandon(&self) {
         self.shared.abandoned.store(true, Ordering::Relaxed);
     }
@@ -343,9 +343,9 @@ impl Drop for Recorder {
     }
 }
 
-/// What the recorder's thread does, in rounds.
+/// A backend of the recorder's thread, called in rounds.
 trait Machine {
-    /// One round; `false` when the recorder has been told to finish.
+    /// One round; `false` after a command to finish.
     fn turn(&mut self, commands: &Receiver<Command>) -> bool;
     /// The last round: everything published until now, then the ends of all files.
     fn close(self) -> Result<(), Arc<RecordError>>;
@@ -356,7 +356,7 @@ fn run<M: Machine>(mut machine: M, commands: &Receiver<Command>) -> Result<(), A
     machine.close()
 }
 
-/// Every topic has files of its own; the usual soft limit of 1,024 is soon reached.
+/// Every topic has its own files; the usual soft limit of 1,024 is soon reached.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -391,9 +391,8 @@ impl TopicWriter {
         self.write_message(NewMessage { log_time_nanos: None, publish_time_nanos, sequence, data })
     }
 
-    /// Records a message with a log time of its own, as conversions do: a [`Message`](livebag_format::Message),
-    /// or a [`NewMessage`] whose times may be absent. Log times never decrease within a topic: an earlier
-    /// one is raised.
+    /// Records a message with its own log time, for conversions: a [`Message`](livebag_format::Message), or a
+    /// [`NewMessage`] whose times may be absent. Log times never decrease within a topic: an earlier one is raised.
     ///
     /// # Errors
     /// As [`TopicWriter::write`].

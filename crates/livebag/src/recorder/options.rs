@@ -13,12 +13,12 @@ use crate::limits::{
 use crate::queue::{Overflow, Priority, QueueOptions};
 use crate::scheduler::Schedule;
 
-/// How to record. `..RecorderOptions::default()` gives the rest.
+/// How to record. Use `..RecorderOptions::default()` for the others.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
     /// Most memory for messages that wait for the disk, in bytes.
     pub cache_bytes_max: u64,
-    /// What a full queue does with the next message written in this process.
+    /// Which message a full queue drops, for messages written in this process.
     pub overflow: Overflow,
     /// Settings of single topics.
     pub topics: TopicRules,
@@ -31,7 +31,7 @@ pub struct RecorderOptions {
     pub count_gaps: bool,
     /// Names and values to store in the recording.
     pub metadata: Vec<MetadataEntry>,
-    /// Whether the container has an `attachments.mcap`, which the caller writes beside the recorder.
+    /// Whether the container has an `attachments.mcap`, which the caller writes.
     pub has_attachments: bool,
     /// When a new split starts.
     pub split: SplitRules,
@@ -48,8 +48,8 @@ pub struct RecorderOptions {
     pub one_file: Option<String>,
     /// How chunks are compressed.
     pub compression: ChunkCompression,
-    /// Whether the chunks of large frames carry a checksum as well, which takes a pass over their
-    /// bytes; those of gathered messages always do.
+    /// Whether the chunks of large frames have a checksum as well, which takes a pass over their bytes; those of small
+    /// messages always have one.
     pub checksum: bool,
     /// When waiting bytes go to the disk.
     pub schedule: Schedule,
@@ -99,8 +99,8 @@ impl RecorderOptions {
     }
 }
 
-/// When a new split begins: as soon as one of the limits is reached. Splits can also be asked for,
-/// with [`Recorder::split`](crate::Recorder::split).
+/// When a new split begins: when one of the limits is reached. Splits can also be asked for, with
+/// [`Recorder::split`](crate::Recorder::split).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SplitRules {
     /// Bytes on the disk.
@@ -109,8 +109,8 @@ pub struct SplitRules {
     pub duration_max: Option<Duration>,
 }
 
-/// Which old splits are removed while recording: the oldest go as long as one of the limits is
-/// passed. The split being written is never removed.
+/// Which old splits are removed while recording: the oldest ones, while one of the limits is exceeded. The split being
+/// written is never removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Splits on the disk at most, the one being written included.
@@ -121,11 +121,11 @@ pub struct Retention {
     pub age_max: Option<Duration>,
     /// Bytes that must stay free on the filesystem; 0 for no matter.
     pub free_bytes_min: u64,
-    /// What is done when they are not.
+    /// The action when less is free.
     pub low_space: LowSpace,
 }
 
-/// What is done when the filesystem runs low on space.
+/// The action when the filesystem runs low on space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LowSpace {
     /// The recording ends, closed in order.
@@ -178,14 +178,14 @@ pub struct TopicRules(pub Vec<TopicRule>);
 pub struct TopicRule {
     /// Names of the topics.
     pub pattern: Regex,
-    /// What the rule sets.
+    /// The settings of the rule.
     pub settings: TopicSettings,
 }
 
 /// See [`TopicRule`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TopicSettings {
-    /// What a full queue does.
+    /// Which message a full queue drops.
     pub overflow: Option<Overflow>,
     /// Which topics lose messages first.
     pub priority: Option<Priority>,

@@ -1,4 +1,4 @@
-//! When bytes may go to the device: asks the [`Policy`], and looks at the cycle board for it.
+//! Decides when bytes may go to the device: asks the [`Policy`], and reads the cycle board for it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Pacing {
 }
 
 impl Pacing {
-    /// With a look at the cycle board, if the schedule heeds it.
+    /// Reads the cycle board, if the schedule uses it.
     ///
     /// # Errors
     /// If there can be no cycle board.
@@ -45,8 +45,8 @@ impl Pacing {
         self.monitor.is_some()
     }
 
-    /// Looks at the cycle board, and gives the bytes that may be submitted now. `queued` is what the queues hold:
-    /// bytes, and since when.
+    /// Reads the cycle board, and returns the bytes that may be submitted now. `queued`: bytes in the queues, and their
+    /// age.
     pub fn submit_bytes(
         &mut self,
         now_nanos: u64,
@@ -74,7 +74,7 @@ impl Pacing {
         let Some(monitor) = &mut self.monitor else { return };
         if now_nanos >= self.next_board_look_nanos {
             self.next_board_look_nanos = now_nanos + BOARD_LOOK_INTERVAL.as_nanos() as u64;
-            // Somebody may have removed the board by hand; applications that come join a new one.
+            // The board may have been removed by hand; new applications join a new one.
             if !monitor.is_current()
                 && let Ok(opened) = open_board(self.board.as_deref())
             {

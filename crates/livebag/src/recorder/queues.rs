@@ -61,8 +61,8 @@ impl QueueState {
         taken - std::mem::replace(&mut self.taken_bytes, taken)
     }
 
-    /// The look at every turn. Messages since the last one: dropped by the queue, missing before it, left
-    /// out on purpose.
+    /// Counts at every iteration. Messages since the last one: dropped by the queue, missing before it, left out on
+    /// purpose.
     pub fn new_counts(&mut self) -> [u64; 3] {
         self.queue.tend();
         let counts = self.queue.counts();
@@ -112,7 +112,7 @@ impl Queues {
         self.rounds.next()
     }
 
-    /// What a queue has counted since the last call: see [`QueueState::new_counts`].
+    /// A queue's counts since the last call: see [`QueueState::new_counts`].
     pub fn new_counts(&mut self, topic: usize) -> [u64; 3] {
         self.states[topic].new_counts()
     }
@@ -144,22 +144,22 @@ impl Queues {
         (bytes, since)
     }
 
-    /// Asks for what the ring holds.
+    /// Requests a snapshot of the ring.
     pub fn flush(&mut self) {
         self.flush = Some(FLUSH_LOOKS_MAX);
     }
 
-    /// Whether what the ring holds is on its way to the disk.
+    /// Whether a snapshot of the ring is being written.
     pub fn is_flushing(&self) -> bool {
         self.flush.is_some()
     }
 
-    /// Whether the queues are a ring that keeps what it has.
+    /// Whether the queues are a ring that keeps its messages.
     pub fn holds_ring(&self) -> bool {
         self.shared.options.snapshot.is_some() && !self.is_flushing()
     }
 
-    /// All queues have been looked at: a snapshot is over, unless writers are still copying.
+    /// All queues have been read: a snapshot is complete, unless writers are still copying.
     pub fn end_round(&mut self) {
         let is_behind = || self.states.iter().any(|state| state.queue.is_behind());
         self.flush = self.flush.filter(|looks| *looks > 0 && is_behind()).map(|looks| looks - 1);
@@ -175,7 +175,7 @@ impl Queues {
         }
     }
 
-    /// Sets the topics' shares by what they took since the last time, about a second ago.
+    /// Sets the topics' shares by their bytes since the last time, about a second ago.
     pub fn share_out(&mut self) {
         let rates: Vec<u64> = self.states.iter_mut().map(QueueState::taken_since).collect();
         let shares = self.shared.budget.shares(&rates);
@@ -187,7 +187,7 @@ impl Queues {
         }
     }
 
-    /// Lets go of what is too old in a ring.
+    /// Drops old messages from a ring.
     pub fn evict(&self) {
         let ring = self.shared.options.snapshot.as_ref();
         if let Some(duration) = ring.and_then(|ring| ring.duration_max) {
@@ -197,7 +197,7 @@ impl Queues {
         }
     }
 
-    /// Lets go of messages that were taken out of a ring and that nobody wants.
+    /// Frees messages that were taken out of a ring but are not needed.
     pub fn release(&self, topic: usize, queued: &Queued) {
         self.states[topic].queue.release(queued.held_bytes());
     }

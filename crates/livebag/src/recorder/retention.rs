@@ -15,7 +15,7 @@ pub(super) struct ClosedSplit {
     pub number: u32,
     pub bytes: u64,
     ended_nanos: u64,
-    /// What it has of each topic, without definitions.
+    /// Its contents by topic, without definitions.
     pub topics: Vec<TopicManifest>,
 }
 
@@ -45,8 +45,8 @@ impl ClosedSplit {
 pub(super) struct Retention {
     rules: Rules,
     closed: VecDeque<ClosedSplit>,
-    /// The topics of the first split, once it is closed: they stand in the recording's own
-    /// manifest, which goes on changing.
+    /// The topics of the first split, once it is closed: they are in the recording's own manifest, which continues to
+    /// change.
     pub first: Option<Vec<TopicManifest>>,
     pub removed: Removed,
     next_look_nanos: u64,
@@ -84,7 +84,7 @@ impl Retention {
         }
     }
 
-    /// Whether it is time to look at the old splits and the free space again.
+    /// Whether it is time to check the old splits and the free space again.
     pub fn is_due(&mut self, now_nanos: u64) -> bool {
         let is_due = now_nanos >= self.next_look_nanos;
         if is_due {
@@ -93,8 +93,8 @@ impl Retention {
         is_due
     }
 
-    /// Whether the rules want the oldest closed split to go, beside `open_count` splits of `open_bytes` that
-    /// are still being written.
+    /// Whether the rules require removing the oldest closed split, given `open_count` splits of `open_bytes` that are
+    /// still being written.
     pub fn holds_too_much(&self, open_count: usize, open_bytes: u64, wall_nanos: u64) -> bool {
         let Some(oldest) = self.closed.front() else { return false };
         let count = self.closed.len() + open_count;
@@ -105,7 +105,7 @@ impl Retention {
             || self.rules.age_max.is_some_and(|most| age > most)
     }
 
-    /// Takes the oldest closed split out, and counts what goes with it.
+    /// Removes the oldest closed split from the list, and counts its contents.
     pub fn take_oldest(&mut self) -> Option<ClosedSplit> {
         let oldest = self.closed.pop_front()?;
         self.removed.add_split(&oldest.topics);

@@ -1,5 +1,5 @@
-//! A recording is a series of splits: the one that takes what comes, those that wait for their last writes, and
-//! the manifests that name them all.
+//! A recording is a series of splits: the current one, those with writes in flight, and the manifests that name them
+//! all.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use livebag_format::container::State;
+use livebag_format::container::{ATTACHMENTS_FILE, State};
 
 use super::brick::Brick;
 use super::close::ended_state;
@@ -29,7 +29,7 @@ pub(super) struct Place {
 /// See the module's text.
 pub(super) struct SplitSeries {
     shared: Arc<Shared>,
-    /// Oldest first; the last one takes what comes, the others wait for their last writes.
+    /// Oldest first; the last one is the current one, the others have writes in flight.
     open: VecDeque<Split>,
     retention: Retention,
     keeper: Keeper,
@@ -45,7 +45,6 @@ impl SplitSeries {
     /// If it exists, or the disk refuses.
     pub fn create(shared: Arc<Shared>) -> Result<Self, RecordError> {
         let mut first = make_split(&shared, 0, &shared.directory)?;
-        first.has_attachments = shared.options.has_attachments;
         let mut this = Self {
             started_nanos: first.started_nanos,
             lock: first.take_lock(),
@@ -58,7 +57,7 @@ impl SplitSeries {
         Ok(this)
     }
 
-    /// The split that takes what comes.
+    /// The split that receives new messages.
     pub fn current(&mut self) -> &mut Split {
         self.open.back_mut().expect("there is always one")
     }
@@ -112,7 +111,7 @@ impl SplitSeries {
         files.expect("made with the brick").issue()
     }
 
-    /// Settles an extent of a topic, and commits what is now next in the topic's order.
+    /// Completes an extent of a topic, and commits the next ones in the topic's order.
     pub fn settle(&mut self, place: Place, topic: usize, ticket: Ticket, outcome: Outcome) {
         // A brick is named before the first entry points into it, also while closing.
         if matches!(outcome, Outcome::Readable(_)) && self.split(place.split).new_bricks {
@@ -179,7 +178,7 @@ impl SplitSeries {
         }
     }
 
-    /// Removes the oldest splits as far as the rules want it, and sees to the free space.
+    /// Removes the oldest splits according to the rules, and checks the free space.
     pub fn keep_retention(&mut self, now_nanos: u64) {
         if !self.retention.is_due(now_nanos) {
             return;
@@ -192,12 +191,12 @@ impl SplitSeries {
         let directory = self.shared.directory.clone();
         let mut free = match self.shared.disk.free_bytes(&directory) {
             Ok(free) => free,
-            // Somebody has removed or renamed the folder: open files go on, and nobody will find them.
+            // Another process has removed or renamed the folder: open files continue, but cannot be found.
             Err(error) => return self.fail("looking at", &directory, error),
         };
         while free < rules.free_bytes_min {
             let may_delete = rules.low_space == LowSpace::DeleteOldest;
-            // The keeper removes them meanwhile: their space is counted as free already.
+            // Meanwhile the keeper removes them: their space already counts as free.
             match may_delete.then(|| self.remove_oldest()).flatten() {
                 Some(bytes) => free = free.saturating_add(bytes),
                 None => {
@@ -234,7 +233,7 @@ impl SplitSeries {
         Some(oldest.bytes)
     }
 
-    /// Makes durable what the present split has now.
+    /// Syncs the present contents of the current split.
     pub fn sync(&self) {
         if let Some(current) = self.open.back() {
             self.keeper.sync(current);
@@ -284,6 +283,9 @@ impl SplitSeries {
             manifest.started_nanos = self.started_nanos;
         }
         manifest.splits = splits;
+        if self.shared.options.has_attachments {
+            manifest.attachments = ATTACHMENTS_FILE.to_owned();
+        }
         manifest.clock_jumps = self.shared.clock_jumps();
         manifest.removed = self.retention.removed.clone();
         write_manifest(&*self.shared.disk, &self.shared.directory, &manifest, is_over)?;
@@ -293,7 +295,7 @@ impl SplitSeries {
         Ok(())
     }
 
-    /// Closes what is still open, and then the whole.
+    /// Closes the splits that are still open, and then the recording.
     ///
     /// # Errors
     /// If the disk refuses.

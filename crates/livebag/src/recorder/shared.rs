@@ -1,4 +1,4 @@
-//! What the handle and the recorder's threads share.
+//! State shared by the handle and the recorder's threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     channels_given: AtomicU32,
     /// What still waits is to be given up.
     pub abandoned: AtomicBool,
-    /// Until when somebody is taken to be reading, on the clock's monotonic time.
+    /// Time until which a reader is assumed, on the clock's monotonic time.
     pub read_until_nanos: AtomicU64,
     failure: OnceLock<Arc<RecordError>>,
     /// Held while an event is appended.
@@ -55,7 +55,7 @@ impl Shared {
         }
     }
 
-    /// A queue for one more topic, with a channel of its own.
+    /// A queue for one more topic, with its own channel.
     ///
     /// # Errors
     /// If MCAP's numbers are used up.
@@ -81,7 +81,7 @@ impl Shared {
         )))
     }
 
-    /// The same for a stream, whose writer never waits: what is to wait for room is dropped there.
+    /// The same for a stream, whose writer never waits: a message that would have to wait for room is dropped there.
     ///
     /// # Errors
     /// If MCAP's numbers are used up.

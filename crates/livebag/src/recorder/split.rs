@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use livebag_format::Topic;
 use livebag_format::container::{
-    ATTACHMENTS_FILE, CONTAINER_FILE, CONTAINER_VERSION, ClockJumps, LOCK_FILE, Losses, Manifest,
-    MetadataEntry, State, TopicManifest,
+    CONTAINER_FILE, CONTAINER_VERSION, ClockJumps, LOCK_FILE, Losses, Manifest, MetadataEntry,
+    State, TopicManifest,
 };
 
 use super::RecordError;
@@ -45,14 +45,12 @@ pub(super) struct Split {
     /// Name of the one brick of all topics, if there is only one.
     pub one_file: Option<String>,
     pub metadata: Vec<MetadataEntry>,
-    /// Whether the manifest names the file with attachments.
-    pub has_attachments: bool,
     written_losses: Losses,
     written_repeated: u64,
     file_names: FileNames,
     shared_brick: Option<usize>,
     gathered_bricks: usize,
-    /// The file that keeps space, opened as often as closing opens files at a time.
+    /// The file that reserves space, opened as often as closing opens files at a time.
     reserve: Vec<Arc<dyn ReadFile>>,
     lock: Option<Box<dyn Lock>>,
 }
@@ -96,7 +94,6 @@ impl Split {
             profile: String::new(),
             one_file: None,
             metadata: Vec::new(),
-            has_attachments: false,
             written_losses: Losses::default(),
             written_repeated: 0,
             file_names: FileNames::of_container(),
@@ -155,16 +152,15 @@ impl Split {
         Ok(brick)
     }
 
-    /// That the process may open as many files as one more topic has, and some more: manifests are replaced and
-    /// data is synced while recording.
+    /// Checks that the process may open the files of one more topic, and some more: manifests are replaced and data is
+    /// synced while recording.
     fn require_spare_files(&self) -> io::Result<()> {
         let path = self.directory.join(RESERVE_FILE);
         let opened = (0..TOPIC_FILES + SPARE_FILES_MIN).map(|_| self.disk.open(&path));
         opened.collect::<io::Result<Vec<_>>>().map(drop)
     }
 
-    /// Topics are told of when they have something to write: what the data section tells of and what
-    /// the summary repeats must be the same.
+    /// A topic is announced when it has something to write: the data section and the summary must have the same topics.
     fn join_one_file(&mut self, stem: &str, topic: usize) -> io::Result<usize> {
         if self.shared_brick.is_some() {
             return self.join_shared_brick(topic);
@@ -186,7 +182,7 @@ impl Split {
         Ok(self.bricks.len() - 1)
     }
 
-    /// Takes back a brick that no topic has come to use, if it was made last.
+    /// Removes the last brick again if no topic uses it.
     fn forget_unused(&mut self, brick: usize, why: &io::Error) {
         let is_last = brick + 1 == self.bricks.len() && self.shared_brick != Some(brick);
         if is_last && self.bricks[brick].topics.is_empty() {
@@ -198,7 +194,7 @@ impl Split {
     /// Removes what there may be of a file that could not be made; not one that was there before.
     fn remove_made(&self, file_name: &str, why: &io::Error) {
         if why.kind() != io::ErrorKind::AlreadyExists {
-            // What cannot be removed is a file of no topic, which `verify` names.
+            // If it cannot be removed, it is a file without a topic, which `verify` reports.
             let _ = self.disk.remove(&self.directory.join(file_name));
         }
     }
@@ -215,8 +211,8 @@ impl Split {
         Ok(brick)
     }
 
-    /// Gives the reserved space and files free, so that the split can be closed on a full disk, and with as
-    /// many files open as the process may have.
+    /// Frees the reserved space and files, so that the split can be closed on a full disk and at the limit of open
+    /// files.
     pub fn drop_reserve(&mut self) {
         if !std::mem::take(&mut self.reserve).is_empty() {
             // A reserve that cannot be removed is only an empty file more in the container.
@@ -241,7 +237,7 @@ impl Split {
         losses
     }
 
-    /// What the manifest says of the topics.
+    /// The topics for the manifest.
     pub fn describe_topics(&self) -> Vec<TopicManifest> {
         let describe = |topic: &SplitTopic| {
             let brick = topic.files.as_ref().map(|files| &self.bricks[files.brick]);
@@ -250,7 +246,7 @@ impl Split {
         self.topics.iter().map(describe).collect()
     }
 
-    /// The manifest of this split alone.
+    /// The manifest of only this split.
     pub fn manifest(
         &self,
         state: State,
@@ -268,10 +264,7 @@ impl Split {
             unknown_since_nanos: 0,
             failure,
             metadata: self.metadata.clone(),
-            attachments: match self.has_attachments {
-                true => ATTACHMENTS_FILE.to_owned(),
-                false => String::new(),
-            },
+            attachments: String::new(),
             splits: Vec::new(),
             one_file: self.one_file.is_some(),
             clock_jumps: ClockJumps::default(),
@@ -288,7 +281,7 @@ impl Split {
         self.new_bricks = false;
     }
 
-    /// The lock, for one who outlives the split; it is given free when the split is closed.
+    /// The lock, for an owner that outlives the split; otherwise it is released when the split is closed.
     pub fn take_lock(&mut self) -> Option<Box<dyn Lock>> {
         self.lock.take()
     }

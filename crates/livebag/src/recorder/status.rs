@@ -1,4 +1,4 @@
-//! What is counted while recording.
+//! Counters of a recording.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,7 +40,7 @@ impl Counters {
     }
 }
 
-/// What is known of a topic while it is being recorded.
+/// State of a topic while it is being recorded.
 #[derive(Clone, Debug)]
 pub struct TopicStatus {
     /// Topic name.
@@ -54,7 +54,7 @@ pub struct TopicStatus {
     /// Bytes of those.
     pub bytes: u64,
     /// How many of `messages` were recorded before and stand at the head of a split once more.
-    /// Published were `messages - repeated + lost`, beside what was skipped.
+    /// Published were `messages - repeated + lost`, plus skipped ones.
     pub repeated: u64,
     /// Messages lost, by cause.
     pub lost: Losses,
@@ -86,7 +86,7 @@ impl TopicStatus {
     }
 }
 
-/// A look at a recorder.
+/// The state of a recorder.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// By topic, in the order of appearance.
@@ -99,7 +99,7 @@ pub struct Status {
     pub paused: bool,
     /// Splits begun, the first included.
     pub splits: u32,
-    /// How often the wall clock was set while recording, and by how many nanoseconds at the most.
+    /// How often the wall clock was set while recording, and by how many nanoseconds at most.
     pub clock_jumps: ClockJumps,
     /// The first failure, which ended the recording.
     pub failure: Option<Arc<RecordError>>,

@@ -103,8 +103,7 @@ fn compressions() -> impl Strategy<Value = RecorderOptions> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// The same with compressed chunks and with checksums everywhere; and what a crash leaves of
-    /// them is whole.
+    /// The same with compressed chunks and with checksums everywhere; and the data after a crash is intact.
     #[test]
     fn compressed_or_sealed_it_comes_out_too(
         script in scripts(), seed in any::<u64>(), options in compressions(),
@@ -139,8 +138,8 @@ proptest! {
         }
     }
 
-    /// A closed container gives back what was written, in order, whatever the order in which the
-    /// disk completed the writes; and every brick is an MCAP that the `mcap` crate reads whole.
+    /// A closed container returns the written messages in order, in whatever order the disk completed the writes; and
+    /// every brick is an MCAP that the `mcap` crate reads completely.
     #[test]
     fn what_goes_in_comes_out(script in scripts(), seed in any::<u64>()) {
         let disk = SimulatedDisk::new(seed);
@@ -174,7 +173,7 @@ proptest! {
             let committed = status.messages as usize;
             prop_assert!(got.len() >= committed, "{} of {committed}", got.len());
             prop_assert_eq!(&got[..committed], &wanted[..committed]);
-            // Behind the last commit some may be missing, but none is altered or out of order.
+            // After the last commit some may be missing, but none is altered or out of order.
             let mut rest = wanted[committed..].iter();
             prop_assert!(got[committed..].iter().all(|m| rest.any(|w| w == m)));
         }
@@ -338,7 +337,7 @@ fn splits_follow_each_other_without_a_gap() {
     let latched = recorder.topic(topic("/latched")).unwrap();
     let writer = recorder.topic(topic("/t")).unwrap();
     latched.write(1, 1, b"the map").unwrap();
-    // What is to be repeated has left the queue: the splits below may all take less than a chunk's age.
+    // The message to repeat has left the queue: the splits below may all take less than a chunk's age.
     while recorder.status().totals().0 == 0 {
         std::thread::yield_now();
     }

@@ -116,7 +116,7 @@ impl TopicFiles {
         Ok(())
     }
 
-    /// Cuts off what a failed write has left behind the index's end.
+    /// Truncates bytes that a failed write has left after the index's end.
     ///
     /// # Errors
     /// If the file cannot be cut.
@@ -177,7 +177,7 @@ impl SplitTopic {
         Self::new(self.topic.clone(), self.channel_id, self.counters.clone())
     }
 
-    /// Settles an extent, and commits all that are settled up to the first that is not.
+    /// Completes an extent, and commits all complete ones up to the first incomplete one.
     ///
     /// # Errors
     /// If the index cannot be written; the messages concerned wait for [`SplitTopic::index_at_last`].
@@ -212,8 +212,8 @@ impl SplitTopic {
         self.messages += entries.len() as u64;
         self.bytes += bytes;
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `Recorder::status`, so that whoever sees the count
-        // finds the index entries.
+        // Release: pairs with the Acquire in `Recorder::status`, so that a thread that sees the count finds the index
+        // entries.
         self.counters.messages.fetch_add(entries.len() as u64, Ordering::Release);
         Ok(())
     }
@@ -230,16 +230,16 @@ impl SplitTopic {
         committed
     }
 
-    /// Indexes what had no room before, now that reserved space has been given free; what has none now
-    /// either is counted as lost.
+    /// Indexes messages that found no room before, after reserved space has been freed; those that find none now are
+    /// counted as lost.
     pub fn index_at_last(&mut self) {
-        // The failure has been told when it came first.
+        // The failure was reported when it first happened.
         if self.index_again().is_err() {
             self.give_up_unindexed();
         }
     }
 
-    /// Counts as lost what had no room in the index.
+    /// Counts messages without room in the index as lost.
     pub fn give_up_unindexed(&mut self) {
         let entries = std::mem::take(&mut self.unindexed);
         self.lose(Cause::Disk, published(&entries));
@@ -273,7 +273,7 @@ impl SplitTopic {
         self.counters.skipped.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts that its writer has come back.
+    /// Counts that its writer has restarted.
     pub fn note_return(&mut self) {
         self.returns += 1;
         self.counters.returns.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! From memory to a committed message: lays messages out as extents, submits them, and commits what has ended.
+//! From memory to a committed message: lays messages out as extents, submits them, and commits completed ones.
 
 use std::io;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Writer {
         self.compressors.is_some()
     }
 
-    /// Whether so much is on its way that the queues shall keep what they have.
+    /// Whether so much is in flight that the queues should keep their messages.
     pub fn is_busy(&self) -> bool {
         self.writes.memory_bytes() >= IN_FLIGHT_BYTES_MAX
             || self.compressors.as_ref().is_some_and(Compressors::is_busy)
@@ -109,7 +109,7 @@ impl Writer {
         self.series.current().topics[frame.topic].lose(cause, 1);
     }
 
-    /// Writes what came out of a topic's queue; small batches for the shared brick go to `shared`.
+    /// Writes messages from a topic's queue; small batches for the shared brick go to `shared`.
     pub fn write_queued(&mut self, topic: usize, queued: Queued, shared: &mut Vec<(usize, Batch)>) {
         if self.shared.failure().is_some() {
             return self.refuse(topic, &queued, Cause::Disk);
@@ -123,7 +123,7 @@ impl Writer {
         };
         match queued {
             Queued::Own(extent) => {
-                // What the topic has gathered before it comes before it.
+                // The topic's collected messages come before it.
                 if shared.iter().any(|(earlier, _)| *earlier == topic) {
                     self.write_shared(std::mem::take(shared));
                 }
@@ -141,10 +141,10 @@ impl Writer {
         let mut chunk: Vec<(usize, Batch)> = Vec::new();
         let mut bytes = 0;
         let Some(&(first, _)) = batches.first() else { return };
-        // All of them are in the shared brick, which none of them can be without.
+        // All of them are in the shared brick, which all of them need.
         let Some(place) = self.series.place_of(first, Access::Buffered) else { return };
         for (topic, batch) in batches {
-            // A second batch of one topic needs a chunk of its own: one message index per channel.
+            // A second batch of one topic needs a separate chunk: one message index per channel.
             let again = chunk.iter().any(|(earlier, _)| *earlier == topic);
             if again || bytes + batch.records_bytes() > CHUNK_BYTES_MAX {
                 self.write_chunk(place, std::mem::take(&mut chunk));
@@ -162,7 +162,7 @@ impl Writer {
         self.sources[topic].queue.release(queued.held_bytes());
     }
 
-    /// Writes what has been compressed; whether anything is still on its way there.
+    /// Writes compressed chunks; returns whether any are still being compressed.
     pub fn write_compressed(&mut self) -> bool {
         loop {
             let Some(compressors) = &mut self.compressors else { return false };
@@ -174,7 +174,7 @@ impl Writer {
         }
     }
 
-    /// Waits up to `wait` for writes to end, and commits what they carried.
+    /// Waits up to `wait` for writes to end, and commits their messages.
     pub fn reap(&mut self, wait: Duration) {
         if let Err(error) = self.writes.reap(wait) {
             let directory = self.shared.directory.clone();
@@ -323,9 +323,9 @@ impl Writer {
         self.write_owned_at(target, extent, piece);
     }
 
-    /// Writes the copy of a frame that was overwritten before the device had all of it: over the torn one, so
-    /// that the file grows no longer, and a padding record over what is left of that. With a checksum: after a
-    /// power cut a sector may be that of the torn frame, and no hole tells of it.
+    /// Writes the copy of a frame that was overwritten before the device had read it all: over the torn one, so that
+    /// the file does not grow, and a padding record over the rest. With a checksum: after a power cut a sector may be
+    /// that of the torn frame, and no hole tells of it.
     fn write_copy(&mut self, torn: Target, mut extent: OwnedExtent, piece: Piece) {
         if self.compresses() || extent.block.len() as u64 > torn.bytes {
             return self.write_owned_piece(torn.place, extent, piece);
@@ -424,7 +424,7 @@ impl Writer {
         self.series.split(place.split).in_flight -= 1;
     }
 
-    /// Asks what has become of a frame; a copy's room is given back when its piece is settled.
+    /// Gets the state of a frame; a copy's room is released when its piece is complete.
     fn land(&self, mut piece: Piece, number: FrameNumber) -> (Piece, Option<Completed>) {
         let landed = self.tracker.land(number);
         let copy = landed.as_ref().and_then(|landed| landed.copy.as_ref());

@@ -12,7 +12,7 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 /// Bounds within which [`CycleAware`] may hold bytes back. They win over every application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CycleBounds {
-    /// Bytes that may wait. What is beyond is submitted, whoever computes.
+    /// Bytes that may wait. Bytes beyond it are submitted, even if applications compute.
     pub backlog_bytes_max: u64,
     /// How long a message may wait, in nanoseconds. Frames that wait in slots are bounded by
     /// [`Observation::deadline_nanos`] as well, whichever comes first.
@@ -33,15 +33,14 @@ impl CycleBounds {
     }
 }
 
-/// Holds bytes back while applications compute, and writes in the gap as much as the disk takes
-/// before the next computation is due.
+/// Holds bytes back while applications compute, and writes in the gap as much as the disk accepts before the next
+/// computation is due.
 ///
-/// - The combined weight of those that compute is compared with the weight of all, and with how full the
-///   backlog is, as SPEED's heuristic does (section III-B): from half of the backlog's bound
-///   on, ever heavier applications no longer hold it up.
-/// - A gap ends when the first application is due, which is learnt from its last 16 cycles: an eighth
-///   of its shortest periods (or pauses, if they are steadier) is left out as hiccups, the next shortest
-///   counts.
+/// - The combined weight of computing applications is compared with the weight of all, and with the backlog, as in
+///   SPEED's heuristic (section III-B): from half of the backlog's limit on, ever heavier applications no longer delay
+///   it.
+/// - A gap ends when the first application is due, which is learnt from its last 16 cycles: the shortest eighth of its
+///   periods (or pauses, if they are steadier) is ignored as hiccups, the next shortest counts.
 /// - The gap is filled by the measured speed of the disk, with a margin, so that the last write is complete
 ///   when the gap ends.
 /// - Until three cycles have been seen an application that rests holds nothing up.
@@ -51,12 +50,12 @@ pub struct CycleAware {
     rhythms: Vec<Rhythm>,
 }
 
-/// What the applications' states say together.
+/// The combined state of the applications.
 #[derive(Clone, Copy, Debug)]
 enum Situation {
     /// Applications of this weight compute; the first of them ends at this time.
     Busy { weight: u64, ends_nanos: Option<u64> },
-    /// Nobody computes; the first who is known to begin does so then. Another one may be overdue.
+    /// No application computes; the next one expected begins then. Another one may be overdue.
     Rest { next: Option<Expected>, overdue: bool },
 }
 
@@ -120,7 +119,7 @@ impl CycleAware {
         u64::try_from(share).unwrap_or(u64::MAX).min(total)
     }
 
-    /// What the bounds demand, whoever computes.
+    /// Bytes that the bounds require, even if applications compute.
     fn demanded(&self, o: &Observation<'_>) -> Option<(u64, Reason)> {
         if o.backlog_bytes == 0 {
             return None;
@@ -148,7 +147,7 @@ impl CycleAware {
         Some(o.oldest_nanos?.saturating_add(self.bounds.age_nanos_max))
     }
 
-    /// What the applications leave.
+    /// Bytes that the applications permit.
     fn granted(&self, o: &Observation<'_>, situation: Situation) -> Decision {
         match situation {
             Situation::Busy { weight, ends_nanos } => {
@@ -193,7 +192,7 @@ fn hold(reason: Reason, until_nanos: u64) -> Decision {
     Decision { submit_bytes: 0, ask_again_nanos: until_nanos, reason }
 }
 
-/// Nobody computes.
+/// No application computes.
 fn rest(o: &Observation<'_>, next: Option<Expected>) -> Decision {
     let Some(next) = next else {
         let (submit_bytes, ask_again_nanos) = (u64::MAX, u64::MAX);
@@ -206,7 +205,7 @@ fn rest(o: &Observation<'_>, next: Option<Expected>) -> Decision {
     hold(Reason::Expected, next.late_nanos.saturating_add(margin() + 1))
 }
 
-/// As much as the disk completes until `end`, less an eighth: its speed is known no better.
+/// As much as the disk completes until `end`, less an eighth, because its speed is known no more exactly.
 fn gap(o: &Observation<'_>, end_nanos: u64) -> Decision {
     let left = end_nanos - o.now_nanos;
     let submit_bytes = match o.bytes_per_second {

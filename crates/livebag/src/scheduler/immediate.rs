@@ -2,7 +2,7 @@
 
 use super::{Decision, Observation, Policy, Reason};
 
-/// Submits whatever waits, whoever computes.
+/// Submits all waiting messages, even if applications compute.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Immediate;
 

@@ -1,19 +1,17 @@
 //! When to write: which of the waiting bytes may go to the disk now.
 //!
-//! A [`Policy`] is pure. It is given an [`Observation`] (the time, what waits, what the applications
-//! on the cycle board do, how fast the disk takes bytes) and answers with a [`Decision`]. It reads
-//! no clock and touches no disk, so that a test can run hours of it in a moment, and the recorder's
-//! thread can ask it at every turn.
+//! A [`Policy`] is pure. It gets an [`Observation`] (the time, waiting messages, the applications on the cycle board,
+//! the disk's speed) and returns a [`Decision`]. It reads no clock and touches no disk, so that a test can run hours of
+//! it in a moment, and the recorder's thread can ask it at every turn.
 //!
 //! What every policy must do:
-//! - Nothing waits for ever: asked again at the time it named, it lets every byte go within its bounds.
-//! - It does not trust applications beyond its bounds. Times may be in the future, counts may jump, an
-//!   application may stay busy for good.
+//! - Nothing waits forever: asked again at the time it named, it permits every byte within its bounds.
+//! - It does not trust applications beyond its bounds. Times may be in the future, counts may jump, an application may
+//!   stay busy forever.
 //!
-//! Sources: SPEED (Seo et al.), section III-B, "Context-Aware I/O Scheduler": applications state
-//! where their periodic tasks begin and end; the scheduler weighs the combined weights of those that compute against
-//! the data that has gathered. Where SPEED has "an empirical value that varies depending on the
-//! autonomous system", [`CycleAware`] measures.
+//! Sources: SPEED (Seo et al.), section III-B, "Context-Aware I/O Scheduler": applications declare the beginning and
+//! end of their periodic tasks; the scheduler compares the combined weights of computing applications with the waiting
+//! data. Where SPEED has "an empirical value that varies depending on the autonomous system", [`CycleAware`] measures.
 
 mod cycle_aware;
 mod immediate;
@@ -27,7 +25,7 @@ pub use speed::WriteSpeed;
 /// An application on the cycle board. All times are on the clock of [`Observation::now_nanos`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Application {
-    /// Tells it from all others.
+    /// Identifies it among all others.
     pub id: u64,
     /// Its share of the machine, as its last `begin` stated it.
     pub weight: u32,
@@ -49,7 +47,7 @@ impl Application {
         monitor_nanos: u64,
         now_nanos: u64,
     ) -> Self {
-        // What lies in the future by a lying or wrong word has happened now.
+        // A time in the future, from a wrong word, counts as now.
         let translate = |nanos: u64| now_nanos.saturating_sub(monitor_nanos.saturating_sub(nanos));
         Self {
             id: application.id,
@@ -62,7 +60,7 @@ impl Application {
     }
 }
 
-/// What a policy decides by.
+/// The input of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
     /// The time, in nanoseconds of any clock that never steps back.
@@ -88,12 +86,10 @@ pub struct Observation<'a> {
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Submit waiting messages, oldest first, as long as they sum up to no more than this. 0: none;
-    /// `u64::MAX`: all.
+    /// Submit waiting messages, oldest first, up to this sum of bytes. 0: none; `u64::MAX`: all.
     pub submit_bytes: u64,
-    /// Ask again at this time at the latest, also if nothing has happened meanwhile. Before it an answer of
-    /// 0 will hardly change, so the recorder may sleep until then; if something arrives, it may
-    /// ask earlier.
+    /// Ask again at this time at the latest, even if nothing has happened. Before it an answer of 0 will hardly change,
+    /// so the recorder may sleep until then; if something arrives, it may ask earlier.
     pub ask_again_nanos: u64,
     /// Why.
     pub reason: Reason,
@@ -109,7 +105,7 @@ pub enum Reason {
     Gap,
     /// Applications compute.
     Busy,
-    /// Applications compute, but their weight is small beside what waits.
+    /// Applications compute, but their weight is small relative to the backlog.
     Light,
     /// A computation is expected to begin at any moment.
     Expected,
@@ -125,7 +121,7 @@ pub enum Reason {
 
 /// Decides when waiting bytes go to the disk.
 pub trait Policy: Send {
-    /// Decides, and learns from what it is shown. Time must not step back between two calls.
+    /// Decides, and learns from the observation. Time must not step back between two calls.
     fn decide(&mut self, observation: &Observation<'_>) -> Decision;
 }
 

@@ -60,7 +60,7 @@ struct Simulation {
 #[derive(Default, Debug)]
 struct Outcome {
     bytes: u64,
-    /// Bytes that the disk took while somebody computed.
+    /// Bytes that the disk wrote while an application computed.
     disturbing_bytes: u64,
     longest_wait_nanos: u64,
     largest_backlog_bytes: u64,
@@ -91,7 +91,7 @@ impl Simulation {
         Simulation { programs, arrivals, bytes_per_second: 2_000_000_000, lap_nanos: None }
     }
 
-    /// Bytes that the disk takes between `from` and `to` while somebody computes.
+    /// Bytes that the disk writes between `from` and `to` while an application computes.
     fn disturbing(&self, from: u64, to: u64) -> u64 {
         // Steps of 50 µs are finer than anything that is claimed.
         let step = 50_000;
@@ -101,7 +101,7 @@ impl Simulation {
         nanos.min(to - from) * self.bytes_per_second / SECOND
     }
 
-    /// Runs until everything is on the disk. What comes before `counted_from` is not counted.
+    /// Runs until everything is on the disk. Bytes before `counted_from` are not counted.
     fn run(mut self, policy: &mut dyn Policy, counted_from: u64) -> Outcome {
         let mut outcome = Outcome::default();
         let mut speed = WriteSpeed::default();
@@ -247,7 +247,7 @@ fn frames_leave_their_slots_in_time() {
 fn an_application_that_dies_while_it_computes_is_not_waited_for() {
     let mut program = Program::regular(33 * MILLI, 10 * MILLI, SECOND, |_| 0);
     program.dies_nanos = 500 * MILLI;
-    // Busy for good, had it lived.
+    // Busy forever, had it lived.
     program.computations.retain(|&(from, _)| from < 480 * MILLI);
     program.computations.push((490 * MILLI, 100 * SECOND));
     let outcome = Simulation::cameras(1, 36, 3, vec![program]).run(&mut policy(), 0);
@@ -388,7 +388,7 @@ proptest! {
         let bounds = CycleBounds::of_cache(100_000_000);
         let outcome = simulation.run(&mut CycleAware::new(bounds), 0);
         let ask_again = CYCLE_ASK_AGAIN_MIN.as_nanos() as u64;
-        // Ended, so nothing was held for ever; and nothing for longer than the bound.
+        // It ended, so nothing was delayed forever; and nothing for longer than the bound.
         prop_assert!(outcome.longest_wait_nanos <= bounds.age_nanos_max + ask_again);
         for (observed, decision) in &outcome.decisions {
             prop_assert!(decision.ask_again_nanos > observed.now);

@@ -1,4 +1,4 @@
-//! What is known of one application's rhythm.
+//! The known rhythm of one application.
 
 use super::Application;
 use crate::limits::{CYCLE_SAMPLES_MAX, CYCLE_SAMPLES_MIN};
@@ -71,7 +71,7 @@ impl Rhythm {
         if let (1.., Some(from), Some(to)) = (begun, old.begin_nanos, new.begin_nanos)
             && to > from
         {
-            // Cycles that nobody looked at were as long as one another, for all that is known.
+            // Cycles between two observations are assumed to have equal length.
             self.periods.add((to - from) / begun);
         }
         let paused_from = if new.busy { new.end_nanos } else { old.end_nanos };
@@ -110,7 +110,7 @@ impl Rhythm {
         !self.application.busy && since > period.long.saturating_mul(3)
     }
 
-    /// What was learnt of a rhythm that has stopped says nothing of the next one.
+    /// A rhythm that has stopped predicts nothing of the next one.
     pub fn forget(&mut self) {
         *self = Self::new(self.application);
     }

@@ -22,6 +22,8 @@ pub(crate) struct StreamSource {
     clock: Clock,
     wraps_bytes: bool,
     slots: u64,
+    /// How often a writer had attached to the region.
+    epoch: u64,
     period_nanos: u64,
     last_publish_nanos: Option<u64>,
     latest_seen_nanos: u64,
@@ -41,12 +43,14 @@ impl StreamSource {
         let info = reader.info();
         let wraps_bytes = info.kind == Kind::Bytes && info.type_name.is_empty();
         let slots = u64::from(info.slots);
+        let epoch = reader.counters().epoch;
         Self {
             reader,
             owners,
             clock,
             wraps_bytes,
             slots,
+            epoch,
             period_nanos: PERIOD_NANOS_FIRST,
             last_publish_nanos: None,
             latest_seen_nanos: 0,
@@ -63,6 +67,12 @@ impl StreamSource {
         self.reader.liveness(Duration::MAX) == Liveness::Gone
     }
 
+    /// Whether another writer has attached to the region since the last call.
+    pub(crate) fn take_return(&mut self) -> bool {
+        let epoch = self.reader.counters().epoch;
+        std::mem::replace(&mut self.epoch, epoch) != epoch
+    }
+
     /// The region that has taken this one's name, if this one's writer is gone and there
     /// is such a region: a driver that came back with frames of another size.
     pub(crate) fn successor(&self) -> Option<Self> {
@@ -74,7 +84,7 @@ impl StreamSource {
         is_new.then(|| Self::new(reader, self.owners, false, self.clock.clone()))
     }
 
-    /// Number of the newest frame: who takes frames up to it comes to an end, however fast they come.
+    /// Number of the newest frame: taking frames up to it terminates, however fast new ones come.
     pub(crate) fn newest_sequence(&self) -> u64 {
         self.reader.latest_sequence()
     }
@@ -105,13 +115,13 @@ impl StreamSource {
         self.reader.seek(sequence);
     }
 
-    /// Time from a frame's publishing to the refilling of its slot, by the rate seen so far.
+    /// Time from a frame's publishing to the refilling of its slot, by the rate so far.
     pub(crate) fn lap_nanos(&self) -> u64 {
         (self.slots - 1) * self.period_nanos
     }
 
-    /// When to look for frames again. Those of a fast stream are taken several at once; with `together`,
-    /// nobody waits for those of a slow one either.
+    /// When to poll for frames again. Several frames of a fast stream are taken at once; with `together`, those of a
+    /// slow one too.
     pub(crate) fn look_in(&self, together: bool) -> Duration {
         let lap = Duration::from_nanos(self.lap_nanos());
         let period = Duration::from_nanos(self.period_nanos);
@@ -145,9 +155,9 @@ impl StreamSource {
     }
 }
 
-/// When to look for a frame of those that come every `period` and whose slots are refilled after a `lap`, `silence`
-/// after the last one: just behind the moment at which it is due, so that nobody looks in vain and its log time
-/// is true; if it is late, when it is half as late again. Between two looks at most a sixteenth of a lap passes.
+/// When to poll for a frame that comes every `period` and whose slot is refilled after a `lap`, `silence` after the
+/// last one: just after it is due, so that no poll is in vain and its log time is accurate; if it is late, when it is
+/// half as late again. Between two polls at most a sixteenth of a lap passes.
 fn await_in(period: Duration, lap: Duration, silence: Duration) -> Duration {
     let due = period + AWAITED_BEHIND;
     let awaited = due.checked_sub(silence).unwrap_or_else(|| (silence - due) / 2);
@@ -195,8 +205,8 @@ fn fill(frame: &FrameRef, prefix: &[u8], suffix: &[u8], room: &mut [u8]) -> bool
     frame.copy_to(payload)
 }
 
-/// The topic that a stream is recorded as: native images and point clouds become their standard
-/// ROS 2 messages, messages stay what they are, other bytes become byte arrays.
+/// The topic that a stream is recorded as: native images and point clouds become their standard ROS 2 messages, encoded
+/// messages stay as they are, other bytes become byte arrays.
 pub fn stream_topic(info: &StreamInfo) -> Topic {
     let native = match info.kind {
         Kind::Image => Some("sensor_msgs/msg/Image"),
@@ -231,8 +241,8 @@ pub fn stream_topic(info: &StreamInfo) -> Topic {
     topic
 }
 
-/// What stands before and behind a frame's payload in the message that stands for it
-/// ([`stream_topic`]): CDR. Both are empty for messages that are passed on as they are.
+/// The bytes before and after a frame's payload in its message ([`stream_topic`]): CDR. Both are empty for messages
+/// that are passed on as they are.
 pub fn around_frame(info: &StreamInfo, header: &FrameHeader) -> (Vec<u8>, Vec<u8>) {
     wrapping(header, info.type_name.is_empty())
 }

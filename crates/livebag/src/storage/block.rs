@@ -50,10 +50,9 @@ impl Block {
         Self::new(Memory::Heap(vec![0; bytes + BLOCK_BYTES]), bytes)
     }
 
-    /// `bytes` zeros that are needed once, and seldom. The allocator would keep them for another time
-    /// (glibc's does, once it has seen their size), and a recorder that had a bad second would hold its
-    /// memory for the rest of the day. Not in huge pages: where memory is short, the kernel makes who asks
-    /// for one move others about.
+    /// `bytes` zeros that are needed once, and seldom. The allocator would keep them (glibc's does, once it has seen
+    /// their size), and a recorder that had one bad second would hold its memory for the rest of the day. Not in huge
+    /// pages: when memory is short, the kernel makes the requesting thread move other pages.
     pub fn lent(bytes: usize) -> Self {
         let lent = (bytes >= LENT_BYTES_MIN).then(|| MmapMut::map_anon(bytes));
         let Some(Ok(memory)) = lent else { return Self::zeroed(bytes) };

@@ -5,9 +5,8 @@ use std::ops::RangeBounds;
 
 use super::Block;
 
-/// The block that came back first is taken first. What a device has just fetched lies in no cache of the
-/// processor's, and copying into it takes up to five times as long as into memory whose last use is some dozen
-/// messages ago.
+/// The block that came back first is taken first. Memory that a device has just read is in no cache of the processor,
+/// and copying into it takes up to five times as long as into memory last used some dozen messages ago.
 #[derive(Default)]
 pub struct FreeBlocks {
     blocks: VecDeque<Block>,

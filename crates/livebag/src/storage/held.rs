@@ -1,4 +1,4 @@
-//! A disk whose writes hang as long as a test wants.
+//! A disk whose writes hang as long as a test requires.
 
 use std::collections::VecDeque;
 use std::io;

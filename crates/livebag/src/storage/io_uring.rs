@@ -19,7 +19,7 @@ struct InFlight {
     total: usize,
 }
 
-/// A ring of its own, used by one thread.
+/// A ring used by one thread.
 pub(super) struct IoUringQueue {
     ring: IoUring,
     slab: Vec<Option<InFlight>>,
@@ -35,8 +35,8 @@ pub(super) struct IoUringQueue {
 }
 
 #[expect(unsafe_code, reason = "the vectors hold pointers to memory that the queue owns or keeps")]
-// SAFETY: the pointers in `vectors` point into the parts beside them (heap memory or a mapping kept
-// by an `Arc`), neither of which is tied to a thread.
+// SAFETY: the pointers in `vectors` point into the parts beside them (heap memory or a mapping kept by an `Arc`),
+// neither of which is bound to a thread.
 unsafe impl Send for IoUringQueue {}
 
 impl IoUringQueue {
@@ -149,7 +149,7 @@ impl IoUringQueue {
         }
     }
 
-    /// Hands over what is in the ring and waits for a completion, at most for `wait`.
+    /// Submits the entries of the ring and waits for a completion, at most for `wait`.
     ///
     /// # Errors
     /// If the kernel refuses the ring. No write is lost by that: see [`Self::leave_ring`].
@@ -170,8 +170,8 @@ impl IoUringQueue {
         }
     }
 
-    /// What the kernel has not taken, and all that comes later, is written with `pwritev`. What it has taken
-    /// it completes: completions are posted whenever this thread makes a system call.
+    /// Entries that the kernel has not accepted, and all later ones, are written with `pwritev`. The kernel completes
+    /// the entries it has accepted: completions are posted whenever this thread makes a system call.
     fn leave_ring(&mut self) {
         self.fallback = Some(PwriteQueue::default());
         for slot in std::mem::take(&mut self.untaken) {
@@ -241,7 +241,7 @@ impl Drop for IoUringQueue {
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.in_flight() > 0 {
-            // A kernel that refuses the ring has said so before, or nobody asks any more.
+            // A kernel that refuses the ring has returned an error before, or the result is no longer needed.
             let _ = self.reap(Duration::from_millis(100), &mut done);
         }
     }

@@ -39,12 +39,12 @@ impl std::fmt::Display for Method {
     }
 }
 
-/// What was chosen for a directory, and why it is not the best if it is not.
+/// The method chosen for a directory, and why it is not the best one, if so.
 #[derive(Clone, Debug)]
 pub struct MethodChoice {
     /// The method.
     pub method: Method,
-    /// For each better one that was passed over: cause and cure.
+    /// For each better one that was not possible: cause and remedy.
     pub reasons: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ pub struct KernelDisk {
 }
 
 impl KernelDisk {
-    /// Finds out what the filesystem of `directory` (which must exist) and the kernel allow.
+    /// Tests what the filesystem of `directory` (which must exist) and the kernel support.
     ///
     /// # Errors
     /// If a probe file cannot be made in `directory`.
@@ -138,8 +138,8 @@ impl KernelDisk {
         Self { choice, opening: Opening::Plain, hold: None }
     }
 
-    /// For reading what others may ask for: a path that has a symbolic link in it, at its end or on
-    /// its way, is refused, so that nothing outside a folder is read that was asked to be served.
+    /// For serving to clients: a path that contains a symbolic link anywhere is refused, so that no file outside the
+    /// served folders is read.
     pub fn for_serving() -> Self {
         Self::for_serving_as(&std::env::var(OPENAT2_VARIABLE).unwrap_or_default())
     }
@@ -178,8 +178,7 @@ fn io_uring_reason(error: &io::Error) -> String {
     }
 }
 
-/// Opens a file that is there, if it is one. A pipe would hold up who opens it, and a device or a socket
-/// is no recording.
+/// Opens a file that is there, if it is one. Opening a pipe would block, and a device or a socket is no recording.
 #[expect(clippy::disallowed_methods, reason = "this is the seam")]
 pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let opened = options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(path);
@@ -200,6 +199,11 @@ fn regular(file: File) -> io::Result<File> {
     }
 }
 
+/// Whether a file was not opened because it is none: a folder, a pipe, a socket, a device.
+pub fn is_no_file(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory)
+}
+
 fn not_a_file() -> io::Error {
     let text = "expected a regular file, found a pipe, a socket or a device";
     io::Error::new(io::ErrorKind::InvalidInput, text)
@@ -207,7 +211,7 @@ fn not_a_file() -> io::Error {
 
 /// `openat2` has it from Linux 5.6 on; some container runtimes do not let it through.
 fn open_without_links(path: &Path, by_kernel: bool) -> io::Result<File> {
-    // A pipe does not hold up who opens it.
+    // Opening a pipe does not block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     if by_kernel {
         let resolve = ResolveFlags::NO_SYMLINKS;
@@ -397,7 +401,7 @@ impl Disk for KernelDisk {
 
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
-        // Who makes the file is its owner, and stays it: a later holder only recovers.
+        // The creator of the file is its owner, and remains it: a later holder only recovers.
         let file = match OpenOptions::new().write(true).create_new(true).open(path) {
             Ok(file) => {
                 let owner = super::Owner::this_process(self.boot_id());
@@ -432,7 +436,7 @@ impl Disk for KernelDisk {
     }
 }
 
-/// Makes the names in a directory durable, as far as this user may open it.
+/// Syncs the names in a directory, if this user may open it.
 #[expect(clippy::disallowed_methods, reason = "this is the seam")]
 fn sync_names(directory: &Path) -> io::Result<()> {
     match File::open(directory) {

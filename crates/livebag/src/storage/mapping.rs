@@ -1,10 +1,9 @@
 //! Files as memory.
 //!
 //! A process that touches a mapped page which cannot be had is killed by SIGBUS: the file has been cut, or its
-//! medium fails. A system call on such a page returns `EFAULT` instead. So a part of a mapping is given out for
-//! reading only after the kernel has loaded all of it: earlier damage is then an error. What remains is a cut
-//! between loading and reading, which is why the library maps only on request
-//! (docs/decisions/0032-reading-in-place.md).
+//! medium fails. A system call on such a page returns `EFAULT` instead. So a part of a mapping is returned for reading
+//! only after the kernel has loaded all of it: earlier damage is then an error. What remains is a cut between loading
+//! and reading, which is why the library maps only on request (docs/decisions/0032-reading-in-place.md).
 
 #![expect(unsafe_code, reason = "mapping a file, and slices of it")]
 
@@ -18,20 +17,19 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// The page size for which a huge page is 2 MiB. With larger pages it can be half a gigabyte, which
-/// nobody wants to have read at once.
+/// The page size for which a huge page is 2 MiB. With larger pages it can be half a gigabyte, too much to read at once.
 const SMALL_PAGE_BYTES: usize = 4096;
 
 /// The first bytes of a file, mapped read-only and shared.
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: NonZeroUsize,
-    /// Whether the kernel tells what of it is in the page cache: a user's own files, and root any
+    /// Whether the kernel reports which parts are in the page cache: for a user's own files, and all files for root
     /// (`mincore(2)`, since Linux 5.2).
     tells_cached: bool,
 }
 
-// SAFETY: the memory is mapped read-only, and unmapped by nobody but `drop`.
+// SAFETY: the memory is mapped read-only, and only `drop` unmaps it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -41,7 +39,7 @@ impl Mapping {
     /// nothing to map.
     ///
     /// # Errors
-    /// What the kernel says; `InvalidInput` for no bytes.
+    /// The kernel's error; `InvalidInput` for no bytes.
     pub(super) fn new(file: &File, bytes: u64) -> io::Result<Self> {
         let bytes = usize::try_from(bytes).ok().and_then(NonZeroUsize::new);
         let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
@@ -55,10 +53,9 @@ impl Mapping {
         let tells_cached = user.is_root() || rustix::fs::fstat(file)?.st_uid == user.as_raw();
         let this = Self { start, bytes, tells_cached };
         if rustix::param::page_size() == SMALL_PAGE_BYTES {
-            // Pages that are fetched through the mapping come 2 MiB at a time where the filesystem
-            // can, and are mapped by one entry: looking at 18 MB of cached images takes 0.07 ms
-            // instead of 0.9. Only a hint.
-            // SAFETY: advice about a mapping of ours, which changes none of its bytes.
+            // Pages that are fetched through the mapping come 2 MiB at a time if the filesystem supports it, and are
+            // mapped by one entry: reading 18 MB of cached images takes 0.07 ms instead of 0.9. Only a hint. SAFETY:
+            // advice about our mapping, which changes none of its bytes.
             let _ = unsafe { madvise(start.as_ptr().cast(), bytes.get(), Advice::LinuxHugepage) };
         }
         Ok(this)
@@ -84,9 +81,9 @@ impl Mapping {
         Ok(Some(FilePart { mapping: self.clone(), start, bytes }))
     }
 
-    /// The same for a caller that only passes the bytes to a system call. What is in the page cache already is
-    /// not fetched, which takes a tenth of the time where its pages are small. The kernel does not tell of
-    /// other users' files: they are fetched.
+    /// The same for a caller that only passes the bytes to a system call. Data in the page cache is not fetched again,
+    /// which takes a tenth of the time with small pages. The kernel does not tell of other users' files: they are
+    /// fetched.
     ///
     /// # Errors
     /// As [`Mapping::part`].
@@ -100,9 +97,9 @@ impl Mapping {
         }
     }
 
-    /// Whether the first and the last page of a range are in the page cache. Those between nearly always are
-    /// then: pages of a file are read in order, and looking at each takes most of the time of an answer that
-    /// is sent by reference. `None` if the kernel does not tell, or the range is not within the mapping.
+    /// Whether the first and the last page of a range are in the page cache. Those in between nearly always are then:
+    /// pages of a file are read in order, and checking each takes most of the time of an answer that is sent by
+    /// reference. `None` if the kernel does not tell, or the range is not within the mapping.
     pub fn is_cached(&self, offset: u64, bytes: usize) -> Option<bool> {
         let first = usize::try_from(offset).ok()?;
         let end = first.checked_add(bytes).filter(|end| *end <= self.bytes.get())?;
@@ -122,7 +119,7 @@ impl Mapping {
         Some(is_there(first)? && is_there(end - 1)?)
     }
 
-    /// The same bytes, of which messages are looked at one by one.
+    /// The same bytes, whose messages are read one by one.
     ///
     /// # Errors
     /// As [`Mapping::part`].
@@ -136,7 +133,7 @@ impl Mapping {
     /// Bytes of the mapping.
     ///
     /// # Safety
-    /// The range lies within the mapping, and nobody writes what is there.
+    /// The range lies within the mapping, and no program writes these bytes.
     unsafe fn look(&self, start: usize, bytes: usize) -> &[u8] {
         // SAFETY: the caller's promise; the mapping lives as long as this.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(start), bytes) }
@@ -181,8 +178,8 @@ impl fmt::Debug for Mapping {
 /// Bytes of a file that lie where the kernel keeps them. Holds the file mapped, also one that is
 /// removed.
 ///
-/// Looking at them ([`FilePart::look`]) kills the process if the file has been cut since they were fetched;
-/// handing them to a system call does not.
+/// Reading them ([`FilePart::look`]) kills the process if the file has been truncated since they were fetched; passing
+/// them to a system call does not.
 #[derive(Clone)]
 pub struct FilePart {
     mapping: Arc<Mapping>,
@@ -204,8 +201,8 @@ impl FilePart {
     /// The bytes.
     ///
     /// # Safety
-    /// Nobody writes or cuts these bytes of the file while they are borrowed. livebag never does: they are
-    /// of a committed message.
+    /// No program writes or truncates these bytes of the file while they are borrowed. livebag never does: they belong
+    /// to a committed message.
     pub unsafe fn look(&self) -> &[u8] {
         // SAFETY: the range lies within the mapping (checked in `Mapping::part`); the rest is the caller's
         // promise.
@@ -234,8 +231,8 @@ impl Stretch {
         let start = offset as usize;
         let is_inside = start >= self.range.start && bytes <= self.range.end.saturating_sub(start);
         assert!(is_inside, "bytes of this stretch");
-        // SAFETY: the range lies within the mapping. livebag never writes a committed chunk, and that nobody
-        // else does is the promise of whoever called `Container::in_place`, without which nothing is read so.
+        // SAFETY: the range lies within the mapping. livebag never writes a committed chunk, and the caller of
+        // `Container::in_place`, without which nothing is read this way, promises that no other program does.
         unsafe { self.mapping.look(start, bytes) }
     }
 }
@@ -249,7 +246,7 @@ mod tests {
     #[test]
     fn what_was_written_is_cached_until_it_is_dropped() {
         const BYTES: usize = 1 << 20;
-        // Not in a folder that may be memory, where everything is in the page cache for ever.
+        // Not in a folder that may be memory, where everything stays in the page cache.
         let program = std::env::current_exe().unwrap();
         let file = tempfile::tempfile_in(program.parent().unwrap()).unwrap();
         file.write_all_at(&vec![1; BYTES], 0).unwrap();

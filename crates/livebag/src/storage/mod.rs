@@ -1,7 +1,7 @@
 //! The only way to a disk.
 //!
-//! [`ReadDisk`] opens files and [`ReadFile`] reads one: reading modules get no more. [`Disk`] makes files,
-//! [`DiskFile`] writes one at once, [`WriteQueue`] writes many while the caller goes on. Every implementation
+//! [`ReadDisk`] opens files and [`ReadFile`] reads one: reading modules get only these. [`Disk`] creates files,
+//! [`DiskFile`] writes one synchronously, [`WriteQueue`] writes many while the caller continues. Every implementation
 //! promises:
 //!
 //! - A file's length grows only after the bytes below it can be read by others (the time index
@@ -34,6 +34,7 @@ mod simulated;
 
 pub use block::Block;
 pub(crate) use free_blocks::FreeBlocks;
+pub(crate) use kernel::is_no_file;
 pub use kernel::{KernelDisk, Method, MethodChoice, open_regular};
 pub(crate) use mapping::Stretch;
 pub use mapping::{FilePart, Mapping};
@@ -53,7 +54,7 @@ pub enum Access {
 /// Keeps a lock until it is dropped; the kernel drops it when the process dies.
 pub trait Lock: Send + Sync {}
 
-/// A place whose files can be read, and no more.
+/// A place whose files can be read, but not written.
 pub trait ReadDisk: Send + Sync {
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
@@ -61,8 +62,8 @@ pub trait ReadDisk: Send + Sync {
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Whether a process holds the lock that `path` stands for; `false` if there is no such file.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
-    /// The present run of the kernel that caches this disk; another one has forgotten what was not
-    /// synced. `None` if it does not tell.
+    /// The present run of the kernel that caches this disk; another one has lost unsynced data. `None` if it does not
+    /// tell.
     fn boot_id(&self) -> Option<String> {
         None
     }
@@ -85,9 +86,9 @@ pub trait Disk: ReadDisk {
     fn create(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens a file for reading and buffered writing.
     fn open_for_repair(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
-    /// Replaces a file's contents so that a crash of this process leaves the old or the new, never
-    /// a mixture; with `durable` the new is on the medium when this returns, and a crash of the
-    /// kernel leaves the old or the new. Without, a crash of the kernel may leave anything.
+    /// Replaces a file's contents so that a crash of this process leaves the old or the new contents, never a mixture;
+    /// with `durable` the new contents are on the medium when this returns, and a crash of the kernel leaves the old or
+    /// the new ones. Without, a crash of the kernel may leave anything.
     fn replace(&self, path: &Path, bytes: &[u8], durable: bool) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -127,9 +128,8 @@ pub trait ReadFile: Send + Sync {
     fn length(&self) -> io::Result<u64>;
     /// Makes data and length durable, as others wrote them.
     fn sync(&self) -> io::Result<()>;
-    /// Whether a part of a range was never written. A file that is only ever appended to, and has no
-    /// hole after a power cut, has all that was written where there is none; filesystems that do not
-    /// tell have none.
+    /// Whether a part of a range was never written. A file that is only appended to has all written bytes outside its
+    /// holes after a power cut; filesystems that do not report holes have none.
     fn has_hole(&self, _offset: u64, _bytes: u64) -> io::Result<bool> {
         Ok(false)
     }
@@ -151,7 +151,7 @@ pub trait DiskFile: ReadFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Sets space aside without changing the file's length.
     fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()>;
-    /// Cuts or extends the file, and frees what was reserved behind its end.
+    /// Truncates or extends the file, and frees space reserved after its end.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
     /// Begins to write a range of the page cache back, without waiting for it.
     fn start_write_back(&self, _offset: u64, _bytes: u64) {}
@@ -220,12 +220,11 @@ pub struct Completion {
 pub trait WriteQueue: Send {
     /// Takes a write over; it may wait inside for room.
     fn submit(&mut self, write: Write);
-    /// Hands over what has been submitted, waits up to `wait` for at least one completion, and
-    /// appends all there are to `done`.
+    /// Submits queued writes, waits up to `wait` for at least one completion, and appends all completions to `done`.
     ///
     /// # Errors
-    /// If the kernel refuses the queue as such. Every write completes all the same, now or at a later call,
-    /// and writes can still be submitted.
+    /// If the kernel refuses the queue as such. Every write still completes, now or at a later call, and writes can
+    /// still be submitted.
     fn reap(&mut self, wait: Duration, done: &mut Vec<Completion>) -> io::Result<()>;
     /// Writes submitted and not reaped.
     fn in_flight(&self) -> usize;

@@ -20,7 +20,7 @@ impl WriteQueue for PwriteQueue {
 
     fn reap(&mut self, wait: Duration, done: &mut Vec<Completion>) -> io::Result<()> {
         if self.done.is_empty() {
-            // Nothing is in flight: this is the caller's pause between two looks at its sources.
+            // Nothing is in flight: this is the caller's pause between two polls of its sources.
             std::thread::park_timeout(wait);
         }
         done.append(&mut self.done);

@@ -1,12 +1,12 @@
 //! Removing large files in steps.
 //!
-//! Removing some hundred MB at once can delay other writes for tens of milliseconds: the filesystem tells the
-//! device what has become free (ext4 mounted with `discard`), or changes its maps of free space. A file that is
-//! shortened step by step does not (docs/decisions/0028-remove-splits-in-steps.md).
+//! Removing some hundred MB at once can delay other writes for tens of milliseconds: the filesystem reports the freed
+//! blocks to the device (ext4 mounted with `discard`), or changes its maps of free space. A file that is shortened step
+//! by step does not (docs/decisions/0028-remove-splits-in-steps.md).
 //!
-//! A process that has the file open keeps all of it, as with every removal. The steps are taken only under a
-//! *write lease* (fcntl(2), Linux 2.4), which the kernel grants if nobody else has the file open or mapped, and
-//! only if no other name leads to it. In all other cases the file is removed at once.
+//! A process that has the file open keeps all of it, as with every removal. The steps are taken only under a *write
+//! lease* (fcntl(2), Linux 2.4), which the kernel grants if no other process has the file open or mapped, and only if
+//! no other name leads to it. In all other cases the file is removed at once.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,8 +16,8 @@ use std::path::Path;
 
 use crate::limits::{REMOVE_PAUSE, REMOVE_STEP_BYTES};
 
-/// Signal that says who waits for the lease to end; in place of `SIGIO`, which ends a process that does not
-/// expect it, one that does nothing unless it is expected.
+/// Signal for a process that waits for the lease to end; instead of `SIGIO`, which ends a process that does not handle
+/// it, one that has no effect by default.
 const BREAK_SIGNAL: libc::c_int = libc::SIGURG;
 /// `F_SETSIG` of Linux's generic `fcntl.h`, x86-64 and aarch64 included.
 const F_SETSIG: libc::c_int = 10;
@@ -32,7 +32,7 @@ pub fn remove_in_steps(path: &Path, is_hurried: &dyn Fn() -> bool) -> io::Result
     let file = options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     std::fs::remove_file(path)?;
     if let Ok(file) = file {
-        // What is not shortened becomes free when the last one closes it.
+        // The rest becomes free when the last process closes it.
         let _ = shorten(&file, is_hurried);
     }
     Ok(())
@@ -54,8 +54,8 @@ fn shorten(file: &File, is_hurried: &dyn Fn() -> bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether nobody else has the file open. As long as ours is, nobody else gets it open then: who found
-/// its name before it was removed waits in `open` until ours is closed, and finds an empty file.
+/// Whether no other process has the file open. While we hold it, no other process can open it: one that found its name
+/// before the removal waits in `open` until ours is closed, and finds an empty file.
 #[expect(unsafe_code, reason = "a system call without a wrapper")]
 fn is_alone(file: &File) -> bool {
     let descriptor = file.as_raw_fd();

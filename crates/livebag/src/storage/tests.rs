@@ -107,7 +107,7 @@ fn the_kernel_keeps_its_promises_by_every_method() {
     }
 }
 
-/// A full disk is an error of the write that met it, and the rest goes on.
+/// A full disk is an error of the write that met it, and the others continue.
 #[test]
 fn a_failing_write_says_so_and_no_other() {
     let disk = SimulatedDisk::new(7);
@@ -154,7 +154,7 @@ fn what_links_lead_to_is_not_served_with_or_without_openat2() {
     }
 }
 
-/// Whoever has a file open that goes keeps it, as does another name of it; a file that nobody has is gone.
+/// A process that has a removed file open keeps it, as does another name of it; otherwise it is gone.
 #[test]
 fn what_goes_in_steps_is_kept_for_those_who_have_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ fn what_goes_in_steps_is_kept_for_those_who_have_it() {
     let end = std::sync::Arc::new(mapped).part(bytes - 5, 5).unwrap();
     let end = end.expect("it is within");
     #[expect(unsafe_code, reason = "a file that has no name any more")]
-    // SAFETY: nobody writes it.
+    // SAFETY: nothing writes it.
     let end = unsafe { end.look() };
     assert_eq!(end, b"whole");
 
@@ -206,7 +206,7 @@ fn what_goes_in_steps_is_kept_for_those_who_have_it() {
     disk.remove_in_steps(&path, &|| true).unwrap_err();
 }
 
-/// A pipe in a file's place holds nobody up, and no device or socket is read.
+/// A pipe instead of a file does not block, and no device or socket is read.
 #[test]
 fn what_is_no_regular_file_is_refused_at_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ fn readable(fixture: &Fixture, count: u64) -> Container {
     }
 }
 
-/// Log times by topic of what comes until `count` messages have.
+/// Log times by topic, until `count` messages have arrived.
 fn gather(follow: &mut Follow, count: usize) -> Vec<(usize, u64)> {
     let mut all = Vec::new();
     while all.len() < count {

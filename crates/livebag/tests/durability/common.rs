@@ -170,7 +170,7 @@ impl Making {
         self.clock.advance(Duration::from_millis(60));
     }
 
-    /// Waits until the topic has so many messages, or the recording has failed.
+    /// Waits until the topic has this many messages, or the recording has failed.
     pub fn wait_for(&self, at: usize, messages: u64) {
         let name = topic_name(at);
         let has = |status: &Status| {
@@ -222,8 +222,8 @@ fn sequences_in(disk: &SimulatedDisk, index: &Path, count: u64) -> BTreeSet<u64>
     entries.map(|entry| IndexEntry::decode(entry).expect("whole").sequence).collect()
 }
 
-/// What a recorder with a sync interval does: counts, bricks, indexes, the rest, and then the mark.
-/// Gives the messages that are promised from now on.
+/// Like a recorder with a sync interval: counts, bricks, indexes, the others, and then the mark. Gives the messages
+/// that are promised from now on.
 pub fn sync(disk: &SimulatedDisk) -> Sequences {
     let mut promised = vec![BTreeSet::new(); TOPICS];
     for directory in splits(disk) {
@@ -260,7 +260,7 @@ fn sync_split(disk: &SimulatedDisk, directory: &Path) -> Option<SyncMark> {
     Some(mark)
 }
 
-/// What the indexes of a dead recorder's container hold: all of it was committed.
+/// The indexes of a dead recorder's container: all committed messages.
 pub fn committed(disk: &SimulatedDisk) -> Sequences {
     let directories = splits(disk);
     let of = |at: usize| {
@@ -275,7 +275,7 @@ pub fn committed(disk: &SimulatedDisk) -> Sequences {
     (0..TOPICS).map(of).collect()
 }
 
-/// What is asked of a container that is left.
+/// Requirements for the remaining container.
 pub struct Wanted<'a> {
     pub what: String,
     pub model: &'a Model,

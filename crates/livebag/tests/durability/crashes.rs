@@ -9,9 +9,9 @@ use crate::common::{
     sync, visible,
 };
 
-/// Moments of a recording that are looked at.
+/// Checked moments of a recording.
 const MOMENTS: u64 = 10;
-/// Operations of a disk within which they lie: about as many as a recording takes.
+/// Disk operations that contain them: about as many as a recording needs.
 const OPERATIONS: u64 = 80;
 
 /// A recording with the disks that crashes during it left.
@@ -31,7 +31,7 @@ fn record(seed: u64, syncs: bool) -> Recorded {
     record_with(seed, &Course { syncs, streams: seed % 2 == 1, ..Course::default() })
 }
 
-/// What happens in a recording beside messages.
+/// Events of a recording besides messages.
 #[derive(Clone, Copy, Default)]
 pub struct Course {
     pub syncs: bool,
@@ -189,7 +189,7 @@ fn a_medium_that_tears_sectors_harms_only_unsynced_frames() {
     }
 }
 
-/// Recovery is itself cut: by a crash, and by a second power cut. What was synced stays.
+/// Recovery is itself cut: by a crash, and by a second power cut. Synced data stays.
 #[test]
 fn a_recovery_that_is_cut_is_done_again() {
     for seed in 30_000..30_150 {
@@ -230,7 +230,7 @@ fn a_power_cut_after_the_end_costs_nothing() {
     }
 }
 
-/// What a status has shown is there after a crash at any later moment.
+/// Messages in a status are there after a crash at any later moment.
 #[test]
 fn what_a_status_shows_survives_a_crash() {
     for seed in 50_000..50_200 {

@@ -35,7 +35,7 @@ fn operations() -> u64 {
 }
 
 fn check(disk: &SimulatedDisk, model: &Model, shown: Sequences, what: String) {
-    // Space has been made by the time somebody reads.
+    // By the time of reading, space has been made.
     let after = disk.crash();
     let wanted = Wanted {
         what,
@@ -92,7 +92,7 @@ fn a_full_disk_can_be_read_without_recovery() {
     }
 }
 
-/// A failed fsync is told, and not taken back by the next one that succeeds.
+/// A failed fsync is reported, and a later successful one does not hide it.
 #[test]
 fn a_failed_sync_is_told() {
     for number in 0..4 {

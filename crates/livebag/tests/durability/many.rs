@@ -1,14 +1,14 @@
-//! As many crashes as are asked for: `LIVEBAG_CRASH_SEEDS=10000`.
+//! As many crashes as requested: `LIVEBAG_CRASH_SEEDS=10000`.
 //!
-//! Every seed is a recording of three topics with frames, gathered chunks, syncs and, in two of three,
-//! splits; it crashes at moments of the seed's choice, in one of five ways.
+//! Every seed is a recording of three topics with frames, small chunks, syncs and, in two of three, splits; it crashes
+//! at moments chosen by the seed, in one of five ways.
 
 use livebag::{Compression, Retention};
 
 use crate::common::Random;
 use crate::crashes::{Course, Recorded, check_crash, check_cut, record_with};
 
-/// Crashes where nobody asks for more.
+/// Default number of crashes.
 const CRASHES_DEFAULT: u64 = 600;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +99,8 @@ fn crashes_of_many_seeds() {
     println!("every committed message was there, intact and in order");
 }
 
-/// Power cuts while retention removes splits: whatever of the removal is on the medium, the rest
-/// opens and is whole.
+/// Power cuts while retention removes splits: whatever part of the removal is on the medium, the others open and are
+/// intact.
 #[test]
 fn a_removal_that_is_cut_leaves_the_rest() {
     for seed in 70_000..70_150 {

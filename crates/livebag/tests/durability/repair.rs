@@ -1,7 +1,7 @@
-//! `Container::recover` on damaged files: what can be proven is kept, what is damaged is not handed out.
+//! `Container::recover` on damaged files: provable data is kept, damaged data is not returned.
 //!
-//! `LIVEBAG_DAMAGE_CASES` damaged containers are repaired (200 unless told), the first with the seed
-//! `LIVEBAG_DAMAGE_FIRST` (0).
+//! `LIVEBAG_DAMAGE_CASES` damaged containers are repaired (default 200), the first with the seed `LIVEBAG_DAMAGE_FIRST`
+//! (0).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -57,7 +57,7 @@ struct Chunk {
     bytes: Vec<u8>,
     offset: u64,
     has_checksum: bool,
-    /// Length of the chunk record alone.
+    /// Length of only the chunk record.
     record_bytes: usize,
     messages: BTreeSet<Key>,
     /// Of a chunk that is not compressed: its messages, and where each ends in `bytes`.
@@ -176,7 +176,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// A copy to be damaged, in a folder of its own.
+/// A copy to damage, in a separate folder.
 fn copy_of(original: &Original) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bag");
@@ -193,7 +193,7 @@ fn files(path: &Path, extension: &str) -> Vec<String> {
     names
 }
 
-/// The chunks of a sound brick, by a reader of its own, and the offset behind the last topic's channel.
+/// The chunks of an intact brick, from an independent reader, and the offset after the last topic's channel.
 fn chunks_of(brick: &Path) -> (Vec<Chunk>, u64) {
     let bytes = fs::read(brick).unwrap();
     let mut topics = BTreeMap::new();
@@ -326,7 +326,7 @@ fn damage(random: &mut Random, folder: &Path, from: u64) -> String {
     }
 }
 
-/// What a folder has: names and contents, but for the lock.
+/// The contents of a folder: names and contents, without the lock.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap());
     let named = files.map(|file| (file.file_name().into_string().unwrap(), file.path()));
@@ -345,7 +345,7 @@ fn read(container: &Container) -> (BTreeMap<Key, Vec<u8>>, u64) {
     (found, damaged)
 }
 
-/// The messages that are saved of a brick alone, and are what was recorded.
+/// Messages saved from a single brick, which must equal the recorded ones.
 fn salvage(brick: &Path, original: &Original) -> Vec<Key> {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("saved.mcap");
@@ -390,7 +390,7 @@ fn check(seed: u64) {
 
     // Otherwise a power cut may have been what happened to it.
     let has_lost_no_sector = !manifest_is_gone && (kind.is_closed || !lock_is_gone);
-    // What is there, and provable or not.
+    // Existing messages, provable or not.
     let (mut provable, mut changed) = (BTreeSet::new(), BTreeSet::new());
     let mut salvaged = Vec::new();
     for (brick, chunks) in &original.bricks {
@@ -429,7 +429,7 @@ fn check(seed: u64) {
     for (key, _) in &provable {
         assert!(found.get(key) == Some(&original.messages[key]), "{said}: {key:?} is lost");
     }
-    // What each file gives alone, the container gives.
+    // The container returns everything that its files return separately.
     if has_lost_no_sector {
         for key in &salvaged {
             let mut chunks = original.bricks.values().flatten();
@@ -491,7 +491,7 @@ fn everything_that_can_be_proven_is_kept() {
     });
 }
 
-/// A sound container is left alone, to the byte.
+/// An intact container is not changed by a byte.
 #[test]
 fn what_is_sound_is_not_touched() {
     for kind in KINDS.into_iter().filter(|kind| kind.is_closed) {
@@ -551,7 +551,7 @@ fn a_lost_index_costs_no_other_topic_anything() {
     }
 }
 
-/// What is written over is kept aside.
+/// Overwritten bytes are saved.
 #[test]
 fn bytes_that_are_given_up_are_kept() {
     let original = &originals()[&KINDS[0]];

@@ -116,7 +116,7 @@ impl FloorSubscriber {
                         tv_sec: (left / 1_000_000_000) as i64,
                         tv_nsec: (left % 1_000_000_000) as i64,
                     };
-                    // Woken, changed meanwhile, interrupted, timed out: all are seen above.
+                    // Woken, changed meanwhile, interrupted, timed out: the loop above handles all.
                     let _ = futex::wait(flag, futex::Flags::empty(), self.seen, Some(&timeout));
                 }
             }

@@ -17,7 +17,7 @@ use crate::stream::{RunOptions, WaitWay, Way};
 
 const SYSTEM: &str = "iceoryx2";
 
-/// iceoryx2's own words for an error are its `Debug`: its `Display` is the variant's name alone.
+/// iceoryx2's text of an error is its `Debug`: its `Display` is only the variant's name.
 fn failed<E: std::fmt::Debug>(doing: &'static str) -> impl Fn(E) -> BenchError {
     move |e| BenchError::system(SYSTEM, doing)(&format!("{e:?}"))
 }

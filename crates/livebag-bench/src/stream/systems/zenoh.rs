@@ -124,7 +124,7 @@ impl ZenohSubscriber {
                 let (content, arrived_nanos) = take(way, frame, &mut buffer);
                 Arrival { content, arrived_nanos, valid: true }
             });
-            // The run has ended when nobody counts any more.
+            // The run has ended when no receiver counts any more.
             let _ = arrived.try_send(arrival);
         };
         let subscriber = session

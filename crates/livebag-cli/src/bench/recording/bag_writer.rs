@@ -20,7 +20,7 @@ use livebag_bench::stats::Durations;
 trait ContainerFile: Send {
     /// Writes a message of the topic with this index.
     fn write(&mut self, topic: usize, message: &Message<'_>) -> Result<(), CliError>;
-    /// The end of what was swapped out of the cache.
+    /// The end of a batch swapped out of the cache.
     fn commit(&mut self) -> Result<(), CliError>;
     /// Closes it and makes it durable.
     fn finish(self: Box<Self>) -> Result<(), CliError>;
@@ -39,7 +39,7 @@ pub struct BagWriter {
     latencies: Durations,
 }
 
-/// What was written.
+/// The result of writing.
 pub struct Written {
     /// Messages by topic.
     pub counts: Vec<u64>,
@@ -91,7 +91,7 @@ impl BagWriter {
         Ok(())
     }
 
-    /// Writes what was swapped out of the cache.
+    /// Writes a batch swapped out of the cache.
     pub fn write_batch(&mut self, batch: &[Cached], schedule: &Schedule) -> Result<(), CliError> {
         let is_database = matches!(self.settings, Settings::Sqlite3(_));
         for cached in batch {
@@ -324,7 +324,7 @@ mod tests {
                 let written = writer.finish().unwrap();
                 assert_eq!(written.counts, vec![3; 101]);
                 assert!(written.latencies.percentiles().is_some());
-                // Counted first: a reader of a database in WAL mode makes two files beside it.
+                // Counted first: a reader of a database in WAL mode creates two files beside it.
                 assert_eq!(bag.read_dir().unwrap().count(), 4 + 1, "{storage} {preset}");
                 let source = livebag_bags::open_any(&bag).unwrap();
                 assert_eq!(source.message_count(), Some(303), "{storage} {preset}");

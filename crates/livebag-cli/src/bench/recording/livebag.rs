@@ -20,10 +20,9 @@ use livebag_bench::stats::Durations;
 
 /// How long the recorder may take to find the streams.
 const FOUND_MAX: Duration = Duration::from_secs(20);
-/// How long messages that were offered may stay in memory before the recorder is closed: what they
-/// would wait for a full chunk.
+/// How long messages may stay in memory before the recorder is closed: the time they would wait for a full chunk.
 const SETTLE_MAX: Duration = livebag::CHUNK_AGE_MAX.saturating_mul(2);
-/// Pause between two looks at the recorder's counts.
+/// Interval at which the recorder's counts are polled.
 const LOOK: Duration = Duration::from_millis(2);
 /// What each topic adds to it: a look costs about this much in a hundred.
 const LOOK_BY_TOPIC: Duration = Duration::from_micros(50);
@@ -131,7 +130,7 @@ fn settle(recorder: &Recorder, messages: u64) {
     }
 }
 
-/// Runs `work` beside a thread that looks at the recorder's counts.
+/// Runs `work` while a thread polls the recorder's counts.
 fn watched<T>(
     recorder: &Recorder,
     watch: &mut Watch,

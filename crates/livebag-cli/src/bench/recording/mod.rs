@@ -20,12 +20,12 @@ mod peer;
 /// Time between the decision to begin and the first message.
 const LEAD_NANOS: u64 = 50_000_000;
 
-/// What a run's processes are told.
+/// The orders of a run's processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Orders {
-    /// What is published.
+    /// The published messages.
     pub producers: Producers,
-    /// What is written with.
+    /// The writer's settings.
     pub settings: Settings,
     /// Whether the producers are in the recorder's process.
     pub no_transport: bool,
@@ -39,7 +39,7 @@ pub struct Orders {
     pub producers_affinity: Vec<usize>,
     /// Processors for recording.
     pub recorder_affinity: Vec<usize>,
-    /// What the streams' names begin with.
+    /// Prefix of the streams' names.
     pub stream_prefix: String,
 }
 
@@ -50,7 +50,7 @@ impl Orders {
     }
 }
 
-/// What the recording process found.
+/// The recording process's result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Recorded {
     /// Messages in the recording, by topic.
@@ -122,7 +122,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// What is measured from the first message to the last byte on the disk.
+/// Measures from the first message to the last byte on the disk.
 struct Meter {
     start_nanos: u64,
     cpu_nanos: u64,

@@ -1,5 +1,5 @@
-//! `mcap` and `sqlite3` as rosbag2 drives them: one cache for all topics, one thread that writes it
-//! out; without a cache every message is written by the call that brings it.
+//! `mcap` and `sqlite3` as rosbag2 drives them: one cache for all topics, one thread that writes it out; without a
+//! cache every message is written in the producer's call.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ use crate::outcome::CliError;
 use livebag_bench::double_buffer::{DoubleBuffer, Message};
 use livebag_bench::stats::Durations;
 
-/// Pause between two looks at the streams; livebag's own recorder looks every 0.5 to 2 ms.
+/// Interval at which the streams are polled; livebag's own recorder polls every 0.5 to 2 ms.
 const LOOK: Duration = Duration::from_micros(500);
 
 /// Records, and measures it.
@@ -44,7 +44,7 @@ pub fn record(orders: &Orders, parent: &mut Parent) -> Result<Recorded, CliError
     Ok(Recorded { messages: written.counts, dropped, lapped, ..recorded })
 }
 
-/// Runs `take` beside a thread that writes the cache out.
+/// Runs `take` while a thread writes the cache out.
 fn cached(
     cache: &DoubleBuffer,
     mut writer: BagWriter,
@@ -115,7 +115,7 @@ impl Reception {
             reader.seek_oldest();
         }
         while !readers.is_empty() {
-            // Read before looking for frames, so that what came before the end is taken.
+            // Read before polling for frames, so that earlier frames are taken.
             let over = self.over.load(Ordering::Acquire);
             for (topic, reader) in readers.iter_mut().enumerate() {
                 self.drain(topic, reader, intake, &mut buffer);

@@ -1,4 +1,4 @@
-//! What the simulated sensors see. Cheap to draw: the machine is to be busy with recording.
+//! The scene of the simulated sensors. Cheap to draw: the machine is to be busy with recording.
 
 /// Columns of an image.
 pub const WIDTH: usize = 1920;
@@ -13,7 +13,7 @@ const BAR_ROWS: usize = 40;
 /// Rows that it moves from one frame to the next.
 const BAR_SPEED: usize = 12;
 
-/// A picture with a moving bar. What stands still is drawn once into every slot.
+/// A picture with a moving bar. The static part is drawn once into every slot.
 pub struct Camera {
     still: Vec<u8>,
     bar: Vec<u8>,

@@ -1,8 +1,8 @@
 //! Many messages of one topic as columns: what tables of numbers (Arrow, NumPy) are made of.
 //!
-//! A structure within the message becomes columns of its own, named with dots
-//! (`header.stamp.sec`); arrays of fixed length, sequences, and structures inside of those keep their
-//! nesting. Hostile schemas and messages cost an error, as everywhere in [`decode`](super).
+//! The fields of a structure within the message become columns, named with dots (`header.stamp.sec`); arrays of fixed
+//! length, sequences, and structures inside of those keep their nesting. Hostile schemas and messages cost an error, as
+//! everywhere in [`decode`](super).
 
 #[cfg(test)]
 mod tests;
@@ -70,7 +70,7 @@ pub enum Column {
     Text {
         /// Where each ends in `bytes`.
         ends: Vec<i32>,
-        /// All strings, as UTF-8; what was none has become U+FFFD.
+        /// All strings, as UTF-8; invalid text has become U+FFFD.
         bytes: Vec<u8>,
     },
     /// Sequences.
@@ -93,7 +93,7 @@ pub enum Column {
     Structure {
         /// How many.
         rows: usize,
-        /// Their fields, by name, in order; each has as many values.
+        /// Their fields, by name, in order; each has the same number of values.
         fields: Vec<(String, Column)>,
     },
 }
@@ -154,7 +154,7 @@ impl ColumnDecoder {
     /// Adds one message's values. A message that cannot be decoded adds nothing.
     ///
     /// # Errors
-    /// If it is not what the definition says.
+    /// If it does not match the definition.
     pub fn push(&mut self, message: &[u8]) -> Result<(), DecodeError> {
         let mut read = Read {
             cursor: if self.is_ros1 { Cursor::ros1(message) } else { Cursor::cdr(message)? },
@@ -197,7 +197,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Columns of a structure that stands alone, each under its dotted name.
+    /// Columns of a structure outside of arrays, each under its dotted name.
     fn flatten(
         &mut self,
         prefix: &str,
@@ -380,7 +380,7 @@ impl Column {
         }
     }
 
-    /// The same without values, with room for as many.
+    /// The same without values, with the same capacity.
     fn empty(&self) -> Self {
         match self {
             Self::Numbers { kind, bytes } => {

@@ -40,14 +40,14 @@ impl Announcer {
         }
     }
 
-    /// Tells that there is one more. That it could not be told is no reason to fail: it works anyway.
+    /// Announces another endpoint. A failed announcement is no reason to fail: the endpoint still works.
     pub fn add(&self, id: EndpointId, side: Side) {
         self.change(|endpoints| {
             endpoints.insert(id, side);
         });
     }
 
-    /// Tells that one has gone.
+    /// Announces that an endpoint has gone.
     pub fn remove(&self, id: EndpointId) {
         self.change(|endpoints| {
             endpoints.remove(&id);
@@ -60,7 +60,7 @@ impl Announcer {
         let _ = self.writer.write(&self.message(&endpoints));
     }
 
-    /// Tells how things are.
+    /// Announces the present endpoints.
     pub fn announce(&self) -> Result<(), Refusal> {
         let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
         self.writer.write(&self.message(&endpoints))

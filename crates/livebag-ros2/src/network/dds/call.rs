@@ -1,6 +1,6 @@
-//! Calls services as `rmw_cyclonedds` does: requests and replies begin with 16 bytes that tell the
-//! client and count its requests. (`rmw_fastrtps` tells the same in an RTPS parameter of each message,
-//! which Cyclone DDS can neither write nor read; ROS 2's own clients do not reach over that, either.)
+//! Calls services as `rmw_cyclonedds` does: requests and replies begin with 16 bytes that identify the client and
+//! number its requests. (`rmw_fastrtps` sends the same in an RTPS parameter of each message, which Cyclone DDS can
+//! neither write nor read; ROS 2's own clients do not reach over that, either.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +79,7 @@ pub fn call(
         if let Some(answer) = answer_to(client, &answer) {
             return Ok(answer);
         }
-        // Somebody else's; they must not keep this call waiting for ever.
+        // Another client's answers; they must not keep this call waiting forever.
         left = left.checked_sub(SERVER_POLL).ok_or_else(no_answer)?;
     }
 }
@@ -98,7 +98,7 @@ fn client_id(participant: EndpointId) -> String {
     format!("clientid= {first:02x}{rest};")
 }
 
-/// What is told of the client in each request.
+/// The client's identification in each request.
 fn client_number(writer: EndpointId) -> u64 {
     let half = |at: usize| {
         writer[at..].first_chunk().map_or(0, |bytes: &[u8; 8]| u64::from_be_bytes(*bytes))

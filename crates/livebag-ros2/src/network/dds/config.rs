@@ -1,13 +1,13 @@
-//! How the network is joined, and what that is in Cyclone DDS' settings.
+//! Options for joining the network, and the corresponding Cyclone DDS settings.
 
 use std::fmt::Write;
 
 use crate::limits::{DDS_RECEIVE_BUFFER_BYTES, DDS_UNACKNOWLEDGED_BYTES, SAMPLE_BYTES_MAX};
 
-/// Domains have ports of their own, up to this one (RTPS 2.5, 9.6.2.3).
+/// Domains have separate ports, up to this one (RTPS 2.5, 9.6.2.3).
 pub const DOMAIN_MAX: u32 = 232;
 
-/// Which nodes are looked for (`ROS_AUTOMATIC_DISCOVERY_RANGE`).
+/// Which nodes are searched for (`ROS_AUTOMATIC_DISCOVERY_RANGE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiscoveryRange {
     /// Those that multicast reaches.
@@ -26,11 +26,11 @@ pub struct DdsOptions {
     pub domain: u32,
     /// Network interface, by name or address; chosen by Cyclone DDS if there is none.
     pub interface: Option<String>,
-    /// Which nodes are looked for.
+    /// Which nodes are searched for.
     pub range: DiscoveryRange,
-    /// Addresses or host names of machines to look for nodes on, where multicast does not reach.
+    /// Addresses or host names of machines on which nodes are searched for, beyond the reach of multicast.
     pub peers: Vec<String>,
-    /// Whether multicast is used; without it, nodes are found through `peers` alone.
+    /// Whether multicast is used; without it, nodes are found only through `peers`.
     pub has_multicast: bool,
     /// Receive buffer to ask the kernel for, bytes. It gives at most `net.core.rmem_max`.
     pub receive_buffer_bytes: usize,

@@ -22,7 +22,7 @@ const ID_BYTES: usize = 16;
 /// and before.
 const OLD_ID_BYTES: usize = 24;
 
-/// The graph, as far as it is known.
+/// The known graph.
 #[derive(Debug)]
 pub struct Graph {
     own_participant: EndpointId,
@@ -37,7 +37,7 @@ pub struct Graph {
 #[derive(Debug, Default)]
 struct Known {
     endpoints: HashMap<EndpointId, Endpoint>,
-    /// By whoever told them: the node of each endpoint.
+    /// The node of each endpoint, by the participant that announced it.
     nodes: HashMap<EndpointId, Nodes>,
     /// How many that are in all.
     nodes_count: usize,
@@ -121,7 +121,7 @@ impl Graph {
         self.has_changed();
     }
 
-    /// Whether the topic's publishers all have a key, as far as they are known.
+    /// Whether all known publishers of the topic have a key.
     pub fn is_keyed(&self, topic: &str) -> bool {
         let known = self.known();
         let of_topic = |found: &&Endpoint| found.role == Role::Publisher && found.name == topic;
@@ -144,7 +144,7 @@ impl Graph {
     }
 }
 
-/// What the nodes' topic tells goes into the graph.
+/// Messages of the nodes' topic go into the graph.
 impl Taker for Graph {
     fn take(&self, message: &Taken<'_>) {
         let Some((nodes, id_bytes)) = nodes(message.data) else { return self.refuse() };
@@ -176,8 +176,8 @@ impl Taker for Graph {
 /// Endpoints and the nodes that have them.
 type Nodes = Vec<(Arc<str>, EndpointId)>;
 
-/// Reads `rmw_dds_common/msg/ParticipantEntitiesInfo`. How wide identities are is told by with which
-/// width it ends where the message does.
+/// Reads `rmw_dds_common/msg/ParticipantEntitiesInfo`. The width of identities is the one with which parsing ends at
+/// the message's end.
 fn nodes(message: &[u8]) -> Option<(Nodes, usize)> {
     let with = |id_bytes| Some((nodes_with(message, id_bytes)?, id_bytes));
     with(ID_BYTES).or_else(|| with(OLD_ID_BYTES))
@@ -200,7 +200,7 @@ fn nodes_with(message: &[u8], id_bytes: usize) -> Option<Nodes> {
             }
         }
     }
-    // What is left can only be padding.
+    // The remaining bytes can only be padding.
     (cdr.body.len() - cdr.at < 4).then_some(found)
 }
 
@@ -212,7 +212,7 @@ pub fn read_foreign(message: &[u8]) {
     }
 }
 
-/// As much of CDR as that message needs.
+/// The subset of CDR that this message needs.
 struct Cdr<'a> {
     body: &'a [u8],
     at: usize,

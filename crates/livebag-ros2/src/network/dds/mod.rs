@@ -1,11 +1,11 @@
 //! ROS 2 over DDS, by Cyclone DDS: what `rmw_cyclonedds`, `rmw_fastrtps` and `rmw_connextdds` speak.
 //!
 //! - Losses are gaps in the sequence numbers that every RTPS message has, read from the packets it
-//!   came in (`cyclone/blob.rs`). Nothing is lost behind that point: there is no reader's cache. What a
-//!   publisher sent after the last message that arrived cannot be known, nor before the first.
+//!   came in (`cyclone/blob.rs`). Nothing is lost behind that point: there is no reader's cache. Messages that a
+//!   publisher sent after the last one that arrived, or before the first, are unknown.
 //! - Messages of publications in this process are handed over by the thread that publishes.
-//! - Bytes that DDSI adds to make a length a multiple of four are told in the encapsulation's options,
-//!   and taken away again; other options are as they were published.
+//! - Bytes that DDSI adds to make a length a multiple of four are declared in the encapsulation's options, and removed;
+//!   other options stay as published.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -130,7 +130,7 @@ impl DdsNetwork {
             return Ok((request.name.clone(), request.type_name.clone()));
         }
         check_name(&request.name)?;
-        // Nodes that know DDS alone use ROS' topics with types of their own names.
+        // Nodes without ROS use ROS' topics with their own type names.
         if !names::is_foreign_type(&request.type_name) {
             check_type_name(&request.type_name)?;
         }
@@ -217,7 +217,7 @@ fn rmem_max_bytes() -> Option<usize> {
     text.trim().parse().ok()
 }
 
-/// What is known of a subscription's publishers.
+/// The known publishers of a subscription.
 #[derive(Default)]
 struct Following {
     sequences: Sequences,
@@ -269,8 +269,8 @@ impl Taker for Subscribed {
         self.graph.refuse();
     }
 
-    // A publisher that is only out of reach for a while comes back with what was lost meanwhile. So
-    // those that have gone are forgotten late, many at a time.
+    // A publisher that is only temporarily out of reach returns with the messages lost meanwhile. So those that have
+    // gone are forgotten late, many at a time.
     fn gone(&self, publisher: EndpointId) {
         let mut following = self.following();
         let Some(Following { sequences, gone }) = following.as_mut() else { return };
@@ -306,7 +306,7 @@ struct DdsPublication {
 impl Publication for DdsPublication {
     fn publish(&self, data: &[u8]) -> Result<(), NetworkError> {
         let wrong = |reason: String| Err(failed("publishing", &self.name, reason));
-        // Readers of Cyclone DDS call such a packet malformed, and ask for it again for ever.
+        // Readers of Cyclone DDS call such a packet malformed, and request it again forever.
         if !cyclone::is_encoded(data) {
             let start: Vec<_> = data.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
             return wrong(format!(

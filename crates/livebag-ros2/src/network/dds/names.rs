@@ -28,14 +28,14 @@ pub fn type_name(name: &str, after: &str) -> String {
     }
 }
 
-/// Whether it can be the name of a type that is none of ROS': `ShapeType`, `demo::Pose`.
+/// Whether it can be the name of a type that is not from ROS: `ShapeType`, `demo::Pose`.
 pub fn is_foreign_type(name: &str) -> bool {
     let is_named = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':');
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_named)
 }
 
-/// What a DDS endpoint is to ROS: its role, name and type. Nothing if it is none of ROS', or the
-/// second topic of a service, which tells nothing more.
+/// The ROS meaning of a DDS endpoint: its role, name and type. None if it is not from ROS, or the second topic of a
+/// service, which adds nothing.
 pub fn ros(topic: &str, type_name: &str, is_writer: bool) -> Option<(Role, String, String)> {
     let (prefix, rest) = topic.split_at_checked(2)?;
     if !rest.starts_with('/') || rest.len() < 2 {

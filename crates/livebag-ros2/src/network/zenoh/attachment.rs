@@ -5,14 +5,14 @@
 
 use super::super::EndpointId;
 
-/// What is said of a message, a request or a reply.
+/// Metadata of a message, a request or a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attachment {
     /// The publisher's count, from 1 on.
     pub(super) sequence: i64,
     /// When it was published, nanoseconds since the Unix epoch.
     pub(super) source_nanos: i64,
-    /// Who published it.
+    /// Its publisher.
     pub(super) publisher: EndpointId,
 }
 

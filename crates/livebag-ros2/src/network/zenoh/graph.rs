@@ -1,4 +1,4 @@
-//! What is known of the network: endpoints by their announcements.
+//! The known state of the network: endpoints by their announcements.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use super::super::{Endpoint, EndpointId, Role};
 use super::token::{self, Announced};
 use crate::limits::ENDPOINTS_MAX;
 
-/// Endpoints that are announced at the moment, and what was left out.
+/// Endpoints announced at the moment, and those left out.
 #[derive(Debug)]
 pub(super) struct Graph {
     own_session: String,
@@ -119,7 +119,7 @@ impl Graph {
     }
 }
 
-/// An endpoint of this session, as long as it lives.
+/// An endpoint of this session, while it exists.
 #[derive(Debug)]
 pub(super) struct Own {
     graph: Arc<Graph>,

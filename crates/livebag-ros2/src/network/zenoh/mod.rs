@@ -152,7 +152,7 @@ impl ZenohNetwork {
     }
 }
 
-/// Follows what is announced, and announces the node.
+/// Follows announcements, and announces the node.
 fn announce(
     session: &zenoh::Session,
     node: &Node,

@@ -24,8 +24,8 @@ pub(super) fn demangled(field: &str) -> String {
     field.replace(SLASH, "/")
 }
 
-/// `sensor_msgs/msg/Image` as DDS and rmw_zenoh name it: `sensor_msgs::msg::dds_::Image_`. What is
-/// no ROS name stays as it is.
+/// `sensor_msgs/msg/Image` as DDS and rmw_zenoh name it: `sensor_msgs::msg::dds_::Image_`. Names that are not from ROS
+/// stay unchanged.
 pub(super) fn dds_type(ros: &str) -> String {
     match ros.rsplit_once('/') {
         Some((package, name)) => format!("{}::dds_::{name}_", package.replace('/', "::")),
@@ -33,7 +33,7 @@ pub(super) fn dds_type(ros: &str) -> String {
     }
 }
 
-/// The ROS name of a DDS type. What is none stays as it is.
+/// The ROS name of a DDS type. Other names stay unchanged.
 pub(super) fn ros_type(dds: &str) -> String {
     match dds.strip_suffix('_').and_then(|dds| dds.split_once("dds_::")) {
         Some((package, name)) => format!("{}{name}", package.replace("::", "/")),
@@ -41,7 +41,7 @@ pub(super) fn ros_type(dds: &str) -> String {
     }
 }
 
-/// `RIHS01_` and 64 hexadecimal digits that are not all zero, as those say who knows no hash.
+/// `RIHS01_` and 64 hexadecimal digits that are not all zero, which means that the hash is unknown.
 pub(super) fn is_type_hash(hash: &str) -> bool {
     hash.strip_prefix("RIHS01_").is_some_and(|digits| {
         digits.len() == 64

@@ -10,20 +10,20 @@ use crate::limits::STALLED_MAX;
 
 /// Where rmw_zenoh expects its router.
 const ROUTER: &str = "tcp/localhost:7447";
-/// Where sessions listen unless told otherwise: for those of this machine alone.
+/// Default address of sessions: for this machine only.
 const LISTEN: &str = "tcp/localhost:0";
 
-/// How to take part. By default as rmw_zenoh does: a peer that asks a router at `localhost:7447`, if
-/// there is one, and listens on this machine; besides, peers of this machine are found by multicast on
-/// the loopback interface.
+/// How to take part. The default is the same as rmw_zenoh's: a peer that connects to a router at `localhost:7447`, if
+/// there is one, and listens on this machine; in addition, peers on this machine are found by multicast on the loopback
+/// interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZenohOptions {
     /// Zenoh's own configuration (JSON5), as rmw_zenoh takes it.
     pub config: Option<PathBuf>,
     /// Settings on top of it: key (`scouting/multicast/enabled`) and JSON5 value.
     pub overrides: Vec<(String, String)>,
-    /// Endpoints to listen at: `tls/0.0.0.0:7448`. With any of them or of `connect`, and without a
-    /// configuration, nobody is looked for elsewhere.
+    /// Endpoints to listen at: `tls/0.0.0.0:7448`. With any of them or of `connect`, and without a configuration, there
+    /// is no scouting.
     pub listen: Vec<String>,
     /// Endpoints to connect to: `tcp/robot:7447`.
     pub connect: Vec<String>,
@@ -92,7 +92,7 @@ impl ZenohOptions {
             let key = "transport/link/tx/queue/congestion_control/block/wait_before_close";
             set(&mut config, key, &stalled)?;
         }
-        // Latched messages without a count are told apart by their time.
+        // Latched messages without a count are distinguished by their time.
         set(&mut config, "timestamping/enabled", "true")?;
         for (key, value) in &self.overrides {
             set(&mut config, key, value)?;

@@ -20,7 +20,7 @@ use super::subscription::latched;
 use crate::network::EndpointId;
 use crate::qos::{Durability, Qos, Reliability};
 
-/// How often a reliable latched publisher tells its count, as rmw_zenoh does.
+/// Interval at which a reliable latched publisher sends its count, as in rmw_zenoh.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// A publication of this session.
@@ -38,8 +38,8 @@ pub(super) struct ZenohPublication {
 }
 
 impl ZenohPublication {
-    /// A copy for Zenoh to own: in shared memory if it is large. What a latched topic keeps stays
-    /// out of there, or it would take the room for good.
+    /// A copy for Zenoh to own: in shared memory if it is large. Messages kept by a latched topic are not put there, or
+    /// they would occupy the room permanently.
     fn owned(&self, data: &[u8]) -> ZBytes {
         let qos = &self.request.qos;
         let shared = match qos.durability {
@@ -132,8 +132,8 @@ impl Drop for ZenohPublication {
 
 /// Declares what sends to `key`, with the cache of latched topics as rmw_zenoh has it.
 ///
-/// Reliable messages wait for a reader that is slow, as rmw_zenoh's do only with "keep all": what is
-/// played back is to arrive. The others are dropped when the way is full.
+/// Reliable messages wait for a slow reader, as rmw_zenoh's do only with "keep all": played messages should arrive. The
+/// others are dropped when the way is full.
 pub(super) fn declare(
     session: &zenoh::Session,
     key: String,

@@ -15,8 +15,7 @@ use super::graph::{Graph, Own};
 use crate::limits::{LATCHED_MAX, SAMPLE_BYTES_MAX};
 use crate::qos::{Durability, History, Qos, Reliability};
 
-/// How long publishers are given to answer for what they published before; messages that come
-/// meanwhile wait for it.
+/// Timeout for publishers to send messages that they published earlier; new messages wait for it.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes messages until it is closed.
@@ -50,7 +49,7 @@ impl Inlet {
         let is_fit = (4..=SAMPLE_BYTES_MAX).contains(&payload.len());
         let attachment = match attachment {
             Some(Some(attachment)) if is_fit => attachment,
-            // Publishers that are no ROS nodes may count nothing, and tell no time.
+            // Publishers that are not ROS nodes may have no count and no time.
             None if is_fit => Attachment { sequence: 0, source_nanos: -1, publisher: [0; 16] },
             _ => return self.graph.refuse(),
         };
@@ -61,8 +60,8 @@ impl Inlet {
             sequence: u64::try_from(attachment.sequence).unwrap_or(0),
             publisher: attachment.publisher,
         };
-        // Held while the message is given away, so that two connections to one publisher cannot
-        // turn its order around, and so that closing waits.
+        // Held while the message is passed on, so that two connections to one publisher cannot change its order, and so
+        // that closing waits.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = &mut *open {
             open.give(&sample, &self.graph);
@@ -126,8 +125,8 @@ pub(super) struct Subscribers {
 /// Whether the subscription takes part in the group of those that read from plain memory.
 ///
 /// Since Lyrical, publishers of messages with an unbounded `uint8[]` (images, point clouds) ask how
-/// each subscription reads such bytes. What the group gets travels under a key of its own, and who says
-/// nothing may get nothing (hiroz 0.2.1, `buffer_group.rs`). Latched topics have no group.
+/// each subscription reads such bytes. The group's messages have a separate key, and a subscription that declares
+/// nothing may get none (hiroz 0.2.1, `buffer_group.rs`). Latched topics have no group.
 pub(super) fn is_in_group(qos: &Qos) -> bool {
     qos.durability == Durability::Volatile
 }

@@ -11,7 +11,7 @@ use crate::qos::{Durability, History, Liveliness, Qos, Reliability};
 
 /// What every token begins with.
 const SPACE: &str = "@ros2_lv";
-/// The depth that rmw_zenoh takes where none is said, and leaves out where it is this.
+/// The depth that rmw_zenoh assumes if none is given, and omits if it is this.
 const DEPTH_UNSAID: u32 = 42;
 const SECOND: u64 = 1_000_000_000;
 
@@ -20,16 +20,16 @@ pub(super) fn all(domain: u32) -> String {
     format!("{SPACE}/{domain}/**")
 }
 
-/// What a token says.
+/// Contents of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Announced {
-    /// A node; its endpoints have tokens of their own.
+    /// A node; its endpoints have separate tokens.
     Node,
     /// An endpoint of a session.
     Endpoint {
         /// The session's id.
         session: String,
-        /// What is announced.
+        /// The announced endpoint.
         endpoint: Endpoint,
     },
 }
@@ -87,7 +87,7 @@ fn node_name(namespace: &str, name: &str) -> Option<String> {
     is_fit.then_some(whole)
 }
 
-/// Who announces: a node of a session.
+/// The announcer: a node of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     /// The domain.

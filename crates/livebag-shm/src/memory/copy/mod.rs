@@ -1,10 +1,9 @@
 //! Copy kernels for memory that another process may change meanwhile.
 //!
-//! A copy out of a slot races with the writer by design. In Rust a racing plain read is undefined
-//! even if its result is thrown away, so no kernel here uses one on the shared side: the portable
-//! kernel uses relaxed atomics, and the others are inline assembly, which the compiler must treat
-//! as opaque code that may do what those relaxed atomics do. The bytes are only believed after the
-//! slot protocol has found that nobody wrote meanwhile.
+//! A copy out of a slot races with the writer by design. In Rust a racing plain read is undefined even if its result is
+//! discarded, so no kernel here uses one on the shared side: the portable kernel uses relaxed atomics, and the others
+//! are inline assembly, which the compiler must treat as opaque code that may do what those relaxed atomics do. The
+//! bytes are used only after the slot protocol has found that they did not change meanwhile.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -43,8 +42,8 @@ pub(crate) fn settle() {
 /// Copies into memory that a device or another processor reads next: past the caches of this one, where
 /// it has stores that do so (x86-64), as [`slice::copy_from_slice`] elsewhere.
 ///
-/// What a device has fetched from memory lies in no near cache, and an ordinary store has to bring each line
-/// back only to overwrite it.
+/// Memory that a device has read is in no near cache, and an ordinary store has to fetch each line only to overwrite
+/// it.
 ///
 /// # Panics
 /// If the lengths differ.

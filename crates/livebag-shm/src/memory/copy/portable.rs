@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub(super) unsafe fn from_shared(to: *mut u8, from: *const u8, count: usize) {
     let mut at = 0;
     while at < count {
-        // SAFETY: `at < count`, so both stay within what the caller vouches for; the eight-byte
-        // access is made only when eight bytes are left and the shared side is aligned.
+        // SAFETY: `at < count`, so both stay within the range that the caller guarantees; the eight-byte access is made
+        // only when eight bytes are left and the shared side is aligned.
         unsafe {
             let source = from.add(at).cast_mut();
             if count - at >= 8 && source.cast::<u64>().is_aligned() {

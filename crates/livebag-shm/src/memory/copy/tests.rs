@@ -4,7 +4,7 @@ use super::{copy_from_shared, copy_past_caches, copy_to_shared, portable, settle
 
 type Kernel = unsafe fn(*mut u8, *const u8, usize);
 
-/// Copies a pattern between two buffers at the given offsets, and looks at what is around it too.
+/// Copies a pattern between two buffers at the given offsets, and checks the bytes around it too.
 fn check(kernel: Kernel, to_at: usize, from_at: usize, count: usize) {
     let from: Vec<u8> = (0..from_at + count).map(|i| (i % 249) as u8 + 1).collect();
     let mut to = vec![0; to_at + count + 64];

@@ -8,7 +8,7 @@ use livebag_format::index::{
     ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header, is_index_header,
 };
 
-use crate::storage::{Disk, ReadFile};
+use crate::storage::{Disk, ReadFile, is_no_file};
 
 /// Entries read at once.
 const ENTRIES_AT_ONCE: u64 = 4096;
@@ -31,7 +31,7 @@ pub(super) struct Claim {
 pub(super) const ENTRY_MEMORY_BYTES: u64 = (size_of::<Claim>() + ENTRY_BYTES) as u64;
 const _: () = assert!(ENTRY_MEMORY_BYTES == 104, "docs/durability.md says so");
 
-/// The file, and what is known of it.
+/// The file and its known contents.
 pub(super) struct TopicIndex {
     /// Place in the manifest.
     pub topic: usize,
@@ -55,7 +55,7 @@ pub(super) struct Mended {
 }
 
 impl TopicIndex {
-    /// Opens the index of a topic (by its place in the manifest), or what is left of it.
+    /// Opens the index of a topic (by its place in the manifest), or its remains.
     pub fn open(disk: &dyn Disk, path: PathBuf, topic: usize) -> io::Result<Self> {
         let mut this = Self { topic, path, file: None, count: 0, length: 0, is_whole: false };
         match disk.open(&this.path) {
@@ -63,7 +63,7 @@ impl TopicIndex {
                 this.length = file.length()?;
                 this.file = Some(file);
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_file(&error) => {}
             Err(error) => return Err(error),
         }
         Ok(this)
@@ -74,8 +74,8 @@ impl TopicIndex {
         entry_count(self.length)
     }
 
-    /// Reads what it claims, of the topic with the place `member` among those of its brick. Entries below
-    /// `synced` are on the medium.
+    /// Reads its claims, for the topic with the place `member` among those of its brick. Entries below `synced` are on
+    /// the medium.
     pub fn read(&mut self, member: u16, synced: u64, claims: &mut Vec<Claim>) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut head = [0; ENTRY_BYTES];
@@ -101,13 +101,13 @@ impl TopicIndex {
             at += ENTRIES_AT_ONCE;
         }
         self.count = (claims.len() - first) as u64;
-        // What is no zeros is not cut off, but kept beside the new index.
+        // Bytes other than zeros are not truncated, but kept beside the new index.
         self.is_whole &= !has_damage;
         Ok(())
     }
 
     /// Leaves the entries that have been proven, and adds `found`, those of messages without an
-    /// entry. What is given up is kept beside the index.
+    /// entry. Discarded bytes are kept beside the index.
     pub fn mend(
         &self,
         disk: &dyn Disk,

@@ -23,23 +23,23 @@ use crate::container::ContainerError;
 use crate::container::FileNames;
 use crate::container::read_manifest;
 use crate::container::unpack::Unpacked;
-use crate::storage::{Access, Disk, ReadFile};
+use crate::storage::{Access, Disk, ReadFile, is_no_file};
 
 /// Longest schema, channel or header that is read.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 /// Entries of an index that are tried to find its channel.
 const ENTRIES_TRIED: u64 = 64;
 
-/// Whether `error` is one that a rebuilt manifest cures: there are indexes, or nothing but what a
-/// recorder makes first. That a manifest is damaged although no power was cut is the doing of a medium
-/// or of a person: then it is made anew only when asked for (see [`crate::Container::recover`]).
+/// Whether rebuilding the manifest can fix `error`: there are indexes, or only the files that a recorder creates first.
+/// A manifest that is damaged without a power cut was changed by the medium or by a person: it is rebuilt only on
+/// request (see [`crate::Container::recover`]).
 pub(crate) fn can_help(disk: &dyn Disk, path: &Path, error: &ContainerError) -> bool {
     let files = disk.list(path).unwrap_or_default();
     let has_index = files.iter().any(|file| is_index(file) || is_split(disk, file));
     match error {
         ContainerError::NotFound(_) | ContainerError::NotAContainer(_) => has_index,
         ContainerError::Manifest { source: ManifestError::Yaml(_), .. } => {
-            // What a recorder makes before its first message, and a recovery that was cut short.
+            // Files that a recorder creates before its first message, and those of an interrupted recovery.
             let ours = |file: &PathBuf| {
                 let name = name_of(file);
                 name.starts_with("container.")
@@ -58,15 +58,27 @@ fn is_index(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "idx")
 }
 
+fn is_brick(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "mcap")
+}
+
+/// What is in a directory, without pipes and folders that are called like a brick or an index.
+fn files_in(disk: &dyn Disk, path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = disk.list(path)?;
+    let is_file = |file: &Path| !disk.open(file).is_err_and(|error| is_no_file(&error));
+    files.retain(|file| !(is_brick(file) || is_index(file)) || is_file(file));
+    Ok(files)
+}
+
 /// Whether a directory holds a later split.
 fn is_split(disk: &dyn Disk, path: &Path) -> bool {
     let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("split_"));
     named && disk.list(path).is_ok_and(|files| !files.is_empty())
 }
 
-/// Brings the manifest's list of splits up to what the medium has: a power cut may have cost the last
-/// manifest, and with it the names of splits begun since; or it may have undone the manifest that
-/// left out splits which retention then removed.
+/// Corrects the manifest's list of splits by the directories on the medium. A power cut may have lost the last
+/// manifest, and with it the names of splits begun since; or it may have restored an older one that still names splits
+/// removed by retention.
 pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manifest) {
     let number = |name: &String| name.strip_prefix("split_").and_then(|n| n.parse::<u64>().ok());
     let last = manifest.splits.iter().filter_map(number).max().unwrap_or(0);
@@ -91,8 +103,7 @@ pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manife
     manifest.removed.splits += gone as u64;
 }
 
-/// Where a topic's index lies: beside its brick under the same name, or under its own if it shares the
-/// brick.
+/// Path of a topic's index: beside its brick under the same name, or under its own if it shares the brick.
 fn index_of(brick: &Path, topic: &Topic) -> PathBuf {
     let own_name = FileNames::default().give(&topic.name);
     if name_of(brick).starts_with(&own_name) {
@@ -143,21 +154,19 @@ fn make_index(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Names what a recorder made just before it died, and had not named yet: a brick belongs to the topic
-/// that it announces, and the index of the same name with it. What announces nothing holds nothing,
-/// and is removed.
+/// Adds files that a recorder created just before it died and had not named yet: a brick belongs to the topic that it
+/// declares, and so does the index of the same name. What announces nothing holds nothing, and is removed.
 pub(super) fn name_newest_files(
     disk: &dyn Disk,
     path: &Path,
     manifest: &mut Manifest,
 ) -> io::Result<()> {
-    let files = disk.list(path)?;
+    let files = files_in(disk, path)?;
     let is_named = |manifest: &Manifest, file: &Path| {
         let name = name_of(file);
         manifest.topics.iter().any(|topic| topic.index == name || topic.bricks.contains(&name))
     };
-    let is_brick = |file: &&PathBuf| file.extension().is_some_and(|e| e == "mcap");
-    for brick in files.iter().filter(is_brick) {
+    for brick in files.iter().filter(|file| is_brick(file)) {
         if is_named(manifest, brick) || name_of(brick) == manifest.attachments {
             continue;
         }
@@ -166,7 +175,12 @@ pub(super) fn name_newest_files(
         let count = file.read_at(&mut magic, 0)?;
         let is_ours = MAGIC.starts_with(&magic[..count]);
         let read = read_brick(brick, file.clone())?;
-        if read.topics.is_empty() && is_ours && !may_have_chunk(&*file)? {
+        if read.is_attachments() && manifest.attachments.is_empty() {
+            manifest.attachments = read.name;
+            continue;
+        }
+        let is_empty = read.topics.is_empty() && !read.has_other_records;
+        if is_empty && is_ours && !may_have_chunk(&*file)? {
             disk.remove(brick)?;
         }
         for (channel_id, announced) in &read.topics {
@@ -193,7 +207,7 @@ pub(super) fn name_newest_files(
     Ok(())
 }
 
-/// What a brick says of itself.
+/// A brick's own metadata.
 struct Brick {
     name: String,
     file: std::sync::Arc<dyn ReadFile>,
@@ -201,18 +215,18 @@ struct Brick {
     profile: String,
     /// Channels with their topics, in the order in which they were announced.
     topics: Vec<(u16, Topic)>,
-    /// Whether it has an attachment, which no recorder puts into a brick.
-    has_attachments: bool,
+    /// Whether it has attachments or metadata records, which no recorder puts into a brick.
+    has_other_records: bool,
 }
 
 /// Makes a manifest in state `recording` of the files in a directory.
 pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, ContainerError> {
     let io_error = |source| ContainerError::Io { path: path.to_owned(), source };
-    let files = disk.list(path).map_err(io_error)?;
+    let files = files_in(disk, path).map_err(io_error)?;
     let mut bricks = Vec::new();
     let mut attachments = None;
     for file in &files {
-        if file.extension().is_some_and(|extension| extension == "mcap") {
+        if is_brick(file) {
             let opened = disk.open(file);
             let opened =
                 opened.map_err(|source| ContainerError::Io { path: file.clone(), source })?;
@@ -293,9 +307,9 @@ fn first_entries(disk: &dyn Disk, path: &Path) -> io::Result<Vec<IndexEntry>> {
     Ok(entries)
 }
 
-/// Which index is that of which channel: places in `indexes`, `bricks` and the brick's topics. An
-/// index belongs to the channel to whose messages most of its entries point, and every channel has
-/// one; without such an entry it is that of the first channel in the brick of the same name.
+/// Which index is that of which channel: places in `indexes`, `bricks` and the brick's topics. An index belongs to the
+/// channel to whose messages most of its entries point, and every channel has one; an index without such entries
+/// belongs to the first channel in the brick of the same name.
 fn match_channels(
     indexes: &[(&PathBuf, Vec<IndexEntry>)],
     bricks: &[Brick],
@@ -327,9 +341,9 @@ fn match_channels(
 }
 
 impl Brick {
-    /// Whether it is the file with what the recording carries along, and no brick.
+    /// Whether it is the file with the attachments, not a brick.
     fn is_attachments(&self) -> bool {
-        self.has_attachments && self.topics.is_empty() && self.name == ATTACHMENTS_FILE
+        self.has_other_records && self.topics.is_empty() && self.name == ATTACHMENTS_FILE
     }
 
     /// Whether the entry points to a message of the channel that says the same.
@@ -355,7 +369,7 @@ fn read_brick(path: &Path, file: std::sync::Arc<dyn ReadFile>) -> io::Result<Bri
         library: String::new(),
         profile: String::new(),
         topics: Vec::new(),
-        has_attachments: false,
+        has_other_records: false,
     };
     let length = brick.file.length()?;
     let mut schemas = Vec::new();
@@ -408,7 +422,7 @@ fn read_definitions(
                 None => {}
             }
         }
-        brick.has_attachments |= record.opcode == opcode::ATTACHMENT;
+        brick.has_other_records |= matches!(record.opcode, opcode::ATTACHMENT | opcode::METADATA);
         if matches!(record.opcode, 0 | opcode::DATA_END) {
             break;
         }

@@ -16,15 +16,15 @@ pub(super) const OVERWRITTEN_FILE: &str = "container.damaged";
 /// It is held in memory while something is added.
 const KEPT_BYTES_MAX: u64 = 1 << 30;
 
-/// What has become of a brick.
+/// Result of mending a brick.
 pub(super) struct MendedBrick {
-    /// Bytes that could not be proven, and that a record of their own covers now.
+    /// Unproven bytes, now covered by a record.
     pub covered_bytes: u64,
     pub is_changed: bool,
 }
 
-/// Writes what a survey found to be missing, covers what could not be proven, and ends the brick with
-/// its summary. One that is right is left alone.
+/// Writes the records that a survey found missing, covers unproven bytes, and ends the brick with its summary. A
+/// correct one is not changed.
 pub(super) fn mend_brick(
     disk: &dyn Disk,
     path: &Path,
@@ -36,7 +36,7 @@ pub(super) fn mend_brick(
     if is_sound && let Ok(file) = disk.open(path) {
         let chunks = survey.chunks.iter().cloned().map(Ok);
         if ends_with_summary(&*file, survey.tail, topics, chunks)? {
-            // A recovery before this one may not have come so far.
+            // An earlier recovery may have been interrupted before this.
             file.sync()?;
             return Ok(MendedBrick { covered_bytes: 0, is_changed: false });
         }

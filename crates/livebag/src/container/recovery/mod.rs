@@ -5,7 +5,7 @@
 //!
 //! 1. makes the manifest again if it is gone or damaged ([`manifest`]),
 //! 2. reads each index as a list of claims ([`index`]),
-//! 3. walks each brick, and finds all that can be proven ([`survey`]),
+//! 3. walks each brick ([`walk`]), and finds all that can be proven ([`proof`], [`survey`]),
 //! 4. mends the brick and its indexes ([`mend`]).
 //!
 //! It adds and marks. It never shortens a file whose later chunks can be proven, and keeps the bytes
@@ -27,21 +27,26 @@ use crate::limits::UNSETTLED_BYTES;
 use crate::memory::memory_available;
 use crate::storage::{Access, Disk, Owner, ReadDisk};
 
+mod definitions;
 mod index;
 pub(super) mod manifest;
 mod mend;
+mod proof;
 mod survey;
+mod walk;
 
 use index::{Claim, ENTRY_MEMORY_BYTES, TopicIndex};
 use manifest::{correct_splits, name_newest_files, rebuild};
 use mend::mend_brick;
-use survey::{Member, Trust, Walk};
+use proof::Trust;
+use survey::Member;
+use walk::Walk;
 
 /// Where a damaged `container.yaml` is kept.
 const DAMAGED_FILE: &str = "container.yaml.damaged";
 
-/// Decides what a container is, and recovers it if its recorder is gone and this user may write: one
-/// that was not closed, and if `is_thorough` also one that was, wherever it is damaged.
+/// Determines the state of a container. Recovers it if its recorder is gone and this user may write: an unclosed one,
+/// and with `is_thorough` also a closed one with damage.
 pub(super) fn settle(
     disk: &dyn Disk,
     path: &Path,
@@ -89,20 +94,20 @@ pub(super) fn settle(
     Ok(Opened { state, manifest, is_mended })
 }
 
-/// Whether the kernel that the recorder wrote to is the one that answers now. If not, what was not
-/// synced may be gone.
+/// Whether the kernel that the recorder wrote to is the one that answers now. If not, data that was not synced may be
+/// gone.
 pub(super) fn kernel_survived(disk: &dyn Disk, path: &Path) -> bool {
     let owner = read_owner(disk, path);
     owner.is_some_and(|owner| Some(owner.boot_id) == disk.boot_id())
 }
 
-/// What the recorder wrote about itself.
+/// The recorder's note about itself.
 pub(crate) fn read_owner(disk: &dyn ReadDisk, path: &Path) -> Option<Owner> {
     let bytes = disk.read(&path.join(LOCK_FILE)).ok()?;
     Owner::parse(str::from_utf8(&bytes).ok()?)
 }
 
-/// Makes the lock's file if a power cut has cost it, empty: who recovers must not pass for the
+/// Creates the lock's file, empty, if a power cut has lost it: the recovering process must not be mistaken for the
 /// recorder.
 fn keep_owner(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     let file = path.join(LOCK_FILE);
@@ -175,7 +180,7 @@ fn is_without_memory(error: &io::Error) -> bool {
 struct Memory(u64);
 
 impl Memory {
-    /// Three quarters of what is available.
+    /// Three quarters of the available memory.
     fn new() -> Self {
         match memory_available() {
             0 => Self(u64::MAX),
@@ -274,10 +279,10 @@ fn recover(
     Ok(true)
 }
 
-/// What has become of a brick and the indexes of its topics.
+/// Result of mending a brick and the indexes of its topics.
 struct MendedGroup {
     last_log_time_nanos: u64,
-    /// What is to be said of it.
+    /// A note about it.
     note: Option<String>,
     is_changed: bool,
 }
@@ -311,7 +316,7 @@ fn mend_group(
         let synced = mark.entries.get(&described.index).copied().unwrap_or(0);
         index.read(member, synced, &mut claims)?;
     }
-    // A recorder makes one brick for a topic: what lies in another one is kept as it is.
+    // A recorder makes one brick for a topic: data in another one is not changed.
     let is_kept =
         |claim: &Claim| manifest.topics[indexes[usize::from(claim.member)].topic].bricks.len() > 1;
     others.extend(claims.extract_if(.., |claim| claim.entry.brick != 0));
@@ -331,7 +336,7 @@ fn mend_group(
     members.sort_by_key(place);
     let topics: Vec<_> = members.into_iter().map(|m| (m.channel_id, m.topic)).collect();
     let mut mended = MendedGroup { last_log_time_nanos: 0, note: None, is_changed: false };
-    // Indexes first, and onto the medium: no entry claims what is then written over in the brick.
+    // Indexes first, and synced: so no entry claims bytes that are then overwritten in the brick.
     let mut gone = 0;
     claims.extend(others);
     claims.sort_unstable_by_key(|claim| (claim.member, claim.number));

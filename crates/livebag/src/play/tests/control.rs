@@ -1,4 +1,4 @@
-//! A player is told things while it plays.
+//! Commands to a player while it plays.
 
 use super::*;
 use crate::limits::{PLAY_ORDERS_MAX, PLAY_SLEEP_MAX};
@@ -143,7 +143,7 @@ fn a_paused_player_goes_and_stays_there() {
         .run(&mut |status| {
             looks += 1;
             match looks {
-                // Before the first order is followed it says so too.
+                // Before the first command is executed, the status has it too.
                 3 => {
                     assert!(status.paused && status.messages == 0);
                     assert_eq!(status.position, Duration::from_secs(6));

@@ -142,7 +142,7 @@ struct Played {
     data: Vec<u8>,
 }
 
-/// Keeps what is played, with the player's time.
+/// Keeps played messages, with the player's time.
 #[derive(Clone)]
 struct Kept {
     clock: Clock,
@@ -164,7 +164,7 @@ impl Kept {
         std::mem::take(&mut self.played.lock().unwrap())
     }
 
-    /// (time of the clock, first byte) of what has been played.
+    /// (time of the clock, first byte) of the played messages.
     fn bytes(&self) -> Vec<(u64, u8)> {
         self.take().iter().map(|played| (played.at_nanos, played.data[0])).collect()
     }

@@ -1,4 +1,4 @@
-//! The player beside a model of it, told the same things.
+//! The player compared with a model, with the same commands.
 
 use proptest::prelude::*;
 

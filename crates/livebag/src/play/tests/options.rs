@@ -1,4 +1,4 @@
-//! What is played, from when, in which order, under which names.
+//! Which messages are played, from when, in which order, under which names.
 
 use std::collections::BTreeMap;
 
@@ -235,7 +235,7 @@ fn several_recordings_are_played_as_one() {
     assert_eq!(sizes, BTreeMap::from([("/a", 10), ("/b", 1)]));
 }
 
-/// What a recorder adds while the player is at work has no place that was made for it.
+/// A message that a recorder adds while the player runs has no prepared place.
 #[test]
 fn of_a_running_recording_is_played_what_was_there() {
     let (a, b) = (topic("/a", "std_msgs/msg/String"), topic("/b", "std_msgs/msg/String"));

@@ -48,8 +48,8 @@ impl LossCause {
         }
     }
 
-    /// The only one that there was, if there was one. A disk that fails ends the recording: what it refused comes
-    /// behind the last message, unless nothing else was lost.
+    /// The only one that there was, if there was one. A disk that fails ends the recording: the refused messages come
+    /// after the last message, unless nothing else was lost.
     fn only(mut losses: Losses) -> Option<Self> {
         let (disk, others) = (Self::Disk, &Self::ALL[..3]);
         let mut there = others.iter().filter(|cause| *cause.of(&mut losses) > 0);
@@ -98,7 +98,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// What is missing in between; of a sequence that begins anew nobody knows.
+    /// Messages missing in between; unknown if a sequence begins anew.
     pub fn gap(&self, segment: usize) -> Gap {
         let missing = self.to.sequence.saturating_sub(self.from.sequence).saturating_sub(1);
         let (from_nanos, to_nanos) = (self.from.log_time_nanos, self.to.log_time_nanos);
@@ -120,7 +120,7 @@ impl Steps {
         self.last
     }
 
-    /// The step to this message. One of an earlier split that stands at the head of this one is passed over.
+    /// The step to this message. A repeated message of an earlier split at the head of this one is skipped.
     pub fn to(&mut self, entry: &IndexEntry) -> Option<Step> {
         if entry.repeated {
             return None;
@@ -155,7 +155,7 @@ pub(super) fn join(gaps: &mut Vec<Gap>, shift: u32) {
 
 /// Which gaps of a topic are losses, and why.
 pub(super) struct Placing {
-    /// Gaps that end behind this are not told of yet.
+    /// Gaps that end after this are not reported yet.
     until_nanos: u64,
     /// By split: the only cause there was.
     causes: Vec<Option<LossCause>>,
@@ -168,7 +168,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// By cause, what has none.
+    /// Losses without a place, by cause.
     pub fn rest_of(mut self, lost: &Losses) -> Losses {
         let mut rest = *lost;
         for cause in LossCause::ALL {
@@ -186,7 +186,7 @@ impl Placing {
         let whole = LossCause::only(of_topic);
         let losses = |at: usize| topic.segments.get(at).map(|segment| segment.lost);
         let cause = |at: usize| {
-            // What was lost just before a split may have been counted there.
+            // Losses just before a split may have been counted there.
             let before = || LossCause::only(losses(at.checked_sub(1)?)?);
             let here = losses(at)?;
             if here.total() > 0 { LossCause::only(here) } else { before() }
@@ -229,8 +229,8 @@ impl Placing {
     }
 }
 
-/// Until when gaps are losses: to the end if no more is missing than was lost; of a live topic to where that
-/// is so, since what was lost just now is not told yet; else never.
+/// The time until which gaps are losses. It is the end if no more is missing than was lost. For a live topic it is the
+/// time up to which that holds, since the newest losses are not counted yet. Otherwise it is never.
 fn believed_until(gaps: &[Gap], lost: &Losses, last: Option<Place>, is_live: bool) -> u64 {
     let most = lost.transport + lost.queue + lost.lapped + lost.disk;
     let missing = |gaps: &[Gap]| gaps.iter().fold(0u64, |sum, gap| sum.saturating_add(gap.count));

@@ -1,9 +1,9 @@
-//! What a container holds over time, from its time indexes alone: messages, bytes, losses and silences by bin.
+//! The contents of a container over time, from its time indexes: messages, bytes, losses and silences by bin.
 //!
 //! Bins are 2^n nanoseconds wide and lie on the grid of their multiples: a view that moves asks for the same
-//! bins, and wide ones are sums of narrow ones. So each topic is summed up once ([`Summary`]) as finely as
-//! memory allows; wider bins come from that, narrower ones from the entries of the time that is looked at,
-//! of which there are few.
+//! bins, and wide ones are sums of narrow ones. So each topic is summed up once ([`Summary`]) as finely as memory
+//! allows; wider bins are computed from that, narrower ones from the entries of the requested time, of which there are
+//! few.
 
 mod bins;
 mod losses;
@@ -30,18 +30,18 @@ use summary::Summary;
 pub struct TimelineQuery {
     /// Topic names; empty for all.
     pub topics: Vec<String>,
-    /// First log time that is wanted; the container's own if none is given.
+    /// First log time; default: the container's first.
     pub from_nanos: Option<u64>,
-    /// Last log time that is wanted; the container's own if none is given.
+    /// Last log time; default: the container's last.
     pub to_nanos: Option<u64>,
-    /// Bins at most; there are at least half as many. Two at the least.
+    /// Maximum number of bins; there are at least half as many. At least two.
     pub bins_max: usize,
 }
 
-/// What a container holds over time.
+/// The contents of a container over time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// The first begins at or before the first time that was asked for.
+    /// The first begins at or before the requested start.
     pub bins: TimeBins,
     /// The chosen topics.
     pub topics: Vec<TopicTimeline>,
@@ -49,7 +49,7 @@ pub struct Timeline {
     pub splits: Vec<(String, u64)>,
 }
 
-/// What a topic holds over time.
+/// The contents of a topic over time.
 #[derive(Clone, Debug)]
 pub struct TopicTimeline {
     /// Its place in [`Container::topics`].
@@ -58,7 +58,7 @@ pub struct TopicTimeline {
     pub message_counts: Vec<u64>,
     /// Bytes of encoded messages by bin.
     pub message_bytes: Vec<u64>,
-    /// Messages whose index entry is damaged: nobody knows when they were.
+    /// Messages whose index entry is damaged, so that their times are unknown.
     pub damaged: u64,
     /// Losses that a gap in the source's sequence places, within the time that was asked for. Those that begin in
     /// one bin are one.
@@ -73,7 +73,7 @@ pub struct TopicTimeline {
     pub silences: Vec<(u64, u64)>,
 }
 
-/// How far a topic has come.
+/// Progress of a topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TopicProgress {
     /// Messages that can be read.
@@ -86,7 +86,7 @@ pub struct TopicProgress {
     pub silence_nanos: Option<u64>,
 }
 
-/// What is known from earlier questions of one container. A second question reads only what is new.
+/// Results of earlier queries of one container. A second query reads only new entries.
 #[derive(Default)]
 pub struct TimelineCache {
     /// Of which container: when it was begun, and whether it had been recovered.
@@ -104,7 +104,7 @@ impl TimelineCache {
 }
 
 impl Container {
-    /// What the container holds over time. No message is read.
+    /// The contents of the container over time. No message is read.
     ///
     /// # Errors
     /// If a topic is not there, or an index cannot be read.
@@ -135,7 +135,7 @@ impl Container {
         Ok(Timeline { bins, topics, splits: self.split_starts(&mut cache.splits)? })
     }
 
-    /// How far each topic has come, in the order of [`Container::topics`]. What was asked for before is not read again.
+    /// Progress of each topic, in the order of [`Container::topics`]. Entries of earlier queries are not read again.
     ///
     /// # Errors
     /// If an index cannot be read.
@@ -149,7 +149,7 @@ impl Container {
         Ok(all.iter().map(|number| of(number).unwrap_or_default()).collect())
     }
 
-    /// Sums up what is new of these topics.
+    /// Sums up new entries of these topics.
     fn refresh(&self, chosen: &[usize], cache: &mut TimelineCache) -> Result<(), ContainerError> {
         let of = (self.started_nanos(), self.state() == ContainerState::Recovered);
         if cache.of != Some(of) {
@@ -194,7 +194,7 @@ impl Container {
 struct Topic<'a> {
     topic: &'a ContainerTopic,
     summary: &'a Summary,
-    /// What the account says.
+    /// Losses according to the account.
     lost: Losses,
     is_live: bool,
     /// The recording's end.
@@ -245,7 +245,7 @@ impl Topic<'_> {
             if range.is_empty() && range.start == segment.index.count()? {
                 continue;
             }
-            // The gaps before the first of them and behind the last are looked at, too.
+            // The gaps before the first of them and after the last are checked, too.
             let before = at.checked_sub(1).and_then(|before| self.summary.parts.get(before)?.last);
             let mut steps = Steps::after(if range.start == 0 { before } else { None });
             range.start = range.start.saturating_sub(1);

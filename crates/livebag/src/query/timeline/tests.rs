@@ -48,7 +48,7 @@ fn record(path: &Path) {
     recorder.finish().unwrap();
 }
 
-/// Counts and bytes as every entry tells them.
+/// Counts and bytes from every entry.
 fn counted(container: &Container, topic: usize, bins: TimeBins) -> (Vec<u64>, Vec<u64>) {
     let (mut counts, mut bytes) = (vec![0; bins.count()], vec![0; bins.count()]);
     let topics = vec![container.topics()[topic].topic().name.clone()];
@@ -68,7 +68,7 @@ fn bins_hold_what_the_entries_say_however_narrow() {
     let path = folder.path().join("run");
     record(&path);
     let container = Container::open(&path).unwrap();
-    // With few cells some bins are narrower than they are.
+    // With few cells some bins are narrower than the cells.
     for cells_max in [8, 64, 1 << 13] {
         let mut cache = TimelineCache::default();
         container.refresh(&[0, 1], &mut cache).unwrap();
@@ -163,7 +163,7 @@ fn what_was_left_out_on_purpose_is_no_loss() {
         };
         a.write_message(&message).unwrap();
     }
-    // Lost, and nobody can say where.
+    // Lost at an unknown place.
     a.lost_in_transport(3);
     recorder.finish().unwrap();
     let container = Container::open(&path).unwrap();

@@ -186,8 +186,8 @@ impl VirtualFile {
         self.pieces.len() * size_of::<Piece>() + self.carried.bytes + kept
     }
 
-    /// Goes on behind its end with what has been recorded meanwhile; whether there was something.
-    /// `container` is the same container, opened anew if splits or topics have come.
+    /// Extends the file with messages recorded meanwhile; returns whether there were any. `container` is the same
+    /// container, opened again if it has new splits or topics.
     ///
     /// # Errors
     /// As [`VirtualFile::new`]; the file is as it was then.
@@ -239,7 +239,7 @@ impl VirtualFile {
         for at in 0..self.sources.len() {
             self.plan(at, &mut chunks)?;
         }
-        // A reader that goes through the file finds times in order, as far as chunks allow.
+        // Reading the file in order, times increase as far as chunks allow.
         chunks.sort_by_key(|chunk| chunk.start_nanos);
         for chunk in chunks {
             self.chunks += 1;
@@ -307,7 +307,7 @@ impl VirtualFile {
         Ok(())
     }
 
-    /// Cuts what a source has newly into chunks.
+    /// Divides new messages of a source into chunks.
     fn plan(&mut self, at: usize, chunks: &mut Vec<Chunk>) -> Result<(), VirtualFileError> {
         let source = &mut self.sources[at];
         let Some(segment) = &source.segment else { return Ok(()) };

@@ -50,7 +50,7 @@ impl VirtualFile {
         Ok(())
     }
 
-    /// What the jump that is piece `at` spans: itself, and its summary unless that ends the file.
+    /// The bytes that the jump at piece `at` spans: itself, and its summary unless that ends the file.
     fn jump_bytes(&self, at: usize) -> u64 {
         let end = match self.pieces.get(at + 2) {
             Some(after) => after.offset,
@@ -67,7 +67,7 @@ impl VirtualFile {
     }
 }
 
-/// The part that is wanted of what is laid out.
+/// The requested part of the laid-out bytes.
 struct View<'a> {
     /// Bytes that lie before it.
     skip: u64,
@@ -79,7 +79,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Of `bytes` what is wanted: where it begins, and how long it is.
+    /// The requested part of `bytes`: its start and length.
     fn clip(&mut self, bytes: u64) -> Option<(u64, usize)> {
         if self.skip >= bytes {
             self.skip -= bytes;
@@ -199,7 +199,7 @@ impl View<'_> {
         Ok(is_whole)
     }
 
-    /// A record that readers pass over, in place of what is damaged.
+    /// A record that readers skip, instead of damaged bytes.
     fn padding(&mut self, bytes: u64) {
         if bytes == 0 {
             return;

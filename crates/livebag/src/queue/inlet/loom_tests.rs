@@ -50,7 +50,7 @@ fn write_own(inlet: &Gate, sequence: u64) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Sequences of all messages that can be taken; each carries what it should.
+/// Sequences of all messages that can be taken; each has the right contents.
 fn taken(outlet: &mut Outlet<'_, Box<u64>, ()>, into: &mut Vec<u64>) {
     while let Some(mut segment) = outlet.take() {
         let mut published = 0;
@@ -117,7 +117,7 @@ fn loom_two_writers_fill_segments() {
     });
 }
 
-/// The recorder takes and gives memory back while a writer goes on.
+/// The recorder takes and returns memory while a writer continues.
 #[test]
 fn loom_segments_are_taken_while_others_are_filled() {
     model(3, || {
@@ -149,7 +149,7 @@ fn loom_segments_are_taken_while_others_are_filled() {
     });
 }
 
-/// A slot goes round: what its last segment held is not mistaken for what it holds.
+/// A slot is reused: its old contents are not mistaken for new ones.
 #[test]
 fn loom_slots_go_round() {
     model(2, || {
@@ -181,7 +181,7 @@ fn loom_slots_go_round() {
     });
 }
 
-/// A message whose writer was told that it is in comes out after the end; one that was refused does not.
+/// An accepted message comes out after the end; a refused one does not.
 #[test]
 fn loom_closing_leaves_nothing_between() {
     model(3, || {
@@ -196,7 +196,7 @@ fn loom_closing_leaves_nothing_between() {
         inlet.outlet().close();
         taken(&mut inlet.outlet(), &mut sequences);
         let counts: Vec<u64> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-        // What was being copied when the recorder looked.
+        // Messages that were being copied during the poll.
         taken(&mut inlet.outlet(), &mut sequences);
         assert!(inlet.outlet().is_drained());
         assert_eq!(write(&inlet, 99), Err(Refused::Closed));
@@ -204,7 +204,7 @@ fn loom_closing_leaves_nothing_between() {
     });
 }
 
-/// Large messages keep their place among the small ones, and are dropped with the inlet if nobody takes them.
+/// Large messages keep their place among the small ones, and are dropped with the inlet if they are not taken.
 #[test]
 fn loom_large_messages_are_moved() {
     model(3, || {
@@ -231,7 +231,7 @@ fn loom_large_messages_are_moved() {
     });
 }
 
-/// Whoever finds no memory ahead and nobody at the outlet helps himself.
+/// A writer that finds no prepared memory and a free outlet prepares it itself.
 #[test]
 fn loom_writers_help_themselves() {
     model(2, || {

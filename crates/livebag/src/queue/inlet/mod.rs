@@ -8,22 +8,22 @@
 //! thread waits for another that has started it.
 //!
 //! **When a segment may be taken.** Each has `capacity + 1` bytes to commit: the messages, and a padding from the
-//! end of the last one. Exactly one thread commits the padding: the one whose reservation began within the
-//! capacity and ended behind it or, if there is none, the one that moved `next` on from within the capacity. So
-//! the sum is reached once, when the segment has ended, its end is known and every copy is complete. Then the
-//! recorder takes its memory away.
+//! end of the last one. Exactly one thread commits the padding: the one whose reservation began within the capacity and
+//! ended after it or, if there is none, the one that moved `next` on from within the capacity. So the sum is reached
+//! once, when the segment has ended, its end is known and every copy is complete. Then the recorder takes its memory
+//! away.
 //!
 //! **Memory.** Tickets use a ring of [`SEGMENTS`] slots in turn. The holder of the [`Outlet`]'s lock (the recorder,
-//! or a writer that got it by `try_lock`) puts memory into the slots ahead. That memory is what the recorder gives
-//! back: the ring is the free list, too.
+//! or a writer that got it by `try_lock`) puts memory into the slots ahead. The recorder returns that memory: the ring
+//! is the free list, too.
 //!
 //! **Bounds.** A writer's call ends after [`RESERVE_TRIES`] rounds of some twenty instructions, whatever other
-//! threads do, and never waits. A round is repeated only if others filled or ended a segment meanwhile. To drop a
-//! message (and count it as lost), that has to happen as many times within a microsecond. A thread that is
-//! stopped within its copy delays the messages of its topic from its segment on, for as long as it is stopped. The
-//! other writers fill up to `SEGMENTS - 1` further segments; then messages are lost and counted. A thread that is
-//! stopped anywhere else delays nothing, unless it holds the outlet: then it keeps the recorder out of this topic,
-//! with the same bound.
+//! threads do, and never waits. A round is repeated only if others filled or ended a segment meanwhile. A message is
+//! dropped (and counted as lost) only if that happens this many times within a microsecond. A thread that is stopped
+//! during its copy delays the messages of its topic from its segment on, for as long as it is stopped. The other
+//! writers fill up to `SEGMENTS - 1` further segments; then messages are lost and counted. A thread that is stopped
+//! elsewhere delays nothing, unless it holds the outlet: then it keeps the recorder out of this topic, with the same
+//! bound.
 //!
 //! "Wait-free" supposes that the machine's atomic addition is: `xadd` of x86-64, `ldadd` of Armv8.1. Older Arm
 //! cores repeat a pair of instructions until no other core interferes.
@@ -52,19 +52,19 @@ mod room;
 use record::Kind;
 use room::Room;
 
-/// Segments of a topic that can be filled and not yet taken, one less than this: what comes between two
-/// looks of the recorder.
+/// Segments of a topic that can be filled before they are taken, plus one: the amount between two polls of the
+/// recorder.
 pub const SEGMENTS: u64 = if cfg!(all(test, loom)) { 4 } else { 64 };
 
-/// Rounds after which a writer gives up.
+/// Rounds after which a writer drops its message.
 const RESERVE_TRIES: usize = if cfg!(all(test, loom)) { 6 } else { 64 };
 
-/// The offset counts on while writers that find no room overshoot: by one message each, since who
-/// sees an offset behind the capacity adds nothing. 1 GiB is 16,000 threads with 64 KiB each, at once.
+/// The offset keeps counting while writers that find no room overshoot: by one message each, since a writer that sees
+/// an offset beyond the capacity adds nothing. 1 GiB is 16,000 threads with 64 KiB each, at once.
 const OFFSET_BITS: u32 = 30;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
-/// A ticket comes again after 8 thousand million segments: weeks of 10,000 a second, which a thread would
-/// have to sleep through between two instructions to the segment in order to mistake it.
+/// A ticket repeats after 8 thousand million segments: weeks at 10,000 a second. To confuse segments, a thread would
+/// have to sleep that long between two instructions.
 const TICKET_MASK: u64 = (1 << 33) - 1;
 const CLOSED: u64 = 1 << 63;
 
@@ -100,20 +100,20 @@ struct Slot {
     life: AtomicU64,
     /// Bytes committed, and times [`COUNT_BIT`] the messages that were published.
     committed: AtomicU64,
-    /// End of the last message; whoever commits the padding sets it.
+    /// End of the last message; the thread that commits the padding sets it.
     end: AtomicU64,
     /// Monotonic time of the first message; 0: not said yet.
     opened_nanos: AtomicU64,
-    /// Whether it has a message that is a chunk of its own, or a hole.
+    /// Whether it has a message in its own chunk, or a hole.
     has_own: AtomicBool,
     /// Size from which on it is ended.
     ends_at: AtomicU64,
     room: UnsafeCell<Room>,
 }
 
-// SAFETY: the cell is written by whoever holds the outlet, only from when all bytes of its segment have been
-// committed until it is prepared for the next, and read by those who have reserved in a prepared segment
-// and not committed yet (see the module).
+// SAFETY: the cell is written only by the holder of the outlet, and only after all bytes of its segment have been
+// committed and before it is prepared for the next; it is read by threads that have reserved in a prepared segment and
+// not committed yet (see the module).
 unsafe impl Sync for Slot {}
 
 /// Why nothing was reserved.
@@ -127,12 +127,12 @@ pub enum Refused {
     Contended,
 }
 
-/// The way into a queue: for messages, for large ones as a `T` that holds them, and with an `S` that belongs
-/// to whoever takes them out.
+/// The entrance of a queue: for small messages, for large ones as a `T` that holds them, and with an `S` that belongs
+/// to the consumer.
 pub struct Inlet<T, S> {
     next: AtomicU64,
     slots: Box<[Slot]>,
-    /// [`Taking::tail`] and [`Taking::prepared`], to be looked at without the lock.
+    /// [`Taking::tail`] and [`Taking::prepared`], readable without the lock.
     tail: AtomicU64,
     prepared: AtomicU64,
     taking: Mutex<Taking<S>>,
@@ -147,19 +147,19 @@ struct Taking<S> {
     state: S,
 }
 
-/// What a look at the open segment tells.
+/// State of the open segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Open {
     /// Bytes of its messages.
     pub bytes: u64,
     /// Monotonic time of its first message; `None` if it has none, or that is still to be said.
     pub opened_nanos: Option<u64>,
-    /// Whether it has a message that is a chunk of its own.
+    /// Whether it has a message in its own chunk.
     pub has_own: bool,
 }
 
 impl<T, S> Inlet<T, S> {
-    /// Bytes of the record of a message that is a chunk of its own.
+    /// Bytes of the record of a message in its own chunk.
     pub const OWN_RECORD_BYTES: usize = MESSAGE_HEADER_BYTES + size_of::<T>();
 
     /// Without memory: the first segment has no room, so that the first message asks for the second.
@@ -192,8 +192,8 @@ impl<T, S> Inlet<T, S> {
     /// The capacity of a segment that has been reserved in; `None` if it is over and its slot has been
     /// prepared anew, so that every reservation within its capacity has been committed.
     fn capacity(&self, ticket: u64) -> Option<u64> {
-        // Relaxed: the segment's own value, or a later one, happened before `next` had its ticket, and who
-        // calls this has read that with Acquire.
+        // Relaxed: the segment's own value, or a later one, happened before `next` had its ticket, and the caller has
+        // read that with Acquire.
         let life = Place::of(self.slot(ticket).life.load(Relaxed));
         (life.ticket == ticket).then_some(life.offset)
     }
@@ -220,8 +220,8 @@ impl<T, S> Inlet<T, S> {
                 }
                 continue;
             }
-            // Acquire: as above, the ticket may be a later one by now; what other writers add in between
-            // keeps the Release of whoever moved on in force.
+            // Acquire: as above, the ticket may be a later one by now; additions of other writers in between preserve
+            // the Release of the thread that moved on.
             let before = self.next.fetch_add(bytes, Acquire);
             if before & CLOSED != 0 {
                 return Err(Refused::Closed);
@@ -238,7 +238,7 @@ impl<T, S> Inlet<T, S> {
                 return Ok(Reserved { slot, start, bytes, own: PhantomData });
             }
             if start <= capacity {
-                // Nobody else's reservation ends behind the capacity and begins within.
+                // No other reservation ends beyond the capacity and begins within it.
                 slot.pad(start, capacity);
             }
         }
@@ -249,9 +249,8 @@ impl<T, S> Inlet<T, S> {
     fn move_on(&self, seen: u64) -> bool {
         let Place { ticket, offset } = Place::of(seen);
         let following = after(ticket);
-        // Acquire: pairs with the Release in `prepare`; the AcqRel below hands that on to all who
-        // reserve there. It cannot be prepared for anything else before it has been open, which `next`
-        // being `seen` rules out.
+        // Acquire: pairs with the Release in `prepare`; the AcqRel below passes that on to all threads that reserve
+        // there. It cannot be prepared for anything else before it has been open, which `next` being `seen` rules out.
         if Place::of(self.slot(following).life.load(Acquire)).ticket != following {
             return false;
         }
@@ -263,7 +262,7 @@ impl<T, S> Inlet<T, S> {
         true
     }
 
-    /// Commits the padding of a segment that is over now and stood at `offset`, if nobody else does.
+    /// Commits the padding of a segment that has ended and stood at `offset`, if no other thread does.
     fn pad_from(&self, ticket: u64, offset: u64) {
         if let Some(capacity) = self.capacity(ticket)
             && offset <= capacity
@@ -277,7 +276,7 @@ impl<T, S> Inlet<T, S> {
         self.next.load(Relaxed) & CLOSED != 0
     }
 
-    /// A look at the open segment; it may be another one by now.
+    /// State of the open segment, which may be another one by now.
     pub fn open(&self) -> Open {
         let next = self.next.load(Acquire);
         let Place { ticket, offset } = Place::of(next);
@@ -285,7 +284,7 @@ impl<T, S> Inlet<T, S> {
             return Open::default();
         };
         let slot = self.slot(ticket);
-        // Relaxed: hints for those who decide when to end it.
+        // Relaxed: hints for the decision when to end it.
         let opened_nanos = slot.opened_nanos.load(Relaxed);
         Open {
             bytes: offset.min(capacity),
@@ -315,13 +314,13 @@ impl<T, S> Inlet<T, S> {
         self.prepared.load(Relaxed) != 0 || self.next.load(Relaxed) != 0
     }
 
-    /// The other side. Waits for whoever is there.
+    /// The other side. Waits for the current holder.
     pub fn outlet(&self) -> Outlet<'_, T, S> {
         let taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
         Outlet { inlet: self, taking }
     }
 
-    /// The other side, if nobody is there.
+    /// The outlet, if no other thread holds it.
     pub fn try_outlet(&self) -> Option<Outlet<'_, T, S>> {
         let taking = match self.taking.try_lock() {
             Ok(taking) => taking,
@@ -334,7 +333,7 @@ impl<T, S> Inlet<T, S> {
 
 impl<T, S> Drop for Inlet<T, S> {
     fn drop(&mut self) {
-        // Large messages that nobody has taken have memory of their own. A thread that panics may leave it.
+        // Large messages that were not taken have their own memory. A thread that panics may leave it.
         if std::thread::panicking() {
             return;
         }
@@ -353,8 +352,8 @@ impl Slot {
     }
 }
 
-/// A place that has been reserved. What comes after it in its topic waits until it is committed, or dropped (by a
-/// panic): then it is passed over.
+/// A place that has been reserved. Later messages of its topic wait until it is committed, or dropped (by a panic):
+/// then it is skipped.
 #[must_use = "a reservation that is not committed is a hole"]
 pub struct Reserved<'a, T> {
     slot: &'a Slot,
@@ -364,7 +363,7 @@ pub struct Reserved<'a, T> {
 }
 
 impl<T> Reserved<'_, T> {
-    /// Whether it is the first of its segment: then it [says when](Self::open) that was opened.
+    /// Whether it is the first of its segment: then it [records](Self::open) the time.
     pub fn is_first(&self) -> bool {
         self.start == 0
     }
@@ -382,8 +381,8 @@ impl<T> Reserved<'_, T> {
             // SAFETY: the segment cannot be taken before this reservation has been committed, so the
             // room is there and is only read; its preparation happened before `next` came to its ticket.
             let room = unsafe { &*room };
-            // SAFETY: `start..start + bytes` lies within the capacity, and every reservation has
-            // a range of its own, since `next` only grows within a ticket.
+            // SAFETY: `start..start + bytes` lies within the capacity, and every reservation has a separate range,
+            // since `next` only grows within a ticket.
             unsafe {
                 room.write(start, &record::header(entry, false));
                 room.write(start + MESSAGE_HEADER_BYTES, data);
@@ -412,7 +411,7 @@ impl<T> Reserved<'_, T> {
     fn done(self, repeated: bool) {
         let this = ManuallyDrop::new(self);
         let count = if repeated { 0 } else { COUNT_BIT };
-        // Release: pairs with the Acquire in `take`, for the copy and for what was said of the segment.
+        // Release: pairs with the Acquire in `take`, for the copy and for the flags of the segment.
         this.slot.committed.fetch_add(this.bytes + count, Release);
     }
 }
@@ -469,8 +468,8 @@ impl<T, S> Outlet<'_, T, S> {
         slot.opened_nanos.store(0, Relaxed);
         slot.has_own.store(false, Relaxed);
         slot.ends_at.store(ends_at as u64, Relaxed);
-        // SAFETY: the slot's last segment has been taken, under the lock that we hold, and its ticket is
-        // not open yet: nobody reads the room.
+        // SAFETY: the slot's last segment has been taken, under the lock that we hold, and its ticket is not open yet:
+        // no thread reads the room.
         let before =
             slot.room.with_mut(|room| unsafe { std::mem::replace(&mut *room, Room::new(records)) });
         drop(before);
@@ -494,7 +493,7 @@ impl<T, S> Outlet<'_, T, S> {
         false
     }
 
-    /// Takes no more messages. What has been reserved by now can still be taken.
+    /// Takes no more messages. Messages reserved by now can still be taken.
     pub fn close(&mut self) {
         // AcqRel: Acquire as in `reserve`; Release, as everything that changes the ticket's word.
         let before = self.inlet.next.fetch_or(CLOSED, AcqRel);
@@ -504,7 +503,7 @@ impl<T, S> Outlet<'_, T, S> {
         }
     }
 
-    /// Whether there is nothing to be taken but what the open segment has.
+    /// Whether everything but the open segment has been taken.
     pub fn is_drained(&self) -> bool {
         let next = self.inlet.next.load(Acquire);
         let open = Place::of(next).ticket;
@@ -526,8 +525,8 @@ impl<T, S> Outlet<'_, T, S> {
             return None;
         }
         let empty = Room::new(Vec::new());
-        // SAFETY: every reservation in it has been committed, and nobody reads the room after
-        // having committed; later reservations of this slot wait for `prepare`, which wants our lock.
+        // SAFETY: every reservation in it has been committed, and no thread reads the room after its commit; later
+        // reservations of this slot wait for `prepare`, which needs our lock.
         let room = slot.room.with_mut(|room| unsafe { std::mem::replace(&mut *room, empty) });
         let end = slot.end.load(Relaxed) as usize;
         // SAFETY: the reservations cover `0..end` without a gap, and each has written its range.
@@ -568,7 +567,7 @@ pub struct Segment<T> {
     pub published: u64,
     /// Monotonic time of the first message.
     pub opened_nanos: u64,
-    /// Whether it has messages that are chunks of their own, or holes.
+    /// Whether it has messages in their own chunks, or holes.
     pub has_own: bool,
     own: PhantomData<T>,
 }
@@ -599,8 +598,8 @@ impl<T> Segment<T> {
 
     fn take_own(&mut self, data: usize, entry: IndexEntry) -> Record<T> {
         self.at = data + size_of::<T>();
-        // SAFETY: only `commit_own` writes this flag, with a `T` behind the header; `at` has passed it, so it
-        // is taken once.
+        // SAFETY: only `commit_own` writes this flag, with a `T` behind the header; `at` has passed it, so it is taken
+        // once.
         Record::Own(entry, unsafe { room::take(&self.records, CHUNK_HEADER_BYTES + data) })
     }
 
@@ -613,7 +612,7 @@ impl<T> Segment<T> {
         &self.records
     }
 
-    /// The memory. Messages that have memory of their own and have not been taken are dropped.
+    /// The memory. Messages with their own memory that have not been taken are dropped.
     pub fn into_records(mut self) -> Vec<u8> {
         self.pass_over();
         std::mem::take(&mut self.records)

@@ -1,5 +1,5 @@
-//! The layout of a message in a segment until the recorder takes it. It is that of its MCAP record, but the
-//! record's header, of the same length, has what the recorder needs:
+//! The layout of a message in a segment until the recorder takes it. It has the length of an MCAP record's header, but
+//! the recorder's own fields:
 //!
 //! | bytes | |
 //! | --- | --- |
@@ -22,7 +22,7 @@ const FLAG_HOLE: u8 = 4;
 pub enum Kind {
     /// Behind it.
     Here,
-    /// In memory of its own.
+    /// In separate memory.
     Elsewhere,
     /// Nowhere: its writer has panicked.
     Hole,
@@ -39,14 +39,14 @@ pub fn header(entry: &IndexEntry, is_own: bool) -> [u8; MESSAGE_HEADER_BYTES] {
     bytes
 }
 
-/// The header of a reservation that nobody has filled, and the length of what is behind it.
+/// The header of a reservation that was not filled, with the length of the bytes after it.
 pub fn hole(data_bytes: u32) -> [u8; MESSAGE_HEADER_BYTES] {
     let mut bytes = header(&IndexEntry { data_bytes, ..IndexEntry::default() }, false);
     bytes[0] = FLAG_HOLE;
     bytes
 }
 
-/// What a header says, and where the message is. `None` if this is no header.
+/// Parses a header: its entry, and the place of the message. `None` if this is no header.
 pub fn parse(bytes: &[u8]) -> Option<(IndexEntry, Kind)> {
     let bytes = bytes.first_chunk::<MESSAGE_HEADER_BYTES>()?;
     let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));

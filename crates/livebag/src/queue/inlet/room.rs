@@ -2,25 +2,24 @@
 
 use std::mem::ManuallyDrop;
 
-/// Memory of a segment. What lies in front (`lead`) is filled from the start, what lies behind is
-/// filled by whoever has been given a part of it.
+/// Memory of a segment. The front (`lead`) is filled from the start; a part behind it is filled by the thread that
+/// reserved it.
 pub struct Room {
     start: *mut u8,
     lead: usize,
     capacity: usize,
-    /// One cell for each byte behind the lead: loom sees who touches it, and in which order.
+    /// One cell for each byte behind the lead: loom checks which threads access it, and in which order.
     #[cfg(all(test, loom))]
     seen: Vec<super::super::sync::UnsafeCell<()>>,
 }
 
 // SAFETY: a room owns its memory, as the vector did from which it was made.
 unsafe impl Send for Room {}
-// SAFETY: `write` and `put` are what can be done with a shared room, and their callers promise that no
-// two of them touch the same bytes.
+// SAFETY: `write` and `put` fill a shared room, and their callers promise that no two of them touch the same bytes.
 unsafe impl Sync for Room {}
 
 impl Room {
-    /// The vector's bytes are the lead, its spare capacity is what can be filled.
+    /// The vector's bytes are the lead; its spare capacity can be filled.
     pub fn new(records: Vec<u8>) -> Self {
         let mut records = ManuallyDrop::new(records);
         let (lead, capacity) = (records.len(), records.capacity());
@@ -39,13 +38,13 @@ impl Room {
     /// Copies `bytes` to `at`, counted from behind the lead.
     ///
     /// # Safety
-    /// `at + bytes.len()` is no more than the room can hold, and nobody else touches these bytes from
-    /// now until [`Room::into_records`].
+    /// `at + bytes.len()` is at most the room's capacity, and no other thread touches these bytes from now until
+    /// [`Room::into_records`].
     pub unsafe fn write(&self, at: usize, bytes: &[u8]) {
         self.see(at, bytes.len());
         debug_assert!(self.lead + at + bytes.len() <= self.capacity);
-        // SAFETY: by the caller's promise the target lies in memory of this room's, which is borrowed by
-        // nobody: a room keeps a pointer and no vector. `bytes` is somebody's slice, so it is elsewhere.
+        // SAFETY: by the caller's promise the target lies in this room's memory, which is not borrowed: a room keeps a
+        // pointer and no vector. `bytes` is another slice, so it does not overlap.
         unsafe {
             let target = self.start.add(self.lead + at);
             target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -70,7 +69,7 @@ impl Room {
     pub unsafe fn put<T>(&self, at: usize, value: T) {
         self.see(at, size_of::<T>());
         debug_assert!(self.lead + at + size_of::<T>() <= self.capacity);
-        // SAFETY: as above; an unaligned write wants no more.
+        // SAFETY: as above; an unaligned write has no other requirement.
         unsafe { self.start.add(self.lead + at).cast::<T>().write_unaligned(value) }
     }
 
@@ -82,7 +81,7 @@ impl Room {
         let this = ManuallyDrop::new(self);
         this.see(0, filled);
         #[cfg(all(test, loom))]
-        // SAFETY: nobody sees it again.
+        // SAFETY: it is not used again.
         drop(unsafe { std::ptr::read(&this.seen) });
         // SAFETY: pointer and capacity are those of the vector that `new` took apart; it owned its bytes,
         // and `filled` more have been written since.
@@ -100,7 +99,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // SAFETY: as in `into_records`, without what has been written.
+        // SAFETY: as in `into_records`, without the written bytes.
         drop(unsafe { Vec::from_raw_parts(self.start, self.lead, self.capacity) });
     }
 }

@@ -42,7 +42,7 @@ fn write(inlet: &Gate, writer: u64, k: u64) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Checks what is taken: each writer's messages in order, each once, each whole.
+/// Checks taken messages: each writer's messages in order, each once, each intact.
 fn take_all(outlet: &mut Outlet<'_, Box<u64>, ()>, next: &mut [u64]) -> u64 {
     let mut taken = 0;
     while let Some(mut segment) = outlet.take() {
@@ -68,7 +68,7 @@ fn take_all(outlet: &mut Outlet<'_, Box<u64>, ()>, next: &mut [u64]) -> u64 {
     taken
 }
 
-/// Writers drop what finds no segment; what was let in comes out.
+/// Writers drop messages that find no segment; accepted ones come out.
 #[test]
 fn threads_lose_nothing_that_was_let_in() {
     let inlet: Arc<Gate> = Arc::new(Inlet::new(()));
@@ -117,7 +117,7 @@ fn threads_lose_nothing_that_was_let_in() {
     assert_eq!(write(&inlet, 0, 0), Err(Refused::Closed));
 }
 
-/// A thread that stops within its copy holds back what comes after it, and nobody else's call.
+/// A thread that stops during its copy delays later messages, but no other thread's call.
 #[test]
 fn a_stopped_writer_stops_no_other() {
     let inlet: Gate = Inlet::new(());
@@ -144,7 +144,7 @@ fn a_stopped_writer_stops_no_other() {
     assert_eq!(next, [let_in, 1]);
 }
 
-/// Large messages that nobody takes are dropped with the inlet, and with a segment.
+/// Large messages that are not taken are dropped with the inlet, and with a segment.
 #[test]
 fn nothing_leaks() {
     let inlet: Inlet<Arc<()>, ()> = Inlet::new(());
@@ -171,7 +171,7 @@ fn nothing_leaks() {
     assert_eq!(Arc::strong_count(&own), 1);
 }
 
-/// A thread that panics between reserving and committing holds nobody up: its place is passed over.
+/// A thread that panics between reserving and committing delays no other: its place is skipped.
 #[test]
 fn a_writer_that_panics_leaves_a_hole() {
     let inlet: Gate = Inlet::new(());
@@ -179,7 +179,7 @@ fn a_writer_that_panics_leaves_a_hole() {
     write(&inlet, 0, 1).unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let reserved = inlet.reserve(MESSAGE_HEADER_BYTES + 50).unwrap();
-        // The record is longer than what was reserved for it.
+        // The record is longer than its reservation.
         reserved.commit(&IndexEntry::default(), &[1; 51]);
     }));
     assert!(panicked.is_err());

@@ -21,7 +21,7 @@ impl TopicQueue {
                 spin();
                 continue;
             };
-            // As much as it takes, at one go: however many messages that are, they wait here already.
+            // As much as needed, in one step: all these messages wait here already.
             let mut freed = 0;
             while freed < bytes
                 && let Some(more) = self.drop_oldest(&mut outlet)
@@ -44,8 +44,8 @@ impl TopicQueue {
         false
     }
 
-    /// Drops what has waited longest, and gives its bytes; `None` if nothing waits. Its room is the
-    /// topic's own next one.
+    /// Drops the oldest waiting message, and returns its bytes; `None` if nothing waits. Its room is the topic's own
+    /// next one.
     fn drop_oldest(&self, outlet: &mut WayOut<'_>) -> Option<u64> {
         self.collect(outlet);
         if outlet.is_empty() {
@@ -66,7 +66,7 @@ impl TopicQueue {
         Some(held_bytes)
     }
 
-    /// Lets go of what is older than `nanos` (log time) in a ring.
+    /// Drops messages older than `nanos` (log time) from a ring.
     pub fn evict_before(&self, nanos: u64) {
         let mut outlet = self.inlet.outlet();
         self.collect(&mut outlet);
@@ -82,7 +82,7 @@ impl TopicQueue {
         self.trim_credit();
     }
 
-    /// Lets go of what a ring holds beyond `bytes`, so that topics which have become busy find room.
+    /// Drops messages of a ring beyond `bytes`, so that topics which have become busy find room.
     pub fn evict_to(&self, bytes: u64) {
         if self.held_bytes.load(Relaxed) <= bytes {
             return;
@@ -119,11 +119,11 @@ impl TopicQueue {
         false
     }
 
-    /// Takes all credit. Other writers go to the budget meanwhile.
+    /// Takes all credit. Meanwhile other writers use the budget.
     fn take_credit(&self) -> u64 {
         let credit = self.credit_bytes.swap(0, Relaxed);
         u64::try_from(credit).unwrap_or_else(|_| {
-            // Somebody has wanted too much, and is about to put it right.
+            // A writer took too much, and is about to correct it.
             self.credit_bytes.fetch_add(credit, Relaxed);
             0
         })
@@ -137,8 +137,8 @@ impl TopicQueue {
     pub(super) fn take_from_budget(&self, bytes: u64, whole: u64) -> bool {
         let held_bytes = self.held_bytes.fetch_add(bytes, Relaxed);
         let is_over = |most: u64| held_bytes + bytes > most.max(whole);
-        // What others are about to add to `common_bytes` counts as the topic's own until then, which
-        // leaves less of the share and not more.
+        // Bytes that others are about to add to `common_bytes` count as the topic's own until then, which leaves less
+        // of the share, not more.
         let own_bytes = held_bytes.saturating_sub(self.common_bytes.load(Relaxed));
         let share = self.share_bytes.load(Relaxed).saturating_sub(own_bytes);
         let common_bytes = bytes - share.min(bytes);
@@ -160,9 +160,9 @@ impl TopicQueue {
 
     /// The same without waking writers that wait, which takes a lock; they look again by themselves.
     pub(super) fn give_back(&self, bytes: u64) {
-        // All of the common part is in one hand for a moment, so that nobody repeats anything.
+        // For a moment all of the common part is in one thread's hands, so that no other thread has to retry.
         let common_bytes = self.common_bytes.swap(0, Relaxed);
-        // Who came in that moment has given none of it back: what exceeds all that is held goes now.
+        // A writer that took room in that moment has not returned any: release the bytes beyond all held ones now.
         let held_bytes = self.held_bytes.load(Relaxed).saturating_sub(bytes);
         let given = common_bytes.min(bytes).max(common_bytes.saturating_sub(held_bytes));
         self.common_bytes.fetch_add(common_bytes - given, Relaxed);
@@ -170,7 +170,7 @@ impl TopicQueue {
         self.budget.give(bytes, given);
     }
 
-    /// Gives back the room that came by what made way, and that nobody has used.
+    /// Returns room that evictions freed and that was not used.
     pub(super) fn trim_credit(&self) {
         if self.credit_bytes.load(Relaxed) <= 2 * QUEUE_CREDIT_BYTES as i64 {
             return;

@@ -1,8 +1,8 @@
 //! Recording into a bag of another make, as a [`BagWriter`] writes it: SQLite databases, for example.
 //!
-//! Two threads, and between them nothing but the queues, bounded as always. The recorder's own takes
-//! frames out of their streams before they are overwritten; the other one ([`writing`]) puts what the
-//! queues hold into transactions. What the writer does not keep up with is lost in the queue, and counted.
+//! Two threads, and between them nothing but the queues, bounded as always. The recorder's own thread takes frames out
+//! of their streams before they are overwritten; the other one ([`writing`]) puts queued messages into transactions.
+//! Messages that the writer cannot keep up with are lost in the queue, and counted.
 
 mod writing;
 
@@ -29,7 +29,7 @@ use crate::source::StreamSource;
 
 /// Writes bags of another make: see [`Recorder::create_bag`](crate::Recorder::create_bag). Used by one thread.
 pub trait BagWriter: Send {
-    /// What the names of its files end with: `db3`.
+    /// Extension of its files' names: `db3`.
     fn extension(&self) -> &'static str;
 
     /// Makes a file. `custom` are names and values to store in it.
@@ -43,7 +43,7 @@ pub trait BagWriter: Send {
     ) -> Result<Box<dyn BagFileWriter>, BagWriteError>;
 
     /// Makes the bag's `metadata.yaml`, which tells others that the bag is whole, from what its closed files have
-    /// and from `custom`. `files` is `None` if one of them could not be closed: then they are to be asked.
+    /// and from `custom`. `files` is `None` if one of them could not be closed: then the files must be read.
     ///
     /// # Errors
     /// If the disk refuses.
@@ -81,7 +81,7 @@ pub trait BagFileWriter: Send {
     /// See [`BagFileWriter`].
     fn file_bytes(&mut self) -> Result<u64, BagWriteError>;
 
-    /// Closes the file; returns what it has and its length.
+    /// Closes the file; returns its contents and its length.
     ///
     /// # Errors
     /// See [`BagFileWriter`].
@@ -98,7 +98,7 @@ pub struct BagWriteError {
 }
 
 impl BagWriteError {
-    /// What was tried and why it failed, in words; `source` is the system's refusal, if that was it.
+    /// The operation, and why it failed, in words; `source` is the system's refusal, if that was it.
     pub fn new(what: impl ToString, source: Option<io::Error>) -> Self {
         Self { what: what.to_string(), source }
     }
@@ -120,7 +120,7 @@ impl From<BagWriteError> for RecordError {
     }
 }
 
-/// A topic, and what is counted of it.
+/// A topic and its counters.
 struct Source {
     topic: Arc<Topic>,
     counters: Arc<Counters>,
@@ -200,7 +200,7 @@ impl Collector {
                 Ok(Command::Follow(selector)) => self.discovery.follow(selector),
                 Ok(Command::Split) => self.order(Order::Split),
                 Ok(Command::Snapshot) => {
-                    // What has been published by now belongs to it.
+                    // Messages published by now belong to it.
                     self.take_frames();
                     self.order(Order::Snapshot);
                 }
@@ -234,7 +234,7 @@ impl Collector {
         for at in 0..self.sources.len() {
             let stream = self.sources[at].stream.as_ref();
             let Some(stream) = stream.and_then(StreamSource::successor) else { continue };
-            // What the old region still holds comes first.
+            // The old region's remaining frames come first.
             self.take_frames();
             if stream.topic() == *self.sources[at].topic {
                 self.sources[at].stream = Some(stream);
@@ -281,7 +281,7 @@ impl Collector {
         }
     }
 
-    /// Counts, and what is done once a second: shares, and what is too old in a ring.
+    /// Counters and work done once a second: shares, and old messages in a ring.
     fn keep(&mut self, now: u64) {
         self.sources.iter_mut().for_each(Source::note_counts);
         if now < self.next_share_nanos {
@@ -366,7 +366,7 @@ impl Machine for Collector {
         let mut written = writing.join().map_err(|_| RecordError::Stopped)?;
         self.sources.iter_mut().for_each(Source::note_counts);
         let told = self.write_metadata(&mut written);
-        // One that cannot be removed is only a file more: nobody holds it.
+        // One that cannot be removed is only one more file, locked by no process.
         let _ = self.shared.disk.remove(&self.shared.directory.join(LOCK_FILE));
         drop(written.lock);
         Ok(told?)

@@ -19,15 +19,15 @@ use crate::recorder::split::{RESERVE_FILE, reserve_space};
 use crate::recorder::{Counters, LowSpace, RecordError, Shared};
 use crate::storage::{Lock, ReadFile};
 
-/// What the recorder's thread tells this one.
+/// A command of the recorder's thread to this one.
 pub(super) enum Order {
     /// One more topic.
     Topic(Arc<Topic>, Arc<TopicQueue>, Arc<Counters>),
     /// A new file.
     Split,
-    /// Write what the ring holds.
+    /// Write the ring's messages.
     Snapshot,
-    /// The queues are closed: write what they hold, and end.
+    /// The queues are closed: write their messages, and end.
     Finish,
 }
 
@@ -51,7 +51,7 @@ struct Recorded {
     open: Open,
 }
 
-/// What the open transaction has of a topic.
+/// A topic's messages in the open transaction.
 #[derive(Default)]
 struct Open {
     messages: u64,
@@ -80,9 +80,9 @@ pub(super) struct Writing {
     custom: BTreeMap<String, String>,
     /// By the topic's number in every file.
     topics: Vec<Recorded>,
-    /// `None` after a failure: what comes then is counted as lost.
+    /// `None` after a failure: later messages are counted as lost.
     file: Option<Box<dyn BagFileWriter>>,
-    /// Every file was closed in order, as far as it was closed.
+    /// Whether every file was closed in order.
     is_whole: bool,
     number: u32,
     began_nanos: u64,
@@ -145,7 +145,7 @@ impl Writing {
         })
     }
 
-    /// Writes until it is told to finish.
+    /// Writes until a command ends it.
     pub fn run(mut self, orders: &Receiver<Order>) -> Written {
         while self.take_orders(orders) {
             self.take_queues(false);
@@ -160,7 +160,7 @@ impl Writing {
 
     fn fail(&mut self, error: RecordError) {
         self.shared.fail(error);
-        // What was not committed is not there.
+        // Uncommitted messages are lost.
         self.file = None;
         self.is_whole = false;
         for topic in &mut self.topics {
@@ -204,7 +204,7 @@ impl Writing {
         self.topics.push(Recorded { topic, queue, counters, latched, open: Open::default() });
     }
 
-    /// Writes what is ready or old enough, or everything; most important topics first.
+    /// Writes ready or old messages, or everything; most important topics first.
     fn take_queues(&mut self, takes_all: bool) {
         let options = &self.shared.options;
         let now = options.clock.monotonic_nanos();
@@ -230,7 +230,7 @@ impl Writing {
         }
     }
 
-    /// Counts what the ring holds when the recording ends and nobody has asked for it.
+    /// Counts the ring's messages when the recording ends without a snapshot.
     fn let_ring_go(&mut self) {
         for Recorded { queue, counters, .. } in &self.topics {
             let mut left = u64::MAX;
@@ -305,7 +305,7 @@ impl Writing {
         }
     }
 
-    /// Closes the file and begins the next. What comes meanwhile waits in the queues.
+    /// Closes the file and begins the next. Meanwhile new messages wait in the queues.
     fn begin_split(&mut self) {
         self.commit();
         if self.close_file().is_none() {
@@ -356,7 +356,7 @@ impl Writing {
         }
     }
 
-    /// Removes the oldest files as far as the rules want it, and sees to the free space.
+    /// Removes the oldest files according to the rules, and checks the free space.
     fn keep_retention(&mut self) {
         let now = self.shared.options.clock.monotonic_nanos();
         if now < self.next_look_nanos {
@@ -371,7 +371,7 @@ impl Writing {
             let path = self.shared.directory.clone();
             let free_bytes = match self.shared.disk.free_bytes(&path) {
                 Ok(free_bytes) => free_bytes,
-                // Somebody has removed or renamed the folder: the open file goes on, and nobody will find it.
+                // Another process has removed or renamed the folder: the open file continues, but cannot be found.
                 Err(source) => {
                     return self.fail(RecordError::Io { doing: "looking at", path, source });
                 }

@@ -13,7 +13,7 @@ fn tracker() -> FrameTracker {
     FrameTracker::new(Arc::new(Shared::new(disk, Path::new("bag"), RecorderOptions::default())))
 }
 
-/// A stream of so many slots that `tracker` follows as its topic `number`.
+/// A stream of this many slots that `tracker` follows as its topic `number`.
 fn follow(
     tracker: &FrameTracker,
     (number, name): (usize, &str),
@@ -89,8 +89,8 @@ fn frames_are_copied_before_they_are_overwritten() {
     assert!(tracker.release(first.number, false).is_some());
 }
 
-/// Between the question for the frame that waits longest and its release the watchdog may find it
-/// overwritten; then the next one, of another topic, must not go in its place.
+/// Between choosing the frame that waits longest and its release, the watchdog may find it overwritten; then the next
+/// one, of another topic, must not be released instead.
 #[test]
 fn a_frame_that_was_given_up_is_not_released_as_another() {
     let tracker = tracker();

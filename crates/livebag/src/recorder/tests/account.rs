@@ -77,7 +77,7 @@ proptest! {
                     let data = bytes_of(topic, k as u64, bytes);
                     let sequence = sequences[topic] + gap + 1;
                     let message = Message { sequence, ..message(k as u64, &data) };
-                    // Whoever writes into a recorder that has ended is told so, and counted nowhere.
+                    // Writing into a recorder that has ended is an error, and is not counted.
                     if !matches!(writer.write_message(&message), Err(WriteError::Closed { .. })) {
                         published[topic] += sequence - sequences[topic];
                         sequences[topic] = sequence;

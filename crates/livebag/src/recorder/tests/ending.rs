@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Larger than what the disk is given at once.
+/// Larger than the device's queue.
 const MESSAGES: u64 = 160;
 const BYTES: usize = 1 << 20;
 
@@ -66,7 +66,7 @@ fn an_end_that_takes_long_loses_nothing() {
     assert_eq!((status.totals().0, status.totals().2.total()), (MESSAGES, 0));
 }
 
-/// A ring that nobody asked for: left out on purpose, and not lost.
+/// A ring without a snapshot: left out on purpose, and not lost.
 #[test]
 fn a_ring_that_is_let_go_is_counted() {
     let disk = SimulatedDisk::new(9);

@@ -1,4 +1,4 @@
-//! Floods, stalls and faults: what was published is recorded or lost, by topic and by cause.
+//! Floods, stalls and faults: every published message is recorded or lost, by topic and by cause.
 
 use livebag_format::container::Manifest;
 
@@ -83,7 +83,7 @@ fn options_of(floods: &[Flood], weather: &Weather) -> RecorderOptions {
 fn pour(writer: &TopicWriter, flood: &Flood, may_end: bool) -> (u64, u64) {
     let (mut sequence, mut published, mut missing) = (0, 0, 0);
     for &(size, gap) in &flood.messages {
-        // What is missing before the first message cannot be known.
+        // Losses before the first message are unknown.
         let gap = if sequence == 0 { 0 } else { gap };
         sequence += gap + 1;
         missing += gap;
@@ -99,9 +99,9 @@ fn pour(writer: &TopicWriter, flood: &Flood, may_end: bool) -> (u64, u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// From several threads at once, over too small a cache, onto a disk that may fail: for each
-    /// topic published = recorded + lost, each loss under its cause, in the status and in the
-    /// container alike, and what is said to be recorded can be read.
+    /// From several threads at once, with too small a cache and a disk that may fail: for each topic published =
+    /// recorded + lost, each loss under its cause, the same in the status and in the container; and recorded messages
+    /// can be read.
     #[test]
     fn published_is_recorded_or_lost(
         floods in floods(), weather in weather(), seed in any::<u64>(),
@@ -140,7 +140,7 @@ proptest! {
             prop_assert_eq!(lost.transport, missing);
             prop_assert_eq!(lost.lapped, 0);
             if weather.is_ring {
-                // What makes way in a ring is not lost.
+                // Messages evicted from a ring are not lost.
                 prop_assert!(recorded + lost.queue + lost.disk <= published);
             } else {
                 prop_assert_eq!(recorded + lost.queue + lost.disk, published, "{:?}", &lost);
@@ -182,13 +182,13 @@ fn repeated_in(disk: &SimulatedDisk, container: &Container, topic: &str) -> u64 
     found
 }
 
-/// One topic's flood takes the common cache and its own share, and nobody else's.
+/// One topic's flood uses the common cache and its own share, and no other topic's.
 #[test]
 fn a_flood_drops_nobody_elses_messages() {
     let disk = SimulatedDisk::new(7);
     let options = RecorderOptions {
         cache_bytes_max: 4 << 20,
-        // Everything waits: nothing leaves the queues for as long as the ring holds it.
+        // Everything waits: nothing leaves the queues while the ring holds it.
         snapshot: Some(SnapshotRing::default()),
         ..RecorderOptions::default()
     };
@@ -211,8 +211,8 @@ fn a_flood_drops_nobody_elses_messages() {
     assert!((1..300).contains(&of("/flood")), "{}", of("/flood"));
 }
 
-/// A kernel that refuses io_uring ends the recording as a failing disk does: what had been handed over is in
-/// the container, which is closed; what comes later is counted.
+/// A kernel that refuses io_uring ends the recording like a failing disk: accepted writes are in the container, which
+/// is closed; later messages are counted.
 #[test]
 fn a_refused_queue_ends_the_recording_in_order() {
     let disk = SimulatedDisk::new(3);
@@ -246,8 +246,8 @@ fn a_refused_queue_ends_the_recording_in_order() {
     assert_eq!(read_all(&container).len() as u64 + container.lost().total(), published);
 }
 
-/// Topics of all sizes take turns in being busy: the ring never holds more than it may, and who has become
-/// busy finds room although others filled the ring before.
+/// Topics of all sizes take turns in being busy: the ring never exceeds its limit, and a topic that becomes busy finds
+/// room although others filled the ring before.
 #[test]
 fn a_ring_never_holds_more_than_the_cache() {
     const CACHE_BYTES: u64 = 2 << 20;

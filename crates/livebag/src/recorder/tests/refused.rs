@@ -10,7 +10,7 @@ fn a_topic_whose_files_cannot_be_made_is_refused_alone() {
     let writers = ["/a", "/b"].map(|name| recorder.topic(topic(name)).unwrap());
     writers[0].write_message(&message(0, b"first")).unwrap();
     wait_until("the first topic's files are made", || recorder.status().totals().0 == 1);
-    // So many are there: the reserve, a brick and an index.
+    // Existing files: the reserve, a brick and an index.
     disk.inject(Fault::TooManyFilesFrom(3));
     for sequence in 1..100 {
         let at = (sequence % 2) as usize;

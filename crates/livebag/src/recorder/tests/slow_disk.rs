@@ -1,4 +1,4 @@
-//! Streams beside a disk that completes nothing for a while: an engine that is turned by hand.
+//! Streams with a disk that completes nothing for a while: an engine that is stepped by hand.
 
 use livebag_format::container::Losses;
 use livebag_shm::{FrameMeta, StreamOptions, Writer};
@@ -61,8 +61,8 @@ impl Hand {
     }
 }
 
-/// The cache has room for one copy only, and the disk stops for a while: frames whose slots are not refilled
-/// meanwhile are recorded from there.
+/// The cache has room for one copy only, and the disk stops for a while: frames whose slots are not refilled meanwhile
+/// are recorded from there.
 #[test]
 fn frames_that_find_no_room_stay_in_their_slots() {
     let mut hand = Hand::new("room", 150_000);

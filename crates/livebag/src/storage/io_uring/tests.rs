@@ -36,8 +36,8 @@ fn make(folder: &Path) -> Option<(IoUringQueue, Arc<dyn DiskFile>)> {
     }
 }
 
-/// Some writes are with the kernel, some in the ring, and more than the ring holds wait: each is completed and
-/// on the disk, the refusal is told once, and what is submitted later is written as well.
+/// Some writes are with the kernel, some in the ring, and more than fit the ring wait: each is completed and on the
+/// disk, the refusal is reported once, and later writes are written as well.
 #[test]
 fn a_ring_that_the_kernel_refuses_costs_no_write() {
     const BEFORE: u64 = 40;
@@ -67,7 +67,7 @@ fn a_ring_that_the_kernel_refuses_costs_no_write() {
     }
 }
 
-/// Also where nobody reaps any more.
+/// Even if its completions are not reaped any more.
 #[test]
 fn a_refused_ring_is_dropped_without_a_panic() {
     let folder = tempfile::tempdir().unwrap();

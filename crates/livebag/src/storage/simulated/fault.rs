@@ -1,24 +1,24 @@
-//! What goes wrong, and when.
+//! Which operations fail, and when.
 
 use std::io;
 
-/// What goes wrong, and when. Operations of every kind (write, create, reserve, change of length,
-/// sync, replace) are counted together from 0; writes (with reserve and replace) also alone.
+/// Which operation fails, and when. Operations of every kind (write, create, reserve, change of length, sync, replace)
+/// are counted together from 0; writes (with reserve and replace) also separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Write number `.0` (from 0, over all files) and every later one fails with `ENOSPC`.
     NoSpaceFrom(u64),
-    /// Write number `.0` alone fails with `EIO`, and leaves half of its bytes.
+    /// Only write number `.0` fails with `EIO`, and leaves half of its bytes.
     IoErrorAt(u64),
     /// Operation number `.0`, whatever it is, fails with `ENOSPC`; a write leaves part of its bytes.
     /// Space is there again for the operations after it.
     NoSpaceAtOperation(u64),
     /// Operation number `.0` and every later one that takes space fails with `ENOSPC`.
     NoSpaceFromOperation(u64),
-    /// Every sync fails with `EIO`, and what it should have made durable may be lost.
+    /// Every sync fails with `EIO`, and the data it should have synced may be lost.
     SyncFails,
-    /// Sync number `.0` (from 0) alone fails with `EIO`, and what it should have made durable may be
-    /// lost, although the next sync succeeds.
+    /// Only sync number `.0` (from 0) fails with `EIO`, and the data it should have synced may be lost, although the
+    /// next sync succeeds.
     SyncFailsOnce(u64),
     /// Every making of a file from number `.0` on (from 0) fails with `EMFILE`.
     TooManyFilesFrom(u64),
@@ -26,7 +26,7 @@ pub enum Fault {
     QueueRefusedAt(u64),
 }
 
-/// What a program asks of a disk.
+/// An operation on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Write,

@@ -1,4 +1,4 @@
-//! What the kernel has of a file, and what the medium has of it.
+//! The contents of a file in the kernel, and on the medium.
 
 use std::ops::Range;
 
@@ -47,9 +47,9 @@ impl Contents {
     }
 }
 
-/// How much of what was not synced a power cut leaves of one file.
+/// How much unsynced data of one file survives a power cut.
 struct Luck {
-    /// Of a hundred sectors, so many are kept.
+    /// Percentage of sectors that are kept.
     kept_percent: u64,
     tears_sectors: bool,
 }
@@ -111,13 +111,13 @@ impl Inode {
         }
     }
 
-    /// What a power cut leaves: each sector not yet synced kept or lost on its own, and any of the
+    /// The contents after a power cut: each unsynced sector is kept or lost independently, and the length is any of the
     /// lengths that the file has had since the last sync.
     pub(super) fn after_power_cut(&self, random: &mut Random, tears_sectors: bool) -> Self {
         let kept_percent = [0, 50, 90, 99, 100][random.below(5) as usize];
         let luck = Luck { kept_percent, tears_sectors };
         let mut left = self.durable.clone();
-        // The page cache as each change left it: what is written back of a sector has all of it.
+        // The page cache after each change: a sector that is written back has all of it.
         let mut cached = self.durable.clone();
         let mut length = left.bytes.len() as u64;
         let mut lengths = vec![length];

@@ -1,14 +1,13 @@
 //! A disk in memory with a page cache, a power switch, and faults from a seed.
 //!
-//! What is written is in the page cache: every process sees it at once, and it is on the medium
-//! only after a sync of its file; a name only after a sync of its directory. Direct writes are no
-//! exception: the device has a cache too.
+//! Written data is in the page cache: every process sees it at once, and it is on the medium only after a sync of its
+//! file; a name only after a sync of its directory. Direct writes are no exception: the device has a cache too.
 //!
-//! - [`SimulatedDisk::crash`]: the process dies. What the kernel was given stays; of each write in
-//!   flight the whole, a part, or nothing.
-//! - [`SimulatedDisk::power_cut`]: the machine dies. Of what was not synced, each sector, each length
-//!   and each name is kept or lost on its own; so writes arrive in any order. A sector that was never
-//!   written reads as zeros and is a hole, as on filesystems with a journal.
+//! - [`SimulatedDisk::crash`]: the process dies. Data that the kernel accepted stays; each write in flight is kept
+//!   completely, partly, or not at all.
+//! - [`SimulatedDisk::power_cut`]: the machine dies. Each unsynced sector, length and name is kept or lost
+//!   independently; so writes arrive in any order. A sector that was never written reads as zeros and is a hole, as on
+//!   filesystems with a journal.
 //! - [`SimulatedDisk::power_cut_tearing`]: the same on a medium that also tears sectors.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +41,7 @@ struct PendingWrite {
 #[derive(Clone)]
 struct NameChange {
     path: PathBuf,
-    /// What the name stands for now; `None` once it is removed.
+    /// The file of this name now; `None` once it is removed.
     inode: Option<u64>,
 }
 
@@ -108,7 +107,7 @@ impl State {
         now.into_iter().for_each(|change| put_name(&mut self.durable_names, change));
     }
 
-    /// The disk as it is, with what is still in flight in part: locks are gone, faults too.
+    /// A copy of the disk, with writes in flight partly done; without locks and faults.
     fn freeze(&mut self) -> SimulatedDisk {
         let mut inodes = self.inodes.clone();
         for write in self.pending.values() {
@@ -176,7 +175,7 @@ pub struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// An empty disk; `seed` decides the order of completions and what a crash leaves.
+    /// An empty disk; `seed` determines the order of completions and the effects of a crash.
     pub fn new(seed: u64) -> Self {
         Self::of(State { random: Random::new(seed), ..State::default() })
     }
@@ -214,8 +213,7 @@ impl SimulatedDisk {
         Self::of(cut)
     }
 
-    /// Keeps what a crash just before operation number `operation` leaves, for
-    /// [`SimulatedDisk::snapshots`].
+    /// Keeps the state after a crash just before operation number `operation`, for [`SimulatedDisk::snapshots`].
     pub fn watch(&self, operation: u64) {
         self.lock_state().watched.insert(operation);
     }
@@ -225,12 +223,12 @@ impl SimulatedDisk {
         self.lock_state().snapshots.clone()
     }
 
-    /// Writes counted so far.
+    /// Writes so far.
     pub fn write_count(&self) -> u64 {
         self.lock_state().faults.writes
     }
 
-    /// Operations of every kind counted so far.
+    /// Operations of every kind so far.
     pub fn operation_count(&self) -> u64 {
         self.lock_state().faults.operations
     }
@@ -240,7 +238,7 @@ impl SimulatedDisk {
         self.lock_state().stalls = stalls;
     }
 
-    /// Reapings of its queues so far.
+    /// Calls to reap its queues so far.
     pub fn reap_count(&self) -> u64 {
         self.lock_state().faults.reaps
     }
@@ -256,8 +254,8 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Puts the `bytes` bytes at `from` to `to` instead, as a controller does that mistakes an
-    /// address: what was at `to` is overwritten, and what should be at `from` was never written.
+    /// Moves the `bytes` bytes at `from` to `to`, like a controller that confuses addresses: the bytes at `to` are
+    /// overwritten, and those that should be at `from` were never written.
     ///
     /// # Errors
     /// If there is no such file.
@@ -455,7 +453,7 @@ impl DiskFile for SimulatedFile {
             let full = admitted.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::StorageFull);
             let kept = match admitted {
                 Ok(()) => bytes.len(),
-                // The kernel takes what there is room for, and refuses the rest.
+                // The kernel accepts what fits, and refuses the rest.
                 Err(_) if full => random.below(bytes.len() as u64 + 1) as usize,
                 Err(_) => 0,
             };

@@ -1,7 +1,7 @@
 //! Messages of any type: a "type" of Cyclone DDS that takes them as bytes.
 //!
-//! Cyclone's own way to read (`dds_takecdr`) tells no sequence number, so losses could not be counted.
-//! Here the message is made from the packets that it came in, which have its writer's number.
+//! Cyclone's own reading function (`dds_takecdr`) returns no sequence number, so losses could not be counted. Here the
+//! message is made from the packets that it came in, which have its writer's number.
 
 #![expect(unsafe_code, reason = "Cyclone DDS calls these functions through tables of pointers")]
 
@@ -34,7 +34,7 @@ pub(super) struct Blob {
     pub(super) common: ddsi_serdata,
     /// The writer's count.
     pub(super) sequence: u64,
-    /// What is, or is to be, on the wire; padded to a multiple of four if it is this process's.
+    /// The bytes on the wire; padded to a multiple of four if this process writes them.
     pub(super) bytes: Vec<u8>,
     /// Bytes of padding that this process added.
     pub(super) padding: usize,
@@ -50,8 +50,8 @@ impl Blob {
         // SAFETY: the pointers are to a live object and to the type that Cyclone, or the caller, has.
         unsafe {
             ddsi_serdata_init(&mut this.common, sertype, kind);
-            // Every message has the same key, none. As `ddsi_serdata_init` says, the rest of the
-            // hash is up to the type.
+            // Every message has the same key, none. As documented at `ddsi_serdata_init`, the type adds the rest of the
+            // hash.
             this.common.hash = (*sertype).serdata_basehash;
         }
         this
@@ -74,7 +74,7 @@ impl Blob {
         }
     }
 
-    /// Adds what makes the length a multiple of four, as DDSI needs it, and says so in the options.
+    /// Pads the length to a multiple of four, as DDSI requires, and stores the padding in the options.
     fn pad(&mut self) {
         self.padding = self.bytes.len().wrapping_neg() % 4;
         if self.padding > 0 && self.bytes.len() >= ENCAPSULATION_BYTES {
@@ -119,7 +119,7 @@ pub(super) fn sertype(name: &CStr, is_keyed: bool) -> *mut ddsi_sertype {
     sertype
 }
 
-/// Tables of functions, which have a pointer among them that nobody uses.
+/// Tables of functions, with one unused pointer among them.
 struct TypeOps(ddsi_sertype_ops);
 
 // SAFETY: it is read only, and its one data pointer is null.
@@ -163,7 +163,7 @@ pub(super) static MESSAGE_OPS: ddsi_serdata_ops = ddsi_serdata_ops {
 };
 
 unsafe extern "C" fn free_type(sertype: *mut ddsi_sertype) {
-    // SAFETY: it was made by `sertype`, and nobody else has it any more.
+    // SAFETY: it was made by `sertype`, and there are no other users.
     unsafe {
         ddsi_sertype_fini(sertype);
         drop(Box::from_raw(sertype));
@@ -250,8 +250,8 @@ unsafe extern "C" fn from_packets(
     let is_refused = size > SAMPLE_BYTES_MAX;
     let mut bytes = Vec::with_capacity(if is_refused { 0 } else { size + 3 });
     let mut next = fragments.cast::<Fragment>();
-    // SAFETY: Cyclone hands over a chain of fragments in the order of their bytes, which lie in
-    // packets that it keeps until this function returns. They may overlap, and leave no gap.
+    // SAFETY: Cyclone passes a chain of fragments in the order of their bytes, which lie in packets that it keeps until
+    // this function returns. They may overlap, and leave no gap.
     let sequence = unsafe { sequence_of(next) };
     while !next.is_null() && bytes.len() < size && !is_refused {
         // SAFETY: as above.
@@ -291,7 +291,7 @@ unsafe fn sequence_of(fragment: *const Fragment) -> u64 {
     if fragment.is_null() {
         return 0;
     }
-    // SAFETY: the submessage lies in the packet, aligned to four bytes, and Cyclone has checked it.
+    // SAFETY: the submessage is in the packet, aligned to four bytes, and Cyclone has checked it.
     unsafe {
         let packet = payload((*fragment).packet);
         let at = packet.add(usize::from((*fragment).submessage_offset) + SEQUENCE_OFFSET);
@@ -325,7 +325,7 @@ unsafe extern "C" fn from_memory(
     blob.into_raw()
 }
 
-// The end of an instance, told by its key's hash alone. That it has a number cannot be seen here.
+// The end of an instance, identified only by its key's hash. That it has a number cannot be seen here.
 unsafe extern "C" fn from_keyhash(
     sertype: *const ddsi_sertype,
     _: *const ddsi_keyhash,
@@ -355,8 +355,8 @@ unsafe extern "C" fn lend(
     len: usize,
     lent: *mut ddsrt_iovec_t,
 ) -> *mut ddsi_serdata {
-    // SAFETY: messages with this table are `Blob`s. Cyclone asks for parts within the size rounded up
-    // to four; what this process writes is a multiple of four, and the rest is never sent.
+    // SAFETY: messages with this table are `Blob`s. Cyclone requests parts within the size rounded up to four; messages
+    // of this process have a multiple of four bytes, and the rest is never sent.
     unsafe {
         let bytes = &(*message.cast::<Blob>()).bytes;
         let offset = offset.min(bytes.len());
@@ -390,7 +390,7 @@ unsafe fn count_up(message: *mut ddsi_serdata) -> *mut ddsi_serdata {
 /// The reference must be the caller's.
 pub(super) unsafe fn count_down(message: *mut ddsi_serdata) {
     use std::sync::atomic::{AtomicU32, Ordering};
-    // SAFETY: as in `count_up`; whoever takes the last one frees it.
+    // SAFETY: as in `count_up`; the last release frees it.
     unsafe {
         let references = AtomicU32::from_ptr(ptr::addr_of_mut!((*message).refc.v));
         if references.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -429,7 +429,7 @@ unsafe extern "C" fn to_untyped(message: *const ddsi_serdata) -> *mut ddsi_serda
 }
 
 unsafe extern "C" fn free(message: *mut ddsi_serdata) {
-    // SAFETY: it is a `Blob` that was boxed, and nobody else has it any more.
+    // SAFETY: it is a boxed `Blob`, and there are no other users.
     drop(unsafe { Box::from_raw(message.cast::<Blob>()) });
 }
 

@@ -25,8 +25,8 @@ pub struct Taken<'a> {
     pub publisher: EndpointId,
 }
 
-/// What is given messages, by Cyclone's threads or a publishing thread of this process. It must not
-/// wait, and must not delete its own reader.
+/// A receiver of messages, called by Cyclone's threads or a publishing thread of this process. It must not wait, and
+/// must not delete its own reader.
 pub trait Taker: Send + Sync {
     /// A message.
     fn take(&self, message: &Taken<'_>);
@@ -38,9 +38,8 @@ pub trait Taker: Send + Sync {
     fn gone(&self, _publisher: EndpointId) {}
 }
 
-/// A reader's cache that keeps nothing (`struct dds_rhc` of dds_rhc.h). What comes is handed over at
-/// once, so nothing can be lost here; a [`Taker`] that took long would hold up Cyclone's thread, and
-/// with it, where they are reliable, the publishers.
+/// A reader's cache that keeps nothing (`struct dds_rhc` of dds_rhc.h). Messages are passed on at once, so none can be
+/// lost here. A slow [`Taker`] would delay Cyclone's thread and, with it, reliable publishers.
 #[repr(C)]
 pub(super) struct Cache {
     ops: *const CacheOps,
@@ -108,8 +107,8 @@ pub(super) unsafe extern "C" fn store(
     message: *mut ddsi_serdata,
     _: *mut c_void,
 ) -> bool {
-    // SAFETY: the cache is the reader's and lives as long; the other two for this call. Messages of
-    // another table cannot come, since the reader's type has ours; if one did, it would be passed over.
+    // SAFETY: the cache belongs to the reader and lives as long; the other two live for this call. Messages of another
+    // table cannot arrive, since the reader's type has ours; one would be ignored.
     let (cache, writer, common) = unsafe { (&*cache, &*writer, &*message) };
     if !ptr::eq(common.ops, &MESSAGE_OPS) {
         return true;
@@ -131,7 +130,7 @@ fn tell(taker: &dyn Taker, blob: &Blob, publisher: EndpointId) {
         };
     }
     if blob.is_refused {
-        // It has been counted once, and is not lost besides.
+        // It was counted when it arrived, and is not lost.
         if blob.sequence > 0 {
             taker.pass(publisher, blob.sequence);
         }

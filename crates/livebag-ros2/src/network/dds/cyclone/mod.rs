@@ -1,7 +1,7 @@
 //! Cyclone DDS, safely: domains, participants, readers, writers, and what discovery finds.
 //!
 //! Entities are numbers that Cyclone checks at each call, so that a wrong or deleted one is an error
-//! and no danger. What is dangerous is in `blob` and `cache`: memory that both sides see.
+//! and no danger. The unsafe parts are in `blob` and `cache`: memory that both sides access.
 
 #![expect(unsafe_code, reason = "calls into Cyclone DDS, which is C")]
 
@@ -86,7 +86,7 @@ impl Drop for Entity {
     }
 }
 
-/// The domains of this process. Its settings are those of whoever joins first.
+/// The domains of this process. Its settings are those of the first participant.
 static DOMAINS: Mutex<Option<HashMap<u32, (Entity, usize)>>> = Mutex::new(None);
 
 /// A share in a domain.
@@ -127,7 +127,7 @@ impl Drop for Domain {
     }
 }
 
-/// What a topic is called in DDS.
+/// A topic's names in DDS.
 #[derive(Clone, Copy, Debug)]
 pub struct TopicNames<'a> {
     /// Its name.
@@ -171,7 +171,7 @@ impl Participant {
         Ok(Self { entity, id, _domain: domain })
     }
 
-    /// What it is known by.
+    /// Its identity.
     pub fn id(&self) -> EndpointId {
         self.id
     }
@@ -215,8 +215,8 @@ impl Participant {
         let topic = self.topic(names)?;
         let policies = Policies::new().reader(qos).user_data(user_data);
         let cache = cache::Cache::raw(taker);
-        // SAFETY: the policies live for the call and are copied. The reader owns the cache; where none
-        // is made, Cyclone does not tell how far it came, and the few bytes are left to it.
+        // SAFETY: the policies live for the call and are copied. The reader owns the cache. If creation fails, Cyclone
+        // does not report how far it got, and the few bytes are leaked.
         let entity = unsafe {
             cyclors::dds_create_reader_rhc(
                 self.entity.0,
@@ -315,7 +315,7 @@ impl Reader {
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// What it is known by.
+    /// Its identity.
     pub fn id(&self) -> EndpointId {
         self.id
     }
@@ -326,13 +326,13 @@ pub struct Writer {
     id: EndpointId,
     entity: Entity,
     topic: Topic,
-    /// Messages written, which is the last one's sequence number. Held while one is written, so that
-    /// readers in this process are told what those in others read from the packets.
+    /// Messages written, which is the last one's sequence number. Held while one is written, so that readers in this
+    /// process get the sequence number that others read from the packets.
     written: Mutex<u64>,
 }
 
 impl Writer {
-    /// What it is known by.
+    /// Its identity.
     pub fn id(&self) -> EndpointId {
         self.id
     }
@@ -369,11 +369,11 @@ impl Writer {
 /// An endpoint that discovery found, or that has gone.
 #[derive(Debug)]
 pub struct Discovered {
-    /// What it is known by.
+    /// Its identity.
     pub id: EndpointId,
     /// Whether it writes.
     pub is_writer: bool,
-    /// What it is; nothing if it has gone.
+    /// Its description; none if it has gone.
     pub there: Option<Described>,
 }
 
@@ -388,7 +388,7 @@ pub struct Described {
     pub type_name: String,
     /// Its policies.
     pub qos: Qos,
-    /// What it says freely.
+    /// Its user data.
     pub user_data: Vec<u8>,
 }
 
@@ -399,8 +399,8 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Waits until there is something new, and tells it; endpoints whose names break a bound are told
-    /// to `refuse`. Whether to go on: not after [`Self::end`].
+    /// Waits until there is a change, and passes it on; endpoints with invalid names are passed to `refuse`. Whether to
+    /// go on: not after [`Self::end`].
     pub fn wait(&self, mut take: impl FnMut(Discovered), mut refuse: impl FnMut()) -> bool {
         let mut attached = [0_isize; 3];
         // SAFETY: there are three places.

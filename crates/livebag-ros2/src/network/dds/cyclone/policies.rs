@@ -32,7 +32,7 @@ impl Policies {
         self.0
     }
 
-    /// What the entity says freely; a type's hash.
+    /// The entity's user data; a type's hash.
     pub(super) fn user_data(self, data: &[u8]) -> Self {
         if !data.is_empty() {
             // SAFETY: the bytes are copied.
@@ -41,7 +41,7 @@ impl Policies {
         self
     }
 
-    /// Those of a reader. Its history matters to nobody, since its cache keeps nothing.
+    /// Those of a reader. Its history has no effect, since its cache keeps nothing.
     pub(super) fn reader(self, qos: &Qos) -> Self {
         // Both encodings are taken, so that any writer matches.
         let encodings = [
@@ -57,8 +57,8 @@ impl Policies {
         self
     }
 
-    /// Those of a writer, as rmw_cyclonedds makes them. A reliable one that keeps the last messages gives
-    /// up the oldest for a new one, acknowledged or not; one that keeps all waits for slow readers.
+    /// Those of a writer, as rmw_cyclonedds makes them. A reliable one that keeps the last messages drops the oldest
+    /// for a new one, acknowledged or not; one that keeps all waits for slow readers.
     pub(super) fn writer(self, qos: &Qos) -> Self {
         self.common(qos);
         let encodings = [cyclors::DDS_DATA_REPRESENTATION_XCDR1 as i16];

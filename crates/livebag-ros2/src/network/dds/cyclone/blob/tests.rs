@@ -4,7 +4,7 @@ use super::super::cache::{Cache, Taken, Taker, WriterInfo, free_cache, store};
 use super::*;
 use crate::network::EndpointId;
 
-/// What was taken: messages and their numbers; and how many were refused.
+/// Received messages and their numbers; and how many were refused.
 #[derive(Default)]
 struct Seen(Mutex<(Vec<Message>, usize)>);
 
@@ -35,7 +35,7 @@ fn stored(seen: &Arc<Seen>, message: *mut ddsi_serdata) {
     }
 }
 
-/// A message as if it came in parts of `part` bytes, each in a packet of its own.
+/// A message as if it arrived in parts of `part` bytes, each in a separate packet.
 fn received(sertype: *const ddsi_sertype, data: &[u8], part: usize) -> *mut ddsi_serdata {
     const SUBMESSAGE: usize = 32;
     const PAYLOAD: usize = 64;
@@ -85,7 +85,7 @@ fn messages_are_put_together_from_packets_with_their_number_and_writer() {
     let (taken, refused) = &*seen.0.lock().unwrap();
     assert_eq!(*refused, 0);
     assert!(*taken == vec![(data, (1 << 32) + 9, writer); 4]);
-    // SAFETY: nobody has the type any more.
+    // SAFETY: the type has no other users.
     unsafe { cyclors::ddsi_sertype_unref(sertype) };
 }
 
@@ -114,7 +114,7 @@ fn padding_is_added_for_the_wire_and_taken_away_behind_it() {
         let taken: Vec<_> = seen.0.lock().unwrap().0.iter().map(|one| one.0.clone()).collect();
         assert_eq!(taken, [data.clone(), data]);
     }
-    // SAFETY: nobody has the type any more.
+    // SAFETY: the type has no other users.
     unsafe { cyclors::ddsi_sertype_unref(sertype) };
 }
 
@@ -130,6 +130,6 @@ fn what_is_no_message_and_what_fails_is_counted() {
     stored(&seen, received(sertype, &[0, 1, 0, 0, 5], 5));
     let (taken, refused) = &*seen.0.lock().unwrap();
     assert_eq!((taken.len(), *refused), (1, 6));
-    // SAFETY: nobody has the type any more.
+    // SAFETY: the type has no other users.
     unsafe { cyclors::ddsi_sertype_unref(sertype) };
 }

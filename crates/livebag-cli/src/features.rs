@@ -1,12 +1,7 @@
 //! The features that this build was made with.
 
-<<<<<<< HEAD
-/// The features that a build can be made with, whether this one has them, and what they are in words.
-pub const FEATURES: [(&str, bool, &str); 9] = [
-=======
 /// The optional features of a build, whether this build has them, and their descriptions.
-pub const FEATURES: [(&str, bool, &str); 8] = [
->>>>>>> main
+pub const FEATURES: [(&str, bool, &str); 9] = [
     ("bench", cfg!(feature = "bench"), "`livebag bench`"),
     ("demo", cfg!(feature = "demo"), "`livebag demo`"),
     ("http", cfg!(feature = "http"), "HTTP"),

@@ -175,6 +175,7 @@ fn meaning(error: &object_store::Error, text: &str) -> StoreFailure {
             return StoreFailure::NoBucket;
         }
         "InvalidAccessKeyId"
+        | "XAdminUserNotFound"
         | "SignatureDoesNotMatch"
         | "InvalidToken"
         | "ExpiredToken"

@@ -161,6 +161,13 @@ pub fn is_damaged_on_the_way(error: &object_store::Error) -> bool {
     .contains(&code)
 }
 
+/// Whether the store no longer knows an upload, or a part of it.
+pub fn is_forgotten(error: &object_store::Error) -> bool {
+    let text = chain(error);
+    matches!(error, object_store::Error::NotFound { .. })
+        || ["NoSuchUpload", "InvalidPart"].contains(&element(&text, "Code").unwrap_or_default())
+}
+
 /// Whether the reply, or the request, was lost on its way.
 pub fn is_lost_on_the_way(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::Generic { .. })

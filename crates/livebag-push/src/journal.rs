@@ -135,6 +135,11 @@ impl Journal {
         ((*bytes, *modified_nanos) == (file.bytes, file.modified_nanos)).then(|| upload.clone())
     }
 
+    /// An upload of what the file was before it changed.
+    pub fn stale_upload(&self, key: &str) -> Option<String> {
+        self.state.uploads.get(key).map(|(.., upload)| upload.id.clone())
+    }
+
     /// Notes that an upload has begun.
     pub fn begin_upload(&mut self, file: &SourceFile, id: &str) -> Result<(), PushError> {
         let SourceFile { key, bytes, modified_nanos, .. } = file.clone();

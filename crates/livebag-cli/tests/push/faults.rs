@@ -125,6 +125,49 @@ fn a_link_that_breaks_before_or_after_any_request_costs_nothing() {
 }
 
 #[test]
+fn an_upload_of_what_a_file_was_before_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 20, 1);
+    store.fail(|seen| match seen.what.contains("partNumber=2&") {
+        true => Fault::Refuse(403, "AccessDenied"),
+        false => Fault::None,
+    });
+    push(&store, &bag, &[]).expect(1, &["do not allow this"]);
+    store.work();
+    store.take_seen();
+    let brick = std::fs::File::options().write(true).open(bag.join("image.mcap")).unwrap();
+    brick.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+    let seen = store.take_seen();
+    assert!(seen.iter().any(|seen| seen.method == "DELETE" && seen.what.contains("uploadId=")));
+    assert!(seen.iter().any(|seen| seen.what.contains("partNumber=1&")), "from its beginning");
+    assert_stored(&store.place("robot7/run1"), &bag);
+}
+
+#[test]
+fn an_upload_that_the_store_has_removed_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 20, 1);
+    store.fail(|seen| match seen.what.contains("partNumber=2&") {
+        true => Fault::Refuse(403, "AccessDenied"),
+        false => Fault::None,
+    });
+    push(&store, &bag, &[]).expect(1, &["do not allow this"]);
+    let mut removed = false;
+    store.fail(move |seen| match seen.what.contains("partNumber=2&") && !removed {
+        true => {
+            removed = true;
+            Fault::Refuse(404, "NoSuchUpload")
+        }
+        false => Fault::None,
+    });
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+}
+
+#[test]
 fn a_store_that_lies_about_its_checksum_is_found_out_by_reading_back() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();

@@ -105,7 +105,8 @@ pub fn push(
     };
     let progress = || PushProgress {
         bytes,
-        stored_bytes: stored_bytes.load(Ordering::Relaxed),
+        // What is sent again is counted again.
+        stored_bytes: stored_bytes.load(Ordering::Relaxed).min(bytes),
         sent_bytes: target.pacer.sent_bytes() - sent_before,
     };
     target.runtime.block_on(async {

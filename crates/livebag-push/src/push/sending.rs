@@ -7,7 +7,7 @@ use object_store::{Error, ObjectMeta, ObjectStoreExt};
 
 use super::{PushError, Pusher};
 use crate::digest::{Digests, Part, PartReader};
-use crate::error::{is_damaged_on_the_way, of_store};
+use crate::error::{is_damaged_on_the_way, is_forgotten, of_store};
 use crate::journal::Upload;
 use crate::limits::SENDS_MAX;
 use crate::recording::SourceFile;
@@ -92,6 +92,10 @@ impl Pusher<'_> {
         let upload = match self.journal.upload(file) {
             Some(upload) => upload,
             None => {
+                // Of what the file was before; the store may have forgotten it.
+                if let Some(id) = self.journal.stale_upload(&file.key) {
+                    let _ = self.target.parts.abort_multipart(&path, &id).await;
+                }
                 let id = self.target.parts.create_multipart(&path).await.map_err(failed)?;
                 self.journal.begin_upload(file, &id)?;
                 Upload { id, parts: Vec::new() }
@@ -129,7 +133,7 @@ impl Pusher<'_> {
         match self.target.parts.complete_multipart(&path, &upload.id, ids).await {
             Ok(_) => {}
             // Either the store has forgotten it, or it is complete and the answer was lost.
-            Err(Error::NotFound { .. }) => {
+            Err(error) if is_forgotten(&error) => {
                 if self.why_not_stored(file, &digests, None).await?.is_some() {
                     self.journal.end_upload(&file.key)?;
                     return Ok(None);
@@ -158,7 +162,7 @@ impl Pusher<'_> {
                     found = format!("part {} has the checksum {}", index + 1, sent.content_id);
                 }
                 Ok(sent) => return Ok(Some(sent.content_id)),
-                Err(Error::NotFound { .. }) => return Ok(None),
+                Err(error) if is_forgotten(&error) => return Ok(None),
                 Err(error) if is_damaged_on_the_way(&error) => {
                     found = of_store("part", &error).to_string()
                 }

@@ -91,13 +91,15 @@ mod tests {
         for rate in RATES {
             let clock = Clock::simulated(1_000_000_000);
             let pacer = Pacer::new(clock.clone(), Some(rate));
-            let mut left = Vec::new();
+            let (mut left, mut stalled_nanos) = (Vec::new(), 0);
             while clock.monotonic_nanos() < 41_000_000_000 {
                 let bytes = pacer.slice_bytes();
                 pacer.take_blocking(bytes);
-                left.push((clock.monotonic_nanos(), bytes as u64));
+                let now = clock.monotonic_nanos();
+                left.push((now, bytes as u64));
                 // A store that is slow to take a slice now and then.
-                if left.len() % 97 == 0 {
+                if now - stalled_nanos > 700_000_000 {
+                    stalled_nanos = now;
                     clock.advance(Duration::from_millis(30));
                 }
             }

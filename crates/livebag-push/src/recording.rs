@@ -60,7 +60,10 @@ impl Recording {
         let name =
             name.or(own_name).ok_or_else(|| wrong("give it a name, with --name".to_owned()))?;
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
-            return Err(wrong(format!("`{name}` is no name: expected one word, without `/`")));
+            let why = format!(
+                "`{name}` is no name: expected one without `/`, not beginning with `.` (--name gives it)"
+            );
+            return Err(wrong(why));
         }
         let disk = KernelDisk::for_reading();
         let mut this = Self {
@@ -198,7 +201,7 @@ mod tests {
         assert_eq!(recording.bytes(), 55);
         std::fs::write(bag.join("a.mcap"), b"shorter").unwrap();
         assert!(recording.files[0].is_unchanged() && !recording.files[1].is_unchanged());
-        let wrong = Recording::survey(folder.path(), None).err().unwrap().to_string();
+        let wrong = Recording::survey(folder.path(), Some("x")).err().unwrap().to_string();
         assert!(wrong.contains("expected a file, or a folder with container.yaml"), "{wrong}");
     }
 }

@@ -246,7 +246,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     for job in &jobs {
         check_output(&job.path)?;
         if !paths.insert(&job.path) {
-            let what = format!("{} is asked for twice", job.path.display());
+            let what = format!("{} is named twice", job.path.display());
             return Err(CliError::usage(what));
         }
     }

@@ -277,7 +277,7 @@ fn render(info: &Info) -> String {
     let state = match info.state.as_str() {
         "live" => "live (a recorder is writing it; losses are as of the last second)",
         "recovered" => {
-            "recovered (its recorder died; what it had committed and can be proven is here)"
+            "recovered (its recorder died; committed messages that can be proven are here)"
         }
         "unrecovered" => {
             "unrecovered (its recorder died, and there is no right to write here: run `livebag \

@@ -323,6 +323,6 @@ fn explain_nothing(times: Option<(u64, u64)>, asked: Option<(u64, u64)>) {
             text::time(end)
         ),
         (_, Some(_)) => say!("livebag: no messages in that time"),
-        _ => say!("livebag: the topics asked for have no messages yet"),
+        _ => say!("livebag: the requested topics have no messages yet"),
     }
 }

@@ -294,7 +294,7 @@ impl Player {
         self.lost += damaged;
         if damaged > 0 {
             self.warnings.push(format!(
-                "{damaged} messages are damaged and were left out; `livebag verify` tells which"
+                "{damaged} messages are damaged and were left out; `livebag verify` lists them"
             ));
         }
         if early > 0 {

@@ -303,11 +303,8 @@ impl Collector {
 
     /// Drops old messages from a ring.
     fn evict(&self) {
-        let ring = self.shared.options.snapshot.as_ref();
-        if let Some(duration) = ring.and_then(|ring| ring.duration_max) {
-            let wall = self.shared.options.clock.wall_nanos();
-            let before = wall.saturating_sub(duration.as_nanos() as u64);
-            self.sources.iter().for_each(|source| source.state.queue.evict_before(before));
+        if let Some(start) = self.shared.ring_start_nanos() {
+            self.sources.iter().for_each(|source| source.state.queue.evict_before(start));
         }
     }
 

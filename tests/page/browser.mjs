@@ -58,19 +58,19 @@ export function folder(name) {
   return made;
 }
 
-/** A server on a port of its own. @param {string} served @param {...string} more @returns {Promise<{at: string, stop: () => void}>} */
+/** A server on a port of its own. @param {string} served @param {...string} more @returns {Promise<{at: string, pid: number, stop: () => void}>} */
 export async function serve(served, ...more) {
   const child = start(LIVEBAG, ["serve", served, "--listen", "127.0.0.1:0", "--json", ...more]);
   for await (const line of createInterface({ input: child.stdout })) {
     const found = /https?:\/\/127\.0\.0\.1:\d+/.exec(line);
-    if (found) return { at: found[0], stop: () => child.kill("SIGINT") };
+    if (found) return { at: found[0], pid: child.pid ?? 0, stop: () => child.kill("SIGINT") };
   }
   throw new Error("the server ended before it said where it listens");
 }
 
-/** A live drive; `tell` gives it a command. @param {string} directory */
-export function drive(directory) {
-  const child = start(MAKE_DRIVE, [directory, "live"]);
+/** A live drive; `tell` gives it a command. @param {string} directory @param {"live" | "live-slow"} [mode] */
+export function drive(directory, mode = "live") {
+  const child = start(MAKE_DRIVE, [directory, mode]);
   return {
     /** @param {string} line */
     tell: (line) => child.stdin.write(`${line}\n`),
@@ -81,7 +81,10 @@ export function drive(directory) {
   };
 }
 
-export const browser = await chromium.launch({ executablePath: wanted("LIVEBAG_BROWSER"), args: FLAGS });
+/** No test depends on it: it only ends one that would hang, on a machine that is busy with others. */
+const DEADLINE_MILLIS = 90000;
+
+export const browser = await chromium.launch({ executablePath: wanted("LIVEBAG_BROWSER"), args: FLAGS, timeout: DEADLINE_MILLIS });
 
 /**
  * A tab at an address of the page. Errors in the browser, and requests to other servers, fail the test in `close`.
@@ -103,7 +106,7 @@ export async function open(at, hash, options = {}) {
   });
   page.on("pageerror", (/** @type {Error} */ error) => complaints.push(error.stack ?? String(error)));
   page.on("request", (/** @type {any} */ request) => asked.push(request.url()));
-  page.setDefaultTimeout(15000);
+  page.setDefaultTimeout(DEADLINE_MILLIS);
   await page.goto(`${at}/${hash}`);
   return {
     page,
@@ -117,7 +120,7 @@ export async function open(at, hash, options = {}) {
 }
 
 /** Waits until something holds. @param {() => Promise<unknown>} holds @param {string} what @param {number} [millis] */
-export async function until(holds, what, millis = 15000) {
+export async function until(holds, what, millis = DEADLINE_MILLIS) {
   const end = Date.now() + millis;
   for (;;) {
     if (await holds()) return;

@@ -2,10 +2,14 @@
 //!
 //! `make_drive DIR SECONDS` records a drive that ended a minute ago, at once. `make_drive DIR live` records one at
 //! its own pace until its input ends. Lines of its input: `stall TOPIC`, `lose TOPIC COUNT` (missing in the
-//! source's sequence), `go TOPIC`.
+//! source's sequence), `go TOPIC`. `live-slow` has a tenth of the pictures and clouds, to run for hours.
+//! `make_drive DIR hour` and `make_drive DIR flood`: see `hour.rs` and `flood.rs`.
 //!
 //! Lost in a finished drive, seconds after its start, always the same: `/camera_front/image` 12 messages from 10,
 //! `/imu/data` 60 from 22; and 7 of `/tf` without a place in time. `/gps/fix` is silent from 14 to 18.
+
+mod flood;
+mod hour;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -80,9 +84,14 @@ const SILENT: (&str, u64, u64) = ("/gps/fix", 14, 18);
 const UNPLACED: (&str, u64) = ("/tf", 7);
 
 fn main() -> Outcome<()> {
-    let usage = "usage: make_drive DIR SECONDS|live";
+    let usage = "usage: make_drive DIR SECONDS|live|live-slow|hour|flood";
     let mut args = std::env::args().skip(1);
     let (directory, mode) = (args.next().ok_or(usage)?, args.next().ok_or(usage)?);
+    match mode.as_str() {
+        "hour" => return hour::record(Path::new(&directory)),
+        "flood" => return flood::record(Path::new(&directory)),
+        _ => {}
+    }
     let options = RecorderOptions {
         profile: "ros2".into(),
         overflow: Overflow::Block,
@@ -95,9 +104,10 @@ fn main() -> Outcome<()> {
         topics: topics.map(|writer| Ok(Source::new(writer?))).collect::<Outcome<_>>()?,
         message: Cdr::default(),
         start_nanos: Clock::system().wall_nanos(),
+        large_every: if mode == "live-slow" { 10 } else { 1 },
     };
     match mode.as_str() {
-        "live" => drive.live(&commands()?)?,
+        "live" | "live-slow" => drive.live(&commands()?)?,
         seconds => drive.at_once(seconds.parse()?)?,
     }
     recorder.finish()?;
@@ -134,6 +144,8 @@ struct Drive {
     topics: Vec<Source>,
     message: Cdr,
     start_nanos: u64,
+    /// Of pictures and clouds one in so many is published.
+    large_every: u64,
 }
 
 impl Drive {
@@ -202,7 +214,11 @@ impl Drive {
                     break;
                 }
                 source.next += 1;
-                let fate = if source.is_stalled { Fate::Never } else { fate(sensor.name, due) };
+                let is_large = ["/camera_front/image", "/camera_rear/image", "/lidar/points"]
+                    .contains(&sensor.name);
+                let is_left_out = is_large && !source.next.is_multiple_of(self.large_every);
+                let is_silent = source.is_stalled || is_left_out;
+                let fate = if is_silent { Fate::Never } else { fate(sensor.name, due) };
                 if fate == Fate::Never {
                     continue;
                 }

@@ -2,16 +2,14 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { browser, colours, drive, endAll, folder, LIVEBAG, MAKE_DRIVE, open, run, serve, until } from "./browser.mjs";
+import { drawn, frames, FRONT, hash, head, lane, placeOf, SECONDS, settled, sumsAgree } from "./view.mjs";
 
-const SECONDS = 30;
-const FRONT = "/camera_front/image";
 /** What make_drive loses: seconds after the start. */
 const LOST = { from: 10, to: 11.2, count: 12 };
-const DATA = path.resolve(import.meta.dirname, "../../../shared/data");
 
 /** @type {{at: string, stop: () => void}} */
 let server;
@@ -31,29 +29,6 @@ after(async () => {
   await browser.close();
   endAll();
 });
-
-/** @param {any} page @param {string} topic */
-const lane = (page, topic) => page.locator(`.row[data-topic="${topic}"] canvas.lane`);
-/** The playhead, in seconds after the start. @param {any} page */
-const head = async (page) => {
-  const text = await page.locator(".player .since").textContent();
-  const [seconds, minutes = "0"] = text.slice(1).split(":").reverse();
-  return Number(minutes) * 60 + Number(seconds);
-};
-/** Where a moment is on a canvas along the axis. @param {any} canvas @param {number} seconds when all is in view */
-const placeOf = async (canvas, seconds) => {
-  const box = await canvas.boundingBox();
-  const end = SECONDS - 0.005; // The last of 200 IMU messages a second.
-  return { x: box.x + ((seconds + 0.005 * end) / (1.01 * end)) * box.width, y: box.y + box.height / 2, box };
-};
-/** Waits until the lanes show what the server said. @param {any} page */
-const drawn = async (page) => until(async () => (await colours(lane(page, FRONT))) > 1, "lanes are drawn");
-/** Lets the browser draw that often. @param {any} page @param {number} count */
-const frames = (page, count) => page.evaluate(async (/** @type {number} */ left) => {
-  for (; left > 0; left -= 1) await new Promise(requestAnimationFrame);
-}, count);
-/** @param {any} page */
-const hash = (page) => new URLSearchParams(page.url().split("?")[1] ?? "");
 
 test("the list shows recordings, their pictures, and finds them by topic, type and day", async () => {
   const { page, close } = await open(server.at, "");
@@ -83,11 +58,14 @@ test("losses are red at their times, and their sums are those of the recording",
   const at = await placeOf(lane(page, FRONT), (LOST.from + LOST.to) / 2);
   await page.mouse.move(at.x, at.y);
   await until(async () => /12 lost \(transport\)/.test(await page.locator(".tip").textContent()), "the loss under the pointer");
-  const painted = await lane(page, FRONT).evaluate((/** @type {HTMLCanvasElement} */ canvas, /** @type {number} */ x) => {
+  const painted = () => lane(page, FRONT).evaluate((/** @type {HTMLCanvasElement} */ canvas, /** @type {number} */ x) => {
     const ratio = canvas.width / canvas.clientWidth;
     return [.../** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).getImageData(Math.round(x * ratio), 8, 1, 1).data];
   }, at.x - at.box.x);
-  assert.ok(painted[0] > 180 && painted[1] < 120 && painted[2] < 120, `red at the loss, not ${painted}`);
+  await until(async () => {
+    const [red = 0, green = 0, blue = 0] = await painted();
+    return red > 180 && green < 120 && blue < 120;
+  }, "the loss is red");
   const before = await placeOf(lane(page, FRONT), LOST.from - 2);
   await page.mouse.move(before.x, before.y);
   await until(async () => !/lost/.test(await page.locator(".tip").textContent()), "no loss two seconds before");
@@ -100,13 +78,7 @@ test("losses are red at their times, and their sums are those of the recording",
   await page.mouse.move(silence.x, silence.y);
   await until(async () => /silent for/.test(await page.locator(".tip").textContent()), "the silence");
 
-  const timeline = await (await fetch(`${server.at}/v1/bags/drive/timeline`)).json();
-  const info = await (await fetch(`${server.at}/v1/bags/drive`)).json();
-  for (const row of timeline.topics) {
-    const placed = row.lost.reduce((/** @type {number} */ sum, /** @type {{count: number}} */ loss) => sum + loss.count, 0);
-    const told = info.topics.find((/** @type {{name: string}} */ topic) => topic.name === row.topic).lost.total;
-    assert.equal(placed + row.lost_unplaced.total, told, row.topic);
-  }
+  const { timeline } = await sumsAgree(server.at, "drive");
   const loss = timeline.topics.find((/** @type {{topic: string}} */ row) => row.topic === FRONT).lost[0];
   const since = Number(BigInt(loss.from_time) - began) / 1e9;
   assert.ok(Math.abs(since - (LOST.from - 0.1)) < 0.01, `the loss begins after the message before it, not at ${since}`);
@@ -116,7 +88,7 @@ test("losses are red at their times, and their sums are those of the recording",
 test("keys, wheel and drags move the playhead and the view", async () => {
   const { page, close } = await open(server.at, "#/drive");
   await drawn(page);
-  assert.equal(await head(page), 0);
+  await until(async () => (await head(page)) === 0, "the start");
   await page.keyboard.press("l");
   await until(async () => Math.abs((await head(page)) - 9.9) < 0.02, "the first loss");
   await page.keyboard.press("l");
@@ -184,6 +156,7 @@ test("panels open by drop, menu and keyboard, show the moment, and are in the li
   await until(async () => (await colours(page.locator(".panel.image canvas"))) > 8, "a picture by drop");
   await topic("/lidar/points").dragTo(page.locator(".tile-area"));
   await until(async () => /9,600 points, frame lidar/.test(await page.locator(".panel.points .corner").textContent()), "points by drop");
+  await settled(page);
   const cloud = page.locator(".panel.points canvas");
   const shot = async () => (await cloud.screenshot()).toString("base64");
   const still = await shot();
@@ -227,6 +200,7 @@ test("panels open by drop, menu and keyboard, show the moment, and are in the li
   await close();
   const other = await open(server.at, link);
   await until(async () => (await colours(other.page.locator(".panel.image canvas"))) > 8 && (await colours(other.page.locator("canvas.plot"))) > 2, "the same panels");
+  await settled(other.page);
   assert.ok(Math.abs((await head(other.page)) - 9.9) < 0.02);
   assert.equal(await other.page.locator(".panel, .plot-row").count(), 5);
   await other.page.locator(".panel.log header button").last().click();
@@ -248,9 +222,8 @@ test("a range: its sums, its file, and lines that do what they say", async () =>
   await page.mouse.up();
   await page.keyboard.up("Shift");
   const range = page.locator(".range");
-  await page.locator('.range[aria-busy="false"] tbody tr').first().waitFor();
-  const imu = range.locator("tbody tr", { hasText: "/imu/data" }).locator("td").nth(2);
-  assert.ok(Math.abs(Number(await imu.textContent()) - 600) < 20, "three seconds of 200 Hz");
+  const imu = page.locator('.range[aria-busy="false"] tbody tr', { hasText: "/imu/data" }).locator("td").nth(2);
+  await until(async () => (await imu.count()) === 1 && Math.abs(Number(await imu.textContent()) - 600) < 20, "three seconds of 200 Hz");
   await range.locator('thead input[type="checkbox"]').uncheck();
   await range.locator('tbody input[value="/imu/data"]').check();
   const link = range.locator("a.main");
@@ -264,8 +237,11 @@ test("a range: its sums, its file, and lines that do what they say", async () =>
   assert.ok(Math.abs(Number(await imu.textContent()) - count) <= 2, "the file has what the table says");
 
   const copied = async (/** @type {string} */ name) => {
+    await page.evaluate(() => navigator.clipboard.writeText(""));
     await range.getByRole("button", { name, exact: true }).click();
-    return page.evaluate(() => navigator.clipboard.readText());
+    let text = "";
+    await until(async () => (text = await page.evaluate(() => navigator.clipboard.readText())) !== "", `${name} is copied`);
+    return text;
   };
   const shell = path.join(folder("shell"), "bin");
   writeFileSync(shell, `#!/bin/sh\nexec "${LIVEBAG}" "$@"\n`, { mode: 0o755 });
@@ -322,36 +298,6 @@ test("a live recording: the newest, its age, and within a second what is wrong",
   stop();
 });
 
-test("with a token: a form, and the token in no address", async () => {
-  const secret = "a-token-of-some-length-1234";
-  const file = path.join(folder("secret"), "token");
-  writeFileSync(file, secret, { mode: 0o600 });
-  const { at, stop } = await serve(runs, "--token-file", file);
-  const { page, asked, close } = await open(at, "#/drive");
-  await page.locator(".login input").fill("not-the-token-of-this-server");
-  await page.keyboard.press("Enter");
-  await until(async () => /does not take this token/.test(await page.locator(".login").textContent()), "a wrong token is refused");
-  await page.locator(".login input").fill(secret);
-  await page.keyboard.press("Enter");
-  await drawn(page);
-  await until(async () => (await colours(page.locator(".panel.image canvas").first())) > 8, "pictures with the token");
-  await page.reload();
-  await drawn(page);
-  await page.keyboard.press("[");
-  const range = page.locator(".range");
-  const [download] = await Promise.all([page.waitForEvent("download"), (async () => {
-    await range.locator('thead input[type="checkbox"]').uncheck();
-    await range.locator('tbody input[value="/odom"]').check();
-    await range.locator("button.main").click();
-  })()]);
-  assert.ok(readFileSync(await download.path()).subarray(0, 8).equals(Buffer.from("894d434150300d0a", "hex")));
-  assert.deepEqual(asked.filter((url) => url.includes(secret)), []);
-  assert.ok(!page.url().includes(secret));
-  assert.equal(await page.evaluate(() => localStorage.length + document.cookie.length), 0);
-  await close();
-  stop();
-});
-
 test("a phone: nothing is wider than the screen, and fingers scrub", async () => {
   const { page, close } = await open(server.at, "#/drive", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 });
   await drawn(page);
@@ -382,59 +328,4 @@ test("everything has a name for those who do not see it, and can be reached by T
   await page.getByRole("dialog").waitFor();
   await page.keyboard.press("Escape");
   await close();
-});
-
-test("memory stays flat, however much is opened, scrubbed and zoomed", async () => {
-  const live = folder("long");
-  const recorder = drive(path.join(live, "now"));
-  await until(async () => existsSync(path.join(live, "now", "container.yaml")), "the recorder has begun");
-  const { at, stop } = await serve(live);
-  const { page, close } = await open(at, "#/now");
-  await drawn(page);
-  const session = await page.context().newCDPSession(page);
-  const heap = async () => {
-    await session.send("HeapProfiler.collectGarbage");
-    const { usedSize } = await session.send("Runtime.getHeapUsage");
-    const { nodes, jsEventListeners } = await session.send("Memory.getDOMCounters");
-    return { megabytes: usedSize / 1e6, nodes, listeners: jsEventListeners };
-  };
-  /** What somebody does in a busy minute. */
-  const busy = async () => {
-    await page.keyboard.press("f");
-    await page.locator('.row[data-topic="/imu/data"] button.topic').click();
-    await page.getByRole("menuitem", { name: "Message" }).click();
-    await page.locator(".panel.message").waitFor();
-    await page.locator(".panel.message header button").last().click();
-    for (let step = 0; step < 12; step += 1) await page.keyboard.press(step % 2 ? "+" : "Shift+ArrowLeft");
-    await page.keyboard.press("0");
-  };
-  const rounds = Number(process.env.LIVEBAG_PAGE_ROUNDS ?? 6);
-  for (let round = 0; round < Math.ceil(rounds / 3); round += 1) await busy();
-  const early = await heap();
-  for (let round = 0; round < rounds; round += 1) await busy();
-  // The browser lets go of closed panels when it likes: waited for is that it has.
-  let late = await heap();
-  const isFlat = () => late.megabytes < early.megabytes + 3 && late.nodes < early.nodes * 1.3 + 200 && late.listeners < early.listeners * 1.3 + 50;
-  await until(async () => isFlat() || ((late = await heap()), isFlat()), `memory as before: ${JSON.stringify(early)}`);
-  console.log(`memory: ${JSON.stringify(early)}, then ${JSON.stringify(late)}`);
-  await close();
-  await recorder.end();
-  stop();
-});
-
-test("real recordings", { skip: existsSync(DATA) ? false : "SKIPPED: ../shared/data is not here" }, async () => {
-  const real = folder("real");
-  const from = { do: "do.bag", outdoor: "outdoor.bag", wbag: "rosbag2/mcap/wbag", talker: "rosbag2/mcap/talker" };
-  for (const [name, file] of Object.entries(from)) await run(LIVEBAG, "convert", path.join(DATA, file), path.join(real, name));
-  const { at, stop } = await serve(real);
-  for (const name of Object.keys(from)) {
-    const { page, close } = await open(at, `#/${name}`);
-    await page.locator(".lanes .row").first().waitFor();
-    await page.keyboard.press("End");
-    await until(async () => (await page.locator(".panel .note").first().textContent()) !== "", `${name} shows a message`);
-    if (name === "do" || name === "outdoor") await until(async () => (await colours(page.locator(".panel.image canvas").first())) > 8, `${name} shows a picture`);
-    await until(async () => (await page.locator(".problem:visible").count()) === 0, `nothing is wrong with ${name}`);
-    await close();
-  }
-  stop();
 });

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the page's modules (types, size, that nothing is fetched from elsewhere) and drives it in a browser, against
-# real servers. `run.sh NAME` runs the tests whose names match; `run.sh pictures` makes docs/pictures/ again.
+# real servers. `run.sh NAME` runs the tests whose names match; `run.sh pictures` makes docs/pictures/ again;
+# `run.sh figures` tells what the page costs, and `run.sh watch MINUTES` whether memory stays flat (neither is a test).
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 choose_target_dir
@@ -37,8 +38,19 @@ if [ "${1:-}" = pictures ]; then
     command -v pngquant >/dev/null || install_debs "small pictures" pngquant
     exec pngquant --force --ext .png --strip --quality 0-90 docs/pictures/*.png
 fi
+if [ "${1:-}" = figures ] || [ "${1:-}" = watch ]; then
+    [ "$1" = watch ] || [ -n "${LIVEBAG_NPM:-}" ] || bash "$ROOT/scripts/setup.sh" node
+    export LIVEBAG_NPM=${LIVEBAG_NPM:-$BUILD/npm}
+    # Its own folder: tests may run beside it.
+    export LIVEBAG_PAGE_FOLDER=$BUILD/page/$1
+    code=0
+    node "tests/page/$1.mjs" "${@:2}" || code=$?
+    rm -rf "$LIVEBAG_PAGE_FOLDER"
+    exit $code
+fi
 say "the page in a browser"
 code=0
-node --test ${1:+--test-name-pattern="$1"} --test-reporter=spec tests/page/page.test.mjs || code=$?
+node --test ${1:+--test-name-pattern="$1"} --test-concurrency=1 --test-reporter=spec \
+    tests/page/*.test.mjs || code=$?
 rm -rf "$LIVEBAG_PAGE_FOLDER"
 exit $code

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use livebag::{Clock, Topic};
 use livebag_bags::{MessageSource, SourceMessage};
+use livebag_format::visible_list;
 use serde::Serialize;
 
 use crate::convert::bar;
@@ -288,7 +289,7 @@ impl Topics {
             });
         }
         for (why, names) in left_out {
-            warnings.push(format!("left out, {why}: {}", names.join(", ")));
+            warnings.push(format!("left out, {why}: {}", visible_list(names)));
         }
         Summary {
             path: directory.display().to_string(),

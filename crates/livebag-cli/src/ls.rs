@@ -99,7 +99,7 @@ impl Row {
             duration_nanos: range.map(|(start, end)| end.saturating_sub(start)),
             message_count: row.map(|row| row.message_count),
             event_count: row.and_then(|row| row.event_count),
-            size_bytes: None,
+            size_bytes: row.and_then(|row| row.size_bytes),
         }
     }
 }

@@ -160,9 +160,8 @@ impl CliError {
         match self {
             Self::OutputClosed => return Outcome::Done,
             Self::Usage(text) => {
-                complain!(
-                    "livebag: {text}\nlivebag: `livebag help` lists the verbs, and every verb has --help"
-                );
+                complain!("livebag: {text}");
+                complain!("livebag: `livebag help` lists the verbs, and every verb has --help");
                 return Outcome::Usage;
             }
             _ => complain!("livebag: {self}"),

@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use livebag::Topic;
 use livebag_bags::{MessageSource, TopicFilter};
+use livebag_format::{visible, visible_list};
 
 use crate::complete;
 use crate::outcome::CliError;
@@ -230,15 +231,16 @@ pub fn full_name<'a, I: Iterator<Item = &'a str>>(
     if let Some(topic) = known().find(|topic| topic.strip_prefix('/').unwrap_or(topic) == bare) {
         return Ok(topic.to_owned());
     }
-    let meant =
-        similar(name, known()).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+    let meant = similar(name, known())
+        .map_or_else(String::new, |meant| format!("; did you mean {}?", visible(meant)));
     let mut names: Vec<&str> = known().take(9).collect();
     if names.len() > 8 {
         names[8] = "…";
     }
     Err(CliError::failed(format!(
-        "the recording has no topic {name}{meant} (it has {})",
-        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        "the recording has no topic {}{meant} (it has {})",
+        visible(name),
+        if names.is_empty() { "none".to_owned() } else { visible_list(names) }
     )))
 }
 

@@ -12,8 +12,9 @@ use crate::color::{self, To, Tone};
 
 mod table;
 
-/// Says a line on standard error, without control characters but the line feeds between its lines. A terminal that has
-/// hung up does not matter: the operation continues.
+/// Writes a message to standard error without control characters. Line feeds stay, and the lines behind them are
+/// indented: a line feed in a foreign name cannot forge a message. A terminal that has hung up does not matter:
+/// the operation continues.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", spoken(text));
 }
@@ -31,14 +32,11 @@ pub fn complain(text: &str) {
 /// The text as standard error shows it.
 pub fn spoken(text: &str) -> String {
     const WARNING: &str = "livebag: warning:";
-    let line = |line| {
-        let line = visible(line);
-        match line.strip_prefix(WARNING) {
-            Some(rest) => color::paint(To::Err, Tone::Warning, WARNING) + rest,
-            None => line.into_owned(),
-        }
-    };
-    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    let text = text.split('\n').map(visible).collect::<Vec<_>>().join("\n  ");
+    match text.strip_prefix(WARNING) {
+        Some(rest) => color::paint(To::Err, Tone::Warning, WARNING) + rest,
+        None => text,
+    }
 }
 
 /// `1.49 GB`; decimal units, three digits.

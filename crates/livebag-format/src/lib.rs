@@ -32,5 +32,5 @@ mod golden;
 
 pub use account::Account;
 pub use topic::{Message, Topic};
-pub use visible::{Visible, is_invisible, visible};
+pub use visible::{Visible, is_invisible, visible, visible_list};
 pub use wire::DecodeError;

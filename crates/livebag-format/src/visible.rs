@@ -28,6 +28,12 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Texts as a list, each as [`visible`] gives it.
+pub fn visible_list<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
+    let shown = texts.into_iter().map(|text| visible(text.as_ref()).into_owned());
+    shown.collect::<Vec<_>>().join(", ")
+}
+
 /// Shows a text as [`visible`] gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Visible<'a>(pub &'a str);
@@ -64,6 +70,7 @@ mod tests {
         assert_eq!(visible("/a\nlivebag: all is well"), "/a\\nlivebag: all is well");
         assert_eq!(visible("/a\u{1b}[2J\r\u{9b}1m"), "/a\\u{1b}[2J\\r\\u{9b}1m");
         assert_eq!(visible("/\u{202e}gnp.exe"), "/\\u{202e}gnp.exe");
+        assert_eq!(visible_list(["/a\n", "/b"]), "/a\\n, /b");
         for sign in (0..=0x10ffff).filter_map(char::from_u32).filter(|sign| is_invisible(*sign)) {
             assert!(!visible(&sign.to_string()).contains(is_invisible), "{:x}", u32::from(sign));
         }

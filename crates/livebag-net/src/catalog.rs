@@ -13,6 +13,7 @@ use livebag::{
     TimelineCache, TimelineQuery, TopicProgress, VirtualFile, VirtualFileError,
 };
 use livebag_format::container::CONTAINER_FILE;
+use livebag_format::event::EVENTS_FILE;
 
 use crate::answer::{AnswerError, RecorderStatus, StatusSource};
 use crate::limits::{
@@ -301,9 +302,9 @@ fn walk(root: &Path, folder: &Path, depth: usize, found: &mut Vec<(String, PathB
     }
 }
 
-fn stamp(path: &Path) -> Stamp {
+fn stamp(file: &Path) -> Stamp {
     let of = |file: Metadata| (file.ino(), file.mtime(), file.mtime_nsec(), file.size());
-    path.join(CONTAINER_FILE).symlink_metadata().ok().map(of)
+    file.symlink_metadata().ok().map(of)
 }
 
 impl ServedRecording {
@@ -382,10 +383,12 @@ impl ServedRecording {
         }
     }
 
-    /// Of the manifests that may change: the container's own and its last split's.
+    /// Of what may change in place: the container's manifest, its last split's, and its events.
     fn stamps(&self, container: &Container) -> Vec<Stamp> {
-        let last = container.splits().last().map(|split| stamp(&self.path.join(split)));
-        std::iter::once(stamp(&self.path)).chain(last).collect()
+        let last = container.splits().last().map(|split| self.path.join(split));
+        let manifests = std::iter::once(self.path.clone()).chain(last);
+        let files = manifests.map(|folder| folder.join(CONTAINER_FILE));
+        files.chain([self.path.join(EVENTS_FILE)]).map(|file| stamp(&file)).collect()
     }
 
     /// The virtual file of a query; with `anew` a client opens it, else it reads on.
@@ -407,7 +410,8 @@ impl ServedRecording {
             let mut in_use = lock(&file.in_use);
             in_use.used_nanos = now;
             let age = now.saturating_sub(in_use.grown_nanos);
-            if anew && in_use.is_live && age >= VIRTUAL_FILE_GROWTH.as_nanos() as u64 {
+            // A finished recording may have got an event.
+            if anew && age >= VIRTUAL_FILE_GROWTH.as_nanos() as u64 {
                 let container = self.container()?;
                 in_use.is_live = container.state() == ContainerState::Live;
                 file.file.write().unwrap_or_else(PoisonError::into_inner).grow(&container)?;

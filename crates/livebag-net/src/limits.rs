@@ -162,6 +162,8 @@ pub const ZENOH_LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 pub const ZENOH_QUIET: Duration = Duration::from_millis(700);
 /// How long a page may give nothing although Zenoh has not ended it.
 pub const ZENOH_SILENCE: Duration = Duration::from_secs(15);
+/// A server looks so often for recordings of other robots, however many pages ask.
+pub const ROBOTS_INTERVAL: Duration = Duration::from_secs(3);
 /// Announced recordings that an asker lists.
 pub const FOUND_MAX: usize = 65_536;
 

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 use livebag::{Account, Container, ContainerError, ContainerTopic, Event, KernelDisk, Topic};
 use livebag_format::container::{ClockJumps, Losses};
@@ -69,6 +70,9 @@ pub struct BagRow {
     pub end_nanos: Option<u64>,
     /// Messages that can be read now.
     pub message_count: u64,
+    /// Bytes of its files. An older server does not tell.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
     /// Topics.
     pub topic_count: usize,
     /// Events. An older server does not tell.
@@ -94,11 +98,36 @@ impl BagRow {
             start_nanos: range.map(|(start, _)| start),
             end_nanos: range.map(|(_, end)| end),
             message_count: counts.sum::<Result<u64, _>>()?,
+            size_bytes: Some(size_bytes(container)),
             topic_count: container.topics().len(),
             event_count: Some(container.events_on(&KernelDisk::for_serving())?.len() as u64),
             lost: (&container.account()?).into(),
         })
     }
+}
+
+/// A recording that another robot announces.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RobotRow {
+    /// Its robot: it is asked for as `zenoh/ROBOT/NAME`.
+    pub robot: String,
+    /// Its name there.
+    pub name: String,
+    /// What a list says of it; `null` where the robot does not answer.
+    pub recording: Option<BagRow>,
+}
+
+/// Bytes of a container's files.
+fn size_bytes(container: &Container) -> u64 {
+    let splits = container.splits().iter().map(|name| files_bytes(&container.path().join(name)));
+    files_bytes(container.path()) + splits.sum::<u64>()
+}
+
+/// Bytes of the files of a folder, folders in it left out.
+pub(crate) fn files_bytes(folder: &Path) -> u64 {
+    let Ok(entries) = folder.read_dir() else { return 0 };
+    let metadata = entries.filter_map(|entry| entry.ok()?.metadata().ok());
+    metadata.filter(std::fs::Metadata::is_file).map(|file| file.len()).sum()
 }
 
 /// All of a recording but its messages.
@@ -418,6 +447,12 @@ pub struct ServerStatus {
     /// Live sockets at the moment.
     #[serde(default)]
     pub live_sockets: usize,
+    /// Whether a viewer is at `/viewer/`.
+    #[serde(default)]
+    pub viewer: bool,
+    /// Whether `/v1/robots` lists what other robots record.
+    #[serde(default)]
+    pub robots: bool,
 }
 
 #[cfg(test)]

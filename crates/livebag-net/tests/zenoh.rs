@@ -1,13 +1,15 @@
 //! Containers on Zenoh, asked by livebag and by others, directly and through a router.
 #![cfg(feature = "zenoh")]
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use livebag::{Clock, Container, Message, Overflow, Query, Recorder, RecorderOptions, Topic};
-use livebag_net::Catalog;
+use livebag_net::tell::RobotRow;
 use livebag_net::zenoh::{Plan, ZenohAddress, ZenohAsker, ZenohError, ZenohOptions, ZenohServer};
+use livebag_net::{Catalog, Server, ServerOptions};
 use zenoh::Wait;
 use zenoh::config::Config;
 use zenoh::query::{ConsolidationMode, ReplyKeyExpr};
@@ -225,4 +227,45 @@ fn robots_are_reached_through_a_router() {
     drop(servers);
     drop(asker);
     router.close().wait().unwrap();
+}
+
+#[test]
+fn a_server_lists_what_others_record_and_not_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (own, endpoint) = robot(folder.path(), 5, 100);
+    let others = own.others();
+    let path = folder.path().join("run2");
+    container(&path, 20, 100);
+    let other = serve(path.clone(), "r2", &connected(&endpoint));
+    let until = |what: &str, is_so: &dyn Fn(&[RobotRow]) -> bool| {
+        let clock = Clock::system();
+        let began = clock.monotonic_nanos();
+        while !is_so(&others.recordings().unwrap()) {
+            assert!(clock.monotonic_nanos() - began < 60_000_000_000, "waited too long for {what}");
+            clock.sleep(Duration::from_millis(50));
+        }
+    };
+    until("the other robot", &|rows| !rows.is_empty());
+    let rows = others.recordings().unwrap();
+    assert_eq!((rows.len(), &*rows[0].robot, &*rows[0].name), (1, "r2", "run2"));
+    let row = rows[0].recording.as_ref().unwrap();
+    assert_eq!((row.message_count, row.topic_count), (40, 2));
+    assert!(row.size_bytes > Some(0));
+
+    // As the page gets it.
+    let catalog = Catalog::new(&[folder.path().join("run1")], Clock::system(), None).unwrap();
+    let listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let options = ServerOptions { listen, robots: Some(own.others()), ..Default::default() };
+    let server = Server::start(Arc::new(catalog), options).unwrap();
+    assert!(server.status().robots);
+    let mut answer = String::new();
+    let mut connection = std::net::TcpStream::connect(server.addresses()[0]).unwrap();
+    let head = "GET /v1/robots HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    connection.write_all(head.as_bytes()).unwrap();
+    connection.read_to_string(&mut answer).unwrap();
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    assert_eq!(serde_json::from_str::<Vec<RobotRow>>(body).unwrap(), *rows);
+
+    drop(other);
+    until("its end", &|rows| rows.is_empty());
 }

@@ -53,11 +53,6 @@ pub const SPARE_BLOCKS_MAX: usize = 64;
 /// Chunks of written small messages whose memory a topic keeps for its next ones: the amount between two polls of the
 /// recorder at 400 MB/s. A larger burst asks the system for memory.
 pub const SPARE_BATCHES_MAX: usize = 8;
-/// Prepared chunks of a topic that writes: one to continue with, and one for the next poll.
-pub const SEGMENTS_AHEAD_MIN: u64 = 2;
-/// Bytes of such memory whose pages the recorder sees to when it is new: 50 ms of 1.3 MB/s. A writer that needs more
-/// meets the page faults of the rest once for each piece of memory.
-pub const SEGMENT_TOUCHED_BYTES: usize = 64 << 10;
 
 /// Writes in flight at once. Zero-copy writes hold no memory but their slots.
 pub const WRITES_IN_FLIGHT_MAX: usize = 256;
@@ -71,8 +66,6 @@ pub const COMMIT_BYTES_MAX: u64 = 16 << 20;
 
 /// Memory being written to the disk at which the queues keep their messages.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
-/// Looks, half a millisecond and more apart, in which a snapshot waits for writers that are copying.
-pub const FLUSH_LOOKS_MAX: u32 = 16;
 /// Bytes by which a file that goes is shortened at a time, which takes some milliseconds …
 pub const REMOVE_STEP_BYTES: u64 = 16 << 20;
 /// … and how long other writes then have the device to themselves.
@@ -187,6 +180,10 @@ pub const TIMELINE_CELLS_MAX: usize = 1 << 19;
 pub const TIMELINE_TOPIC_CELLS_MAX: usize = 1 << 13;
 /// … and of a topic at least.
 pub const TIMELINE_TOPIC_CELLS_MIN: usize = 1 << 8;
+/// Entries that one thread sums up alone: some milliseconds …
+pub const TIMELINE_ENTRIES_ALONE_MAX: u64 = 1 << 18;
+/// … and threads that share more of them.
+pub const TIMELINE_THREADS_MAX: usize = 4;
 /// Silences of a topic that are kept: the longest.
 pub const TIMELINE_SILENCES_MAX: usize = 512;
 /// A topic is silent after this many usual periods without a message …

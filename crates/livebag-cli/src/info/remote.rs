@@ -55,7 +55,7 @@ fn told(address: String, storage: &str, info: RecordingInfo) -> Info {
         files: None,
         attachments: None,
         events,
-        size_bytes: None,
+        size_bytes: row.size_bytes,
         started_nanos: row.started_nanos,
         start_nanos: row.start_nanos,
         end_nanos: row.end_nanos,

@@ -82,7 +82,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let catalog = Catalog::new(&plan.roots, options.clock.clone(), Some(fresh))?;
     let _index = plan.start()?;
     let catalog = Arc::new(catalog);
-    let _zenoh = args.zenoh.start(&catalog)?;
+    let zenoh = args.zenoh.start(&catalog)?;
+    options.robots = zenoh.as_ref().map(ZenohServer::others);
     let server = Server::start(catalog, options)?;
     let urls = server.urls();
     if args.json {
@@ -104,7 +105,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 pub fn beside(
     recorder: &Recorder,
     directory: &Path,
-    options: Options,
+    mut options: Options,
     zenoh: &ZenohServe,
 ) -> Result<(Server, Option<ZenohServer>), CliError> {
     struct Beside(ReaderNotice);
@@ -122,6 +123,7 @@ pub fn beside(
     let name = catalog.bags().first().map_or_else(String::new, |bag| bag.name().to_owned());
     let catalog = Arc::new(catalog);
     let zenoh = zenoh.start(&catalog)?;
+    options.robots = zenoh.as_ref().map(ZenohServer::others);
     let server = Server::start(catalog, options)?;
     for url in server.urls() {
         say!("livebag: answering queries at {url}/{name} ({url}/bags/{name}.mcap as one file)");

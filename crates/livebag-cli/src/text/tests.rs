@@ -67,3 +67,10 @@ fn on_a_narrow_terminal_columns_are_left_out_and_names_shortened_in_their_middle
         table::table_in(&head, &rows, None).contains("/robot/arm/camera_front/color/image_raw")
     );
 }
+
+/// A foreign name may have a line feed: what follows it does not look like a message of its own.
+#[test]
+fn no_name_forges_a_line() {
+    let said = spoken("livebag: no topic /a\nlivebag: all is well\x1b[2J");
+    assert_eq!(said, "livebag: no topic /a\n  livebag: all is well\\u{1b}[2J");
+}

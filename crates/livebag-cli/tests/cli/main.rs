@@ -26,6 +26,7 @@ mod json;
 mod lacks_right;
 mod names;
 mod older;
+mod page;
 mod play;
 mod record;
 mod remote;

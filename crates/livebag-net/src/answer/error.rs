@@ -52,6 +52,9 @@ pub enum AnswerError {
     /// Other answers have all the memory.
     #[error("the answers that are under way have all the memory that answers may have")]
     Memory,
+    /// Zenoh refuses.
+    #[error("other robots cannot be asked: {0}")]
+    Robots(String),
     /// Nothing is there.
     #[error("there is no message of that topic at that time")]
     NoMessage,

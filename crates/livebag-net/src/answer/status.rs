@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::follow::put_text;
 use super::{AnswerError, Outlet, message};
 use crate::limits::{PIECE_BYTES, STATUS_INTERVAL, STATUS_LOOKS};
-use crate::tell::Lost;
+use crate::tell::{Lost, files_bytes};
 
 /// Without a message for longer, a topic whose messages come unevenly is idle.
 const IDLE_NANOS: u64 = 1_000_000_000;
@@ -291,13 +291,6 @@ fn state_of(
         None if age > IDLE_NANOS => "idle",
         _ => "recording",
     }
-}
-
-/// Bytes of the files of a folder, folders in it left out.
-fn files_bytes(folder: &Path) -> u64 {
-    let Ok(entries) = folder.read_dir() else { return 0 };
-    let metadata = entries.filter_map(|entry| entry.ok()?.metadata().ok());
-    metadata.filter(std::fs::Metadata::is_file).map(|file| file.len()).sum()
 }
 
 fn free_bytes(path: &Path) -> Option<u64> {

@@ -107,13 +107,15 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Sends a timeline.
+/// Sends a timeline. Marks before and after its time are left out where its query has that bound: an event of a live
+/// recording may be later than its last message.
 ///
 /// # Errors
 /// If the asker has gone.
 pub fn send_timeline(
     container: &Container,
     timeline: &Timeline,
+    (has_start, has_end): (bool, bool),
     outlet: &mut Outlet,
 ) -> Result<(), AnswerError> {
     let bins = timeline.bins;
@@ -130,7 +132,9 @@ pub fn send_timeline(
         out.put(&Lane::new(container, topic))?;
     }
     let marks = marks(container, timeline);
-    let is_within = |mark: &Mark| mark.to_nanos >= start_nanos && mark.from_nanos <= last_nanos;
+    let is_within = |mark: &Mark| {
+        (!has_start || mark.to_nanos >= start_nanos) && (!has_end || mark.from_nanos <= last_nanos)
+    };
     let marks: Vec<Mark> = marks.into_iter().filter(is_within).collect();
     out.text("],\"marks\":")?;
     out.put(&marks)?;

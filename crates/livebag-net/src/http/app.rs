@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use livebag::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::cookie::Pass;
 use super::error::HttpError;
 use super::guard::Secrets;
 use super::serve::AnswerTiming;
@@ -20,6 +21,7 @@ use crate::link::KnownLinks;
 use crate::live::{Seats, Viewer};
 use crate::pool::{Pool, trim};
 use crate::tell::ServerStatus;
+use crate::zenoh::Others;
 
 /// Timings kept for benchmarks.
 const TIMINGS_MAX: usize = 4096;
@@ -36,6 +38,12 @@ pub struct App {
     pub seats: Arc<Seats>,
     /// The viewer that the user has brought.
     pub viewer: Option<Viewer>,
+    /// What other robots record.
+    pub robots: Option<Arc<Others>>,
+    /// What the page's login gives a browser; none without a token.
+    pub pass: Option<Pass>,
+    /// Whether clients come by TLS.
+    pub is_encrypted: bool,
     turns: Arc<Semaphore>,
     /// Answers being built, by client.
     by_address: Mutex<HashMap<IpAddr, usize>>,
@@ -56,6 +64,8 @@ impl App {
     ) -> Self {
         Self {
             catalog,
+            pass: secrets.has_token().then(Pass::new).flatten(),
+            is_encrypted: false,
             secrets,
             clock,
             limits,
@@ -63,6 +73,7 @@ impl App {
             links: KnownLinks::default(),
             seats: Arc::new(Seats::new(limits.live_sockets_max)),
             viewer: None,
+            robots: None,
             turns: Arc::new(Semaphore::new(limits.answers_max)),
             by_address: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -84,6 +95,8 @@ impl App {
             refused: self.refused.load(Ordering::Relaxed),
             held_bytes: self.pool.held_bytes() as u64,
             live_sockets: self.seats.count(),
+            viewer: self.viewer.is_some(),
+            robots: self.robots.is_some(),
         }
     }
 

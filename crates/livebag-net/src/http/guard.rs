@@ -9,6 +9,7 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 use super::app::App;
+use super::cookie::is_of_own_page;
 use super::error::refusal;
 use super::routes::{is_file_path, is_page};
 use crate::ask::Parameters;
@@ -81,12 +82,9 @@ impl Secrets {
     pub fn allows_socket(&self, headers: &HeaderMap) -> bool {
         let Some(origin) = headers.get(header::ORIGIN) else { return true };
         let Ok(origin) = origin.to_str() else { return false };
-        let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        let is_own = !authority.is_empty() && host == Some(authority);
         // Applications that are files on a disk have the origin `file://`: who wants them says so.
         let is_listed = self.origins.iter().any(|known| known == origin.trim_end_matches('/'));
-        is_own || is_listed || self.allows_origin(origin)
+        is_own_origin(headers) || is_listed || self.allows_origin(origin)
     }
 
     fn allows_origin(&self, origin: &str) -> bool {
@@ -95,6 +93,14 @@ impl Secrets {
         let web = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         is_listed || web.and_then(host_of).is_some_and(is_this_machine)
     }
+}
+
+/// Whether a page of this server asks.
+fn is_own_origin(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let authority = text(header::ORIGIN).and_then(|origin| Some(origin.split_once("://")?.1));
+    authority
+        .is_some_and(|authority| !authority.is_empty() && text(header::HOST) == Some(authority))
 }
 
 /// The host in `host` or `host:port`; `None` if it is neither. What a lenient reader takes for the host of
@@ -124,7 +130,7 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     // A browser asks this without the token, for pages that may ask.
     let asks_for = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let is_preflight = is_options && asks_for && allowed.is_some();
-    let mut response = match check(&app.secrets, &request) {
+    let mut response = match check(&app, &request) {
         _ if is_preflight => StatusCode::NO_CONTENT.into_response(),
         Err(refused) => *refused,
         Ok(()) if is_options => StatusCode::NO_CONTENT.into_response(),
@@ -144,7 +150,8 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
 }
 
 /// The token is checked first: without it no answer says what exists, or what may be asked.
-fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
+fn check(app: &App, request: &Request) -> Result<(), Box<Response>> {
+    let secrets = &app.secrets;
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     if secrets.has_token() {
         // The page itself, without which nobody could be asked for the token.
@@ -152,8 +159,11 @@ fn check(secrets: &Secrets, request: &Request) -> Result<(), Box<Response>> {
         if is_read && (is_page(path, request.headers()) || is_viewer(path)) {
             return Ok(());
         }
-        let given = given_token(request.headers(), request.uri());
-        if !given.is_some_and(|token| secrets.is_token(&token)) {
+        let is_known = match given_token(request.headers(), request.uri()) {
+            Some(token) => secrets.is_token(&token),
+            None => has_pass(app, request),
+        };
+        if !is_known {
             let text = "a token is needed: Authorization: Bearer TOKEN";
             let mut response = refusal(StatusCode::UNAUTHORIZED, text);
             let scheme = HeaderValue::from_static("Bearer realm=\"livebag\"");
@@ -195,7 +205,7 @@ fn given_token(headers: &HeaderMap, uri: &Uri) -> Option<Vec<u8>> {
         let (scheme, token) = value.split_at_checked(7)?;
         return scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii().to_vec());
     }
-    if uri.path() == "/live" || uri.path().starts_with("/live/") {
+    if is_live(uri.path()) {
         return socket_token(headers);
     }
     if !is_file_path(uri.path()) {
@@ -203,6 +213,21 @@ fn given_token(headers: &HeaderMap, uri: &Uri) -> Option<Vec<u8>> {
     }
     let mut parameters = Parameters::parse(uri.query()?).ok()?;
     parameters.one("access_token").ok()?.map(String::into_bytes)
+}
+
+fn is_live(path: &str) -> bool {
+    path == "/live" || path.starts_with("/live/")
+}
+
+/// Whether a page of this server asks for a file or a live socket, in a browser that has logged in.
+fn has_pass(app: &App, request: &Request) -> bool {
+    let (path, headers) = (request.uri().path(), request.headers());
+    // Of a WebSocket not every browser tells whose page asks; all tell its origin.
+    let is_own = match is_live(path) {
+        true => is_own_origin(headers),
+        false => is_file_path(path) && is_of_own_page(headers),
+    };
+    is_own && app.pass.as_ref().is_some_and(|pass| pass.is_in(headers))
 }
 
 /// Browsers cannot set a header of a WebSocket, but name subprotocols: one of them stands for the token.

@@ -2,6 +2,7 @@
 
 mod app;
 mod body;
+mod cookie;
 mod error;
 mod guard;
 mod live;

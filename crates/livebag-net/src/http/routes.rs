@@ -47,6 +47,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/page/{file}", get(page_file))
         .route("/openapi.json", get(openapi))
         .route("/v1/status", get(status))
+        .route("/v1/session", get(session))
+        .route("/v1/robots", get(robots))
         .route("/v1/bags", get(bags))
         .route("/v1/bags/{bag}", get(info))
         .route("/v1/bags/{bag}/latest", get(latest))
@@ -147,6 +149,23 @@ async fn status(
     Ok(Json(app.status()).into_response())
 }
 
+/// Gives a browser whose page has shown the token a cookie, for viewers of this server's origin.
+async fn session(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    no_parameters(query)?;
+    let cookie = app.pass.as_ref().and_then(|pass| pass.set_cookie(&headers, app.is_encrypted));
+    let mut response = Json(serde_json::json!({ "cookie": cookie.is_some() })).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(cookie) = cookie {
+        headers.insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
 pub fn no_parameters(query: Option<String>) -> Result<(), AnswerError> {
     Ok(Parameters::parse(query.as_deref().unwrap_or_default())?.end()?)
 }
@@ -183,6 +202,25 @@ async fn bags(
             }
         }
         out.text(if separator == "[" { "[]" } else { "]" })?;
+        out.finish()
+    });
+    respond(&app, asked_nanos, answer, "application/json", true).await
+}
+
+/// Recordings that other robots announce.
+async fn robots(
+    State(app): State<Arc<App>>,
+    Extension(link): Extension<Arc<Link>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, HttpError> {
+    no_parameters(query)?;
+    let asked_nanos = app.clock.monotonic_nanos();
+    let turn = app.turn(link.peer()).await?;
+    let answer = lay_out(turn, asked_nanos, move |app, outlet| {
+        let rows = app.robots.as_ref().map(|robots| robots.recordings()).transpose();
+        let rows = rows.map_err(|error| AnswerError::Robots(error.to_string()))?;
+        let mut out = JsonOut::new(outlet);
+        out.put(&rows.as_deref().unwrap_or_default())?;
         out.finish()
     });
     respond(&app, asked_nanos, answer, "application/json", true).await
@@ -495,6 +533,7 @@ async fn timeline(
     let turn = app.turn(link.peer()).await?;
     let answer = lay_out(turn, asked_nanos, move |app, outlet| {
         let container = served.container()?;
+        let bounds = (from.is_some(), to.is_some());
         let query = between(&container, &topics, from, to)?;
         let (from_nanos, to_nanos) = span_of(&container, &query)?;
         let query = TimelineQuery {
@@ -505,7 +544,7 @@ async fn timeline(
         };
         let timeline = served.timeline(&container, &query)?;
         app.catalog.forget_timelines();
-        send_timeline(&container, &timeline, outlet)
+        send_timeline(&container, &timeline, bounds, outlet)
     });
     respond(&app, asked_nanos, answer, "application/json", true).await
 }

@@ -28,6 +28,7 @@ use crate::link::{Link, MeteredStream};
 use crate::live::Viewer;
 use crate::small_file::{PEM_BYTES_MAX, small_file};
 use crate::tell::ServerStatus;
+use crate::zenoh::Others;
 
 /// Certificate chain and private key, in PEM files.
 #[derive(Clone, Debug)]
@@ -56,6 +57,8 @@ pub struct ServerOptions {
     pub copies: bool,
     /// A viewer that the user has brought, served at `/viewer/`.
     pub viewer: Option<Viewer>,
+    /// What other robots record, listed at `/v1/robots`.
+    pub robots: Option<Arc<Others>>,
 }
 
 /// Why there is no server.
@@ -143,6 +146,8 @@ impl Server {
             .map_err(ServeError::Threads)?;
         let mut app = App::new(catalog, options.secrets, options.clock, options.limits);
         app.viewer = options.viewer;
+        app.robots = options.robots;
+        app.is_encrypted = options.tls.is_some();
         let app = Arc::new(app);
         let service = router(app.clone());
         runtime.spawn(give_back(app.pool.clone()));

@@ -1,6 +1,6 @@
 // The server's HTTP API: the only module that asks it anything.
 
-/** @import { BagRow, BagInfo, Timeline, Series, FieldRow, MessageRow, Status } from "./types.js" */
+/** @import { BagRow, BagInfo, RobotRow, Timeline, Series, FieldRow, MessageRow, Status } from "./types.js" */
 
 import { pause } from "./loader.js";
 
@@ -27,6 +27,32 @@ export function setToken(value) {
 
 /** Told when the server wants a token. @type {{wanted: () => void}} */
 export const login = { wanted: () => {} };
+
+/** What this server has beside recordings. */
+export const server = { viewer: false, robots: false };
+
+/** Looks what it has; an older one does not tell. @param {AbortSignal} signal */
+export async function lookAtServer(signal) {
+  try {
+    const { viewer, robots } = await json("/v1/status", signal);
+    Object.assign(server, { viewer: viewer === true, robots: robots === true });
+  } catch {
+    // What it serves does not depend on it.
+  }
+}
+
+/**
+ * Gives this browser the cookie with which viewers of this server's origin read: they cannot send the token.
+ * @param {AbortSignal} signal
+ */
+export async function shareLogin(signal) {
+  if (token() === null) return;
+  try {
+    await ask("/v1/session", signal);
+  } catch {
+    // Views that need the token say what is wrong with it.
+  }
+}
 
 /** @typedef {{[name: string]: string | number | boolean | null | undefined | string[]}} Parameters */
 
@@ -86,6 +112,9 @@ const json = async (url, signal) => (await ask(url, signal)).json();
 
 /** @param {AbortSignal} signal @returns {Promise<BagRow[]>} */
 export const bags = (signal) => json("/v1/bags", signal);
+
+/** What other robots record. @param {AbortSignal} signal @returns {Promise<RobotRow[]>} */
+export const robots = (signal) => json("/v1/robots", signal);
 
 /** @param {string} name @param {AbortSignal} signal @param {boolean} [schemas] @returns {Promise<BagInfo>} */
 export const bag = (name, signal, schemas = false) => json(address(bagPath(name), { schemas }), signal);

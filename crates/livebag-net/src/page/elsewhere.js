@@ -1,6 +1,6 @@
 // The same range elsewhere: as a line for a shell or Python, and in other viewers.
 
-import { fileAddress, historyAddress, token } from "./api.js";
+import { fileAddress, historyAddress, server, token } from "./api.js";
 
 /** Rerun downloads the whole file before it shows any of it. */
 export const RERUN_BYTES_MAX = 300e6;
@@ -30,12 +30,16 @@ export function lines(name, question) {
   ];
 }
 
-/** Viewers that watch a recording while it is written; they cannot send a token. @param {string} name @returns {Viewer[]} */
+/** The viewer that this server brings, for which the page's login counts, too. @param {string} source @returns {Viewer[]} */
+const ownViewer = (source) => (server.viewer ? [{ name: "Viewer", url: `/viewer/?${source}`, note: "The viewer of this server (livebag serve --viewer)" }] : []);
+
+/** Viewers that watch a recording while it is written; those of other origins cannot send a token. @param {string} name @returns {Viewer[]} */
 export function liveViewers(name) {
-  if (token() !== null) return [];
   const socket = `${location.origin.replace(/^http/, "ws")}/live/${encodeURIComponent(name)}`;
   const source = new URLSearchParams({ ds: "foxglove-websocket", "ds.url": socket }).toString();
+  if (token() !== null) return ownViewer(source);
   return [
+    ...ownViewer(source),
     { name: "Foxglove", url: `https://app.foxglove.dev/~/view?${source}`, note: "app.foxglove.dev connects to this server" },
     { name: "WebSocket", copy: socket, note: "The address for Foxglove, Lichtblick and PlotJuggler" },
   ];
@@ -48,10 +52,10 @@ export function viewers(name, question, bytes) {
   const isTooMuch = bytes > RERUN_BYTES_MAX;
   // A token must not be in an address that others log: the user enters it in the viewer.
   if (token() !== null) {
-    return ["Foxglove", "Lichtblick", "Rerun"].map((viewer) => (/** @type {Viewer} */ ({ name: viewer, note: `Copies the file's address for ${viewer}: add &access_token=… there`, copy: file })))
-      .concat({ name: "PlotJuggler", copy: file, note: "The file's address for PlotJuggler: add &access_token=… there" });
+    return [...ownViewer(source), ...["Foxglove", "Lichtblick", "Rerun", "PlotJuggler"].map((viewer) => ({ name: viewer, note: `Copies the file's address for ${viewer}: add &access_token=… there`, copy: file }))];
   }
   return [
+    ...ownViewer(source),
     { name: "Foxglove", url: `https://app.foxglove.dev/~/view?${source}`, note: "app.foxglove.dev reads from this server" },
     { name: "Lichtblick", url: `https://lichtblick-suite.github.io/lichtblick/?${source}`, note: "Lichtblick's page must be allowed: livebag serve --allow-origin https://lichtblick-suite.github.io" },
     { name: "PlotJuggler", copy: file, note: "PlotJuggler opens this address" },

@@ -40,8 +40,18 @@ export function hover(timeline, session, crossing) {
     () => (picture.hidden = true),
   );
 
+  /** Where the pointer is. @type {{target: HTMLCanvasElement, x: number} | null} */
+  let under = null;
+  const tell = () => {
+    if (!under) return;
+    const time = session.axis.time(under.x);
+    fill(words, h("b", {}, clock(session.at(time))), ` ${span(time)}`, ...(sayings.get(under.target)?.(under.x) ?? []).map((line) => h("div", {}, line)));
+  };
+  session.on("timeline", tell);
+
   const leave = () => {
     tip.hidden = true;
+    under = null;
     wantsPicture = false;
     crossing.point(null);
   };
@@ -54,7 +64,8 @@ export function hover(timeline, session, crossing) {
     const time = session.axis.time(x);
     if (x < 0 || x > session.axis.width) return leave();
     crossing.point(x);
-    fill(words, h("b", {}, clock(session.at(time))), ` ${span(time)}`, ...(sayings.get(target)?.(x) ?? []).map((line) => h("div", {}, line)));
+    under = { target, x };
+    tell();
     tip.hidden = false;
     wantsPicture = target.classList.contains("ruler") && camera !== undefined;
     if (wantsPicture) loader.want(session.at(session.axis.inBounds(time)).toString());

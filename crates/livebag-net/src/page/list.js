@@ -1,11 +1,14 @@
-// The list of recordings, newest first, with a search over names, topics, types and days.
+// The list of recordings, newest first, with a search over names, topics, types and days. Those of other robots are in
+// it, too: they are asked for by livebag's command, since only their own robot has a page for them.
 
-/** @import { BagRow, BagInfo } from "./types.js" */
+/** @import { BagRow, BagInfo, RobotRow } from "./types.js" */
 /** @import { Place } from "./address.js" */
 
 import { hashOf, remember } from "./address.js";
 import * as api from "./api.js";
+import { copyButton } from "./buttons.js";
 import { fill, h, prepared, say } from "./dom.js";
+import { quoted } from "./elsewhere.js";
 import * as format from "./format.js";
 import { isImage } from "./kinds.js";
 import { isAbort, pause, Turns } from "./loader.js";
@@ -15,6 +18,17 @@ const AGAIN_MILLIS = 3000;
 const THUMBS = 5;
 const THUMB = { width: 72, height: 45 };
 
+/** A recording of this server, or of another robot. @typedef {{bag: BagRow, robot: string | null}} Entry */
+
+const NOTHING_LOST = { transport: 0, queue: 0, lapped: 0, disk: 0, abandoned: 0 };
+
+/** @param {RobotRow} row @returns {Entry} */
+const entryOf = ({ robot, name, recording }) => ({ robot, bag: recording ? { ...recording, name }
+  : { name, state: "silent", profile: "", started_time: "0", start_time: null, end_time: null, message_count: 0, topic_count: 0, lost: { ...NOTHING_LOST, total: null } } });
+
+/** Names of recordings have no `/`. @param {Entry} entry */
+const keyOf = ({ bag, robot }) => (robot === null ? bag.name : `zenoh/${robot}/${bag.name}`);
+
 class Row {
   /** @type {BagInfo | null} */
   info = null;
@@ -23,23 +37,31 @@ class Row {
   #cells = { start: h("td"), length: h("td"), size: h("td"), topics: h("td"), lost: h("td") };
   #state = h("span");
 
-  /** @param {BagRow} bag */
-  constructor(bag) {
+  /** @param {Entry} entry */
+  constructor({ bag, robot }) {
     this.bag = bag;
+    this.robot = robot;
     const { start, length, size, topics, lost } = this.#cells;
-    this.element = h("tr", {}, h("th", { scope: "row" }, h("a", { href: hashOf({ name: bag.name }) }, bag.name), this.#state),
-      start, length, size, topics, lost, h("td", { className: "strip" }, this.#thumbs));
+    const name = robot === null ? h("a", { href: hashOf({ name: bag.name }) }, bag.name)
+      : h("span", { className: "name", title: `Robot ${robot}, by Zenoh` }, h("b", {}, robot), ` ${bag.name}`);
+    this.element = h("tr", { className: robot === null ? "" : "of-robot" }, h("th", { scope: "row" }, name, this.#state),
+      start, length, size, topics, lost, h("td", { className: "strip" }, robot === null ? this.#thumbs
+        : copyButton("livebag query", `livebag query ${quoted(keyOf({ bag, robot }))} latest --last 10s -o ${quoted(`${robot}_${bag.name}.mcap`)}`)));
+    this.show(bag);
+    if (robot !== null) return;
     // The whole row leads there, as the link does.
     this.element.addEventListener("click", (event) => {
       if (event.target instanceof Element && !event.target.closest("a") && getSelection()?.isCollapsed) location.hash = hashOf({ name: bag.name });
     });
-    this.show(bag);
   }
 
   /** @param {BagRow} bag */
   show(bag) {
     this.bag = bag;
     const { start, length, size, topics, lost } = this.#cells;
+    this.#state.className = `state ${bag.state}`;
+    say(this.#state, bag.state);
+    if (bag.state === "silent") return;
     const begin = BigInt(bag.start_time ?? bag.started_time);
     say(start, `${format.day(begin)} ${format.clock(begin, 0)}`);
     start.title = format.exact(begin);
@@ -51,20 +73,19 @@ class Row {
     say(lost, bag.lost.total === null && sum === 0 ? "not known" : format.count(sum));
     lost.title = format.causes(bag.lost);
     lost.classList.toggle("some", sum > 0);
-    this.#state.className = `state ${bag.state}`;
-    say(this.#state, bag.state);
   }
 
   /** Whether all words are somewhere in its names, types or day. @param {string[]} words */
   has(words) {
     const topics = this.info?.topics.map((topic) => `${topic.name} ${topic.type}`).join(" ") ?? "";
     const begin = BigInt(this.bag.start_time ?? this.bag.started_time);
-    const text = `${this.bag.name} ${this.bag.state} ${format.day(begin)} ${format.clock(begin, 0)} ${topics}`.toLowerCase();
+    const text = `${this.robot ?? ""} ${this.bag.name} ${this.bag.state} ${format.day(begin)} ${format.clock(begin, 0)} ${topics}`.toLowerCase();
     return words.every((word) => text.includes(word));
   }
 
   /** Topics and sizes; of a live recording as they are now. @param {AbortSignal} signal @param {Turns} turns */
   async load(signal, turns) {
+    if (this.robot !== null) return;
     if (this.bag.state === "live" || !this.info) this.info = await turns.run(() => api.bag(this.bag.name, signal));
     this.show(this.bag);
   }
@@ -128,30 +149,36 @@ export async function showList(page, place, signal) {
   }, { rootMargin: "200px" });
   signal.addEventListener("abort", () => seen.disconnect());
 
-  /** @param {BagRow[]} bags */
-  const take = (bags) => {
-    const sorted = bags.toSorted((a, b) => (BigInt(b.started_time) > BigInt(a.started_time) ? 1 : -1));
-    for (const [name, row] of rows) {
-      if (bags.some((bag) => bag.name === name)) continue;
+  /** @type {BagRow[]} */
+  let own = [];
+  /** @type {RobotRow[]} */
+  let others = [];
+  const take = () => {
+    const entries = new Map([...own.map((bag) => ({ bag, robot: null })), ...others.map(entryOf)].map((entry) => [keyOf(entry), entry]));
+    const sorted = [...entries].sort(([, a], [, b]) => (BigInt(b.bag.started_time) > BigInt(a.bag.started_time) ? 1 : -1));
+    for (const [key, row] of rows) {
+      if (entries.has(key)) continue;
       row.element.remove();
-      rows.delete(name);
+      rows.delete(key);
     }
-    for (const bag of sorted) {
-      const row = rows.get(bag.name);
-      if (row) row.show(bag);
+    for (const [key, entry] of sorted) {
+      const row = rows.get(key);
+      if (row) row.show(entry.bag);
       else {
-        const made = new Row(bag);
-        rows.set(bag.name, made);
+        const made = new Row(entry);
+        rows.set(key, made);
         seen.observe(made.element);
       }
     }
-    sorted.forEach((bag, at) => {
-      const element = rows.get(bag.name)?.element;
+    sorted.forEach(([key], at) => {
+      const element = rows.get(key)?.element;
       if (element && body.children[at] !== element) body.insertBefore(element, body.children[at] ?? null);
     });
     show();
   };
-  take(await api.bags(signal));
+  own = await api.bags(signal);
+  take();
+  void watchOthers();
   // Topics of those that are not in view are needed once somebody searches for them.
   search.addEventListener("focus", () => {
     for (const row of rows.values()) void row.load(signal, turns).then(show).catch(() => {});
@@ -160,11 +187,27 @@ export async function showList(page, place, signal) {
   while (await pause(AGAIN_MILLIS, signal)) {
     if (document.hidden) continue;
     try {
-      take(await api.bags(signal));
+      own = await api.bags(signal);
+      take();
       for (const row of rows.values()) if (row.info && row.bag.state === "live") await row.load(signal, turns);
     } catch (error) {
       if (isAbort(error)) return;
       fill(said, `The server does not answer: ${error instanceof Error ? error.message : String(error)}`);
     }
+  }
+
+  /** Recordings of other robots come when they come: nobody waits for them. */
+  async function watchOthers() {
+    await api.lookAtServer(signal);
+    if (!api.server.robots) return;
+    do {
+      if (document.hidden) continue;
+      try {
+        others = await api.robots(signal);
+        take();
+      } catch (error) {
+        if (isAbort(error)) return;
+      }
+    } while (await pause(AGAIN_MILLIS, signal));
   }
 }

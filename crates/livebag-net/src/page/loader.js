@@ -16,16 +16,19 @@ export class Newest {
   #ask;
   #take;
   #fail;
+  #busy;
 
   /**
    * @param {(question: Question) => Promise<Answer>} ask
    * @param {(answer: Answer, question: Question) => void} take
    * @param {(error: unknown, question: Question) => void} fail
+   * @param {(isBusy: boolean) => void} [busy] what is shown is of an earlier question, or not any more
    */
-  constructor(ask, take, fail) {
+  constructor(ask, take, fail, busy = () => {}) {
     this.#ask = ask;
     this.#take = take;
     this.#fail = fail;
+    this.#busy = busy;
   }
 
   /** @param {Question} question */
@@ -37,6 +40,7 @@ export class Newest {
 
   async #run() {
     this.#isBusy = true;
+    this.#busy(true);
     while (this.#hasNext) {
       const question = /** @type {Question} */ (this.#next);
       this.#hasNext = false;
@@ -47,6 +51,7 @@ export class Newest {
       }
     }
     this.#isBusy = false;
+    this.#busy(false);
   }
 }
 

@@ -14,7 +14,7 @@ const WIDTH_MAX = 1920;
 const WIDTH_SPARE = 1.3;
 
 /** @param {PanelPlace} place */
-export function imagePanel({ session, spec, body, note, tools, signal, on }) {
+export function imagePanel({ session, spec, body, note, tools, signal, on, busy }) {
   const topic = spec.sources[0]?.topic ?? "";
   const canvas = h("canvas", { role: "img", "aria-label": `Picture of ${topic}` });
   const problem = h("p", { className: "problem", hidden: true });
@@ -53,6 +53,7 @@ export function imagePanel({ session, spec, body, note, tools, signal, on }) {
       canvas.classList.add("stale");
       say(note, "");
     },
+    busy,
   );
   let asked = "";
   const want = () => {

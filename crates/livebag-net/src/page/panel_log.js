@@ -67,7 +67,7 @@ export function around(session, topic) {
 }
 
 /** @param {PanelPlace} place */
-export function logPanel({ session, spec, body, note, tools, signal, on }) {
+export function logPanel({ session, spec, body, note, tools, signal, on, busy }) {
   const topic = spec.sources[0]?.topic ?? "";
   const list = h("ol", { className: "log-lines", tabIndex: 0, "aria-label": `Lines of ${topic}` });
   const problem = h("p", { className: "problem", hidden: true });
@@ -104,6 +104,7 @@ export function logPanel({ session, spec, body, note, tools, signal, on }) {
     lines = found;
     loaded = asked;
     show();
+    busy(false);
   };
 
   /** @type {{line: Line, element: HTMLElement}[]} */
@@ -131,7 +132,11 @@ export function logPanel({ session, spec, body, note, tools, signal, on }) {
     });
   };
 
-  const reload = settled(150, () => void load());
+  const settle = settled(150, () => void load());
+  const reload = () => {
+    busy(true);
+    settle();
+  };
   level.addEventListener("change", show);
   on("view", () => session.isGrowing || reload());
   on("timeline", () => session.isLive && reload());

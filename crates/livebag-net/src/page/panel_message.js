@@ -28,7 +28,7 @@ function definitions(session) {
 }
 
 /** @param {PanelPlace} place */
-export function messagePanel({ session, spec, body, note, tools, signal, on }) {
+export function messagePanel({ session, spec, body, note, tools, signal, on, busy }) {
   const topic = spec.sources[0]?.topic ?? "";
   const tree = h("div", { className: "tree" });
   const text = h("pre", { className: "definition", hidden: true, tabIndex: 0 });
@@ -87,6 +87,7 @@ export function messagePanel({ session, spec, body, note, tools, signal, on }) {
       problem.hidden = false;
       say(note, "");
     },
+    busy,
   );
   /** @param {unknown} value */
   const top = (value) => value !== null && typeof value === "object" ? Object.entries(value).map(([key, item]) => branch(key, key, item, 1)) : leaf("value", "", value);

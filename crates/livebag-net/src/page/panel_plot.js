@@ -77,8 +77,8 @@ export function plotPanel(session, spec, signal) {
   let asking = new AbortController();
   const load = async () => {
     asking.abort();
-    asking = new AbortController();
-    const both = AbortSignal.any([asking.signal, signal]);
+    const own = (asking = new AbortController());
+    const both = AbortSignal.any([own.signal, signal]);
     const { axis } = session;
     const between = { from: session.at(Math.max(axis.from, axis.start)).toString(), to: session.at(Math.min(axis.to, axis.end)).toString(), bins: session.bins };
     const topics = [...new Set(spec.sources.map(({ topic }) => topic))];
@@ -97,11 +97,15 @@ export function plotPanel(session, spec, signal) {
       say(problem, error instanceof Error ? error.message : String(error));
       problem.hidden = false;
     }
+    if (own === asking) element.ariaBusy = String(session.isBehind);
     draw();
   };
 
   const on = (/** @type {string} */ kind, /** @type {() => void} */ listener) => session.addEventListener(kind, listener, { signal });
-  on("view", draw);
+  on("view", () => {
+    if (session.isBehind) element.ariaBusy = "true";
+    draw();
+  });
   on("timeline", () => void load());
   on("head", tell);
   onColours(draw, signal);
@@ -114,6 +118,7 @@ export function plotPanel(session, spec, signal) {
     const fields = dropped.sources.filter(({ field }) => field !== "");
     if (fields.length > 0) replacePanel(session, spec, { kind: "plot", sources: [...spec.sources, ...fields] });
   });
+  element.ariaBusy = "true";
   // Before the axis has its width, the lanes' first answer is waited for.
   if (session.timeline) void load();
   return element;

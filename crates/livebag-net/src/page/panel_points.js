@@ -13,7 +13,7 @@ import { Cloud } from "./points_gl.js";
 const POINTS_MAX = 20000;
 
 /** @param {PanelPlace} place */
-export function pointsPanel({ session, spec, body, note, tools, signal, on }) {
+export function pointsPanel({ session, spec, body, note, tools, signal, on, busy }) {
   const topic = spec.sources[0]?.topic ?? "";
   const canvas = h("canvas", { tabIndex: 0, role: "img", "aria-label": `Points of ${topic}: drag turns, wheel goes nearer, arrows turn, + and − go nearer and away` });
   const problem = h("p", { className: "problem", hidden: true });
@@ -24,6 +24,7 @@ export function pointsPanel({ session, spec, body, note, tools, signal, on }) {
     canvas.hidden = true;
     problem.hidden = false;
     say(problem, "This browser has no WebGL 2, which draws points.");
+    busy(false);
     return;
   }
   const by = h("select", { "aria-label": "What colours mean" }, ...["height", "intensity", "distance"].map((name) => h("option", {}, name)));
@@ -44,6 +45,7 @@ export function pointsPanel({ session, spec, body, note, tools, signal, on }) {
       problem.hidden = false;
       say(note, "");
     },
+    busy,
   );
   let asked = /** @type {string | undefined} */ ("");
   const want = () => {

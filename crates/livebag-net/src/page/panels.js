@@ -13,8 +13,9 @@ import { plotPanel } from "./panel_plot.js";
 import { pointsPanel } from "./panel_points.js";
 
 /**
- * What a panel gets: where to draw, where to say what it shows, and a signal that ends with it.
- * @typedef {{session: Session, spec: PanelSpec, body: HTMLElement, note: HTMLElement, tools: HTMLElement, signal: AbortSignal, on: (kind: string, listener: () => void) => void}} PanelPlace
+ * What a panel gets: where to draw, where to say what it shows, a signal that ends with it, and a way to say that it
+ * shows an earlier moment or view than the one that is asked for.
+ * @typedef {{session: Session, spec: PanelSpec, body: HTMLElement, note: HTMLElement, tools: HTMLElement, signal: AbortSignal, on: (kind: string, listener: () => void) => void, busy: (isBusy: boolean) => void}} PanelPlace
  */
 
 const MAKERS = { image: imagePanel, points: pointsPanel, message: messagePanel, log: logPanel };
@@ -76,6 +77,8 @@ function tile(session, spec, signal) {
     h("header", {}, h("b", { title: `${topic} (${session.type(topic)})` }, topic), note, tools,
       h("button", { type: "button", className: "icon", title: "Close this panel", "aria-label": `Close ${topic}`, onclick: () => replacePanel(session, spec, null) }, "×")),
     body);
-  MAKERS[kind]({ session, spec, body, note, tools, signal, on: (event, listener) => session.addEventListener(event, listener, { signal }) });
+  const busy = (/** @type {boolean} */ isBusy) => (element.ariaBusy = String(isBusy));
+  busy(true);
+  MAKERS[kind]({ session, spec, body, note, tools, signal, busy, on: (event, listener) => session.addEventListener(event, listener, { signal }) });
   return element;
 }

@@ -76,8 +76,9 @@ export class Player {
   }
 
   /** @param {"loss" | "event"} what @param {1 | -1} direction */
-  jump(what, direction) {
+  async jump(what, direction) {
     const session = this.#session;
+    await session.whole;
     const times = what === "loss" ? session.losses() : session.marks.filter((mark) => mark.kind === "event").map((mark) => session.since(mark.from_time)).sort((a, b) => a - b);
     const found = direction > 0 ? times.find((time) => time > session.head) : times.findLast((time) => time < session.head);
     if (found === undefined) return session.complain(`No ${direction > 0 ? "later" : "earlier"} ${what}.`);
@@ -133,8 +134,8 @@ export function transport(session, player) {
     h("span", { className: "group" }, button("|‹", "Start (Home)", () => session.moveHead(axis.start)), button("‹", "Previous message of the topic (←)", () => void player.step("previous")),
       play, button("›", "Next message of the topic (→)", () => void player.step("next")), button("›|", "End (End)", () => session.moveHead(axis.end)), speed),
     time, since, follow,
-    h("span", { className: "group" }, button("‹ loss", "Previous loss (Shift+L)", () => player.jump("loss", -1)), button("loss ›", "Next loss (L)", () => player.jump("loss", 1))),
-    h("span", { className: "group" }, button("‹ event", "Previous event (Shift+E)", () => player.jump("event", -1)), button("event ›", "Next event (E)", () => player.jump("event", 1))),
+    h("span", { className: "group" }, button("‹ loss", "Previous loss (Shift+L)", () => void player.jump("loss", -1)), button("loss ›", "Next loss (L)", () => void player.jump("loss", 1))),
+    h("span", { className: "group" }, button("‹ event", "Previous event (Shift+E)", () => void player.jump("event", -1)), button("event ›", "Next event (E)", () => void player.jump("event", 1))),
     h("span", { className: "group" }, button("−", "Zoom out (−)", () => axis.zoom(2, session.head)), button("+", "Zoom in (+)", () => axis.zoom(0.5, session.head)), button("All", "The whole recording (0)", () => axis.showAll()), select),
     said);
 }

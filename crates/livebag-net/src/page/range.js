@@ -89,7 +89,7 @@ export function rangePanel(session) {
       h("div", { className: "buttons" }, h("span", { className: "quiet" }, "Copy as"), ...lines(session.info.name, question).map(({ name, text }) => copyButton(name, text))),
       h("div", { className: "buttons" }, h("span", { className: "quiet" }, "Open in"), ...viewers(session.info.name, question, bytes).map(viewerButton)),
       bytes > RERUN_BYTES_MAX && h("p", { className: "quiet" }, `Rerun loads a file whole: choose less than ${format.bytes(RERUN_BYTES_MAX)}.`),
-      api.token() !== null && h("p", { className: "quiet" }, "This server wants a token. Viewers take it as &access_token=… at the end of the file's address; this page never writes it there."));
+      api.token() !== null && h("p", { className: "quiet" }, "This server wants a token. Viewers of other sites take it as &access_token=… at the end of the file's address; this page never writes it there."));
   };
   const changed = () => {
     element.ariaBusy = "true";

@@ -20,7 +20,7 @@ import { Session } from "./session.js";
 export async function showRecording(page, place, signal) {
   const name = place.name ?? "";
   document.title = `${name} – livebag`;
-  const info = await api.bag(name, signal);
+  const [info] = await Promise.all([api.bag(name, signal), api.lookAtServer(signal), api.shareLogin(signal)]);
   const session = new Session(info, place, signal);
   if (place.panels === null) session.panels = firstPanels(session);
   const player = new Player(session);
@@ -38,7 +38,11 @@ export async function showRecording(page, place, signal) {
   const problem = h("p", { className: "problem", role: "alert", hidden: true });
   page.append(summary(session), health(session), transport(session, player), problem, timeline, tiles, rangePanel(session));
   page.append(hover(timeline, session, lines));
+  const busy = () => (timeline.ariaBusy = String(session.isBehind));
+  busy();
+  session.on("view", busy);
   session.on("timeline", () => {
+    busy();
     say(problem, session.problem);
     problem.hidden = session.problem === "";
   });

@@ -36,6 +36,10 @@ export class Session extends EventTarget {
   statusMillis = 0;
   /** The view changes because the recording grew: what is shown of it is loaded once a second anyway. */
   isGrowing = false;
+  /** The lanes are those of an earlier view: others are asked for. */
+  isBehind = true;
+  /** Settled once losses and marks of the whole recording are known, or cannot be had. @type {PromiseWithResolvers<void>} */
+  #whole = Promise.withResolvers();
   problem = "";
   /** What the user wished and cannot have. */
   complaint = "";
@@ -149,6 +153,7 @@ export class Session extends EventTarget {
   }
 
   #viewChanged() {
+    if (!this.isGrowing) this.isBehind = true;
     this.tell("view");
     if (!this.isGrowing) this.#reload();
   }
@@ -169,6 +174,11 @@ export class Session extends EventTarget {
   /** How many bins are asked for: the server gives that many, or down to half of it. */
   get bins() {
     return Math.min(4000, Math.max(100, Math.round(this.axis.width * 1.5)));
+  }
+
+  /** Waits until losses and marks are known. */
+  get whole() {
+    return this.#whole.promise;
   }
 
   /** Losses in time, of all topics or one. @param {string} [topic] */
@@ -192,6 +202,7 @@ export class Session extends EventTarget {
     const question = { from: this.at(Math.max(axis.from, 0)).toString(), to: this.at(axis.to).toString(), bins: this.bins };
     try {
       this.timeline = await api.timeline(this.info.name, question, signal);
+      this.isBehind = false;
       this.problem = "";
       this.tell("timeline");
     } catch (error) {
@@ -208,6 +219,7 @@ export class Session extends EventTarget {
     } catch {
       // The lanes' own request reports the error.
     }
+    this.#whole.resolve();
   }
 
   /** Loads, and while the recording is live keeps up with it. */

@@ -19,6 +19,11 @@
  */
 
 /**
+ * A recording that another robot announces; without `recording` that robot does not answer.
+ * @typedef {{robot: string, name: string, recording: BagRow | null}} RobotRow
+ */
+
+/**
  * @typedef {object} TopicRow
  * @property {string} name
  * @property {string} type

@@ -12,6 +12,8 @@ use super::{Found, Plan, Polled, SourceLoss, ZenohAddress, ZenohError, ZenohOpti
 use crate::catalog::Catalog;
 use crate::remote::RemoteMessage;
 use crate::tell::RecordingInfo;
+#[cfg(feature = "server")]
+use crate::tell::RobotRow;
 
 /// Takes part in Zenoh to ask: not in this build.
 pub struct ZenohAsker(Infallible);
@@ -108,6 +110,24 @@ impl ZenohServer {
 
     /// See the feature `zenoh`.
     pub fn robot(&self) -> &str {
+        match self.0 {}
+    }
+
+    /// See the feature `zenoh`.
+    pub fn others(&self) -> Arc<Others> {
+        match self.0 {}
+    }
+}
+
+/// Recordings that are announced by others: not in this build.
+#[cfg(feature = "server")]
+#[derive(Debug)]
+pub struct Others(Infallible);
+
+#[cfg(feature = "server")]
+impl Others {
+    /// See the feature `zenoh`.
+    pub fn recordings(&self) -> Result<Arc<[RobotRow]>, ZenohError> {
         match self.0 {}
     }
 }

@@ -18,6 +18,8 @@ use crate::tell::RecordingInfo;
 pub struct ZenohAsker {
     session: zenoh::Session,
     clock: Clock,
+    /// Whether the session ends with it.
+    is_own: bool,
 }
 
 impl ZenohAsker {
@@ -26,7 +28,13 @@ impl ZenohAsker {
     /// # Errors
     /// If Zenoh refuses.
     pub fn open(options: &ZenohOptions, clock: Clock) -> Result<Self, ZenohError> {
-        Ok(Self { session: options.open()?, clock })
+        Ok(Self { session: options.open()?, clock, is_own: true })
+    }
+
+    /// Asks by the session of a server.
+    #[cfg(feature = "server")]
+    pub(super) fn sharing(session: zenoh::Session, clock: Clock) -> Self {
+        Self { session, clock, is_own: false }
     }
 
     /// The recordings that are announced now. A session that was opened just now learns of the others
@@ -155,7 +163,9 @@ impl ZenohAsker {
 
 impl Drop for ZenohAsker {
     fn drop(&mut self) {
-        // Zenoh's threads must not outlive the process's own end.
-        let _ = self.session.close().wait();
+        if self.is_own {
+            // Zenoh's threads must not outlive the process's own end.
+            let _ = self.session.close().wait();
+        }
     }
 }

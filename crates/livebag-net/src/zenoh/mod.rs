@@ -14,6 +14,8 @@ mod key;
 #[cfg(feature = "zenoh")]
 mod messages;
 #[cfg(all(feature = "server", feature = "zenoh"))]
+mod others;
+#[cfg(all(feature = "server", feature = "zenoh"))]
 mod queryable;
 #[cfg(feature = "zenoh")]
 mod session;
@@ -26,7 +28,7 @@ use std::time::Duration;
 use crate::remote::RemoteMessage;
 
 #[cfg(all(feature = "server", not(feature = "zenoh")))]
-pub use absent::ZenohServer;
+pub use absent::{Others, ZenohServer};
 #[cfg(not(feature = "zenoh"))]
 pub use absent::{ZenohAsker, ZenohMessages};
 #[cfg(feature = "server")]
@@ -36,6 +38,8 @@ pub use address::{Found, ZenohAddress, prefixed, prefixes};
 pub use asker::ZenohAsker;
 #[cfg(feature = "zenoh")]
 pub use messages::ZenohMessages;
+#[cfg(all(feature = "server", feature = "zenoh"))]
+pub use others::Others;
 #[cfg(all(feature = "server", feature = "zenoh"))]
 pub use queryable::ZenohServer;
 

@@ -17,7 +17,7 @@ use zenoh::query::{Query, Queryable, ReplyKeyExpr, TimeBound, TimeRange, ZenohPa
 use super::address::robot_chunk;
 use super::key::{INFO, LIVE, PREFIX, topic_key};
 use super::wire::{Attached, End};
-use super::{ZenohError, ZenohOptions, failed};
+use super::{Others, ZenohError, ZenohOptions, failed};
 use crate::answer::{AnswerError, Decimation};
 use crate::ask::{AskError, Parameters, between, full_names, rate_of};
 use crate::catalog::{Catalog, ServedRecording};
@@ -94,6 +94,12 @@ impl ZenohServer {
     /// Its name in keys.
     pub fn robot(&self) -> &str {
         &self.robot
+    }
+
+    /// What others announce to the same session.
+    pub fn others(&self) -> Arc<Others> {
+        let Shared { session, clock, .. } = &*self.shared;
+        Arc::new(Others::new(session.clone(), &self.robot, clock.clone()))
     }
 }
 

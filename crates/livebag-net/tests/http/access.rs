@@ -21,10 +21,12 @@ fn bearer(token: &str) -> String {
 }
 
 /// One target of every kind.
-const TARGETS: [&str; 15] = [
+const TARGETS: [&str; 17] = [
     "/",
     "/openapi.json",
     "/v1/status",
+    "/v1/session",
+    "/v1/robots",
     "/v1/bags",
     "/v1/bags/run1",
     "/v1/bags/run1/latest",
@@ -108,6 +110,53 @@ fn no_token_and_wrong_tokens_see_nothing() {
     }
     let scheme = format!("bEaReR   {TOKEN}  ");
     ask(site.address(), "GET", "/v1/bags", &[("Authorization", &scheme)]).must(200);
+}
+
+/// What a page's login gives a browser opens files to pages of this server, and nothing else to anybody.
+#[test]
+fn a_cookie_opens_files_to_own_pages_only() {
+    let (site, known) = Site::with(ServerOptions { secrets: secrets(), ..Default::default() });
+    let right = [("Authorization", &*bearer(TOKEN)), ("Host", "localhost:1234")];
+    let given = ask(site.address(), "GET", "/v1/session", &right).must(200);
+    assert_eq!(given.json(), serde_json::json!({ "cookie": true }));
+    let cookie = given.header("set-cookie").unwrap();
+    let (pair, rest) = cookie.split_once("; ").unwrap();
+    assert_eq!(rest, "Path=/; HttpOnly; SameSite=Strict");
+    assert!(pair.starts_with("livebag-1234=") && !pair.contains(TOKEN));
+    let asks = |target: &str, host: &str, cookie: &str, site_of: Option<&str>| {
+        let mut headers = vec![("Host", host), ("Cookie", cookie)];
+        headers.extend(site_of.map(|site| ("Sec-Fetch-Site", site)));
+        ask(site.address(), "GET", target, &headers)
+    };
+    let own = Some("same-origin");
+    let file = asks("/bags/run1.mcap", "localhost:1234", pair, own).must(200);
+    assert_eq!(messages(&file.body).len(), known.len());
+    asks("/bags/run1.mcap", "localhost:1234", &format!("a=b; {pair}"), Some("none")).must(200);
+    for (host, cookie, site_of) in [
+        ("localhost:1234", pair, None),
+        ("localhost:1234", pair, Some("same-site")),
+        ("localhost:1234", pair, Some("cross-site")),
+        ("localhost:1235", pair, own),
+        ("localhost:1234", &pair[..pair.len() - 1], own),
+        ("localhost:1234", &*format!("livebag-1234={TOKEN}"), own),
+        ("localhost:1234", "livebag-1234=", own),
+        ("localhost:1234", "", own),
+    ] {
+        asks("/bags/run1.mcap", host, cookie, site_of).must(401);
+    }
+    for target in TARGETS.iter().filter(|target| **target != "/bags/run1.mcap") {
+        asks(target, "localhost:1234", pair, own).must(401);
+    }
+    // A wrong token is not mended by it.
+    let both = format!("/bags/run1.mcap?access_token={TOKEN}x");
+    asks(&both, "localhost:1234", pair, own).must(401);
+    // Another server, another cookie; and without a token none.
+    let (other, _) = Site::with(ServerOptions { secrets: secrets(), ..Default::default() });
+    let headers = [("Host", "localhost:1234"), ("Cookie", pair), ("Sec-Fetch-Site", "same-origin")];
+    ask(other.address(), "GET", "/bags/run1.mcap", &headers).must(401);
+    let (open, _) = Site::new();
+    let none = get(open.address(), "/v1/session").must(200);
+    assert_eq!((none.header("set-cookie"), none.json()["cookie"].as_bool()), (None, Some(false)));
 }
 
 #[test]

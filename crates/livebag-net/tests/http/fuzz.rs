@@ -41,9 +41,11 @@ impl Random {
     }
 }
 
-const PATHS: [&str; 20] = [
+const PATHS: [&str; 22] = [
     "/",
     "/openapi.json",
+    "/v1/session",
+    "/v1/robots",
     "/v1/status",
     "/v1/bags",
     "/v1/bags/run1",

@@ -31,6 +31,9 @@ fn recordings_are_listed_and_described() {
     );
     assert_eq!(row["start_time"], START_NANOS.to_string());
     assert_eq!(row["end_time"], known.last().unwrap().1.to_string());
+    let files = site.folder.path().join("run1").read_dir().unwrap();
+    let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert_eq!(row["size_bytes"], bytes);
     let info = get(site.address(), "/v1/bags/run1").must(200).json();
     assert_eq!(info["name"], "run1");
     assert_eq!(info["lost"]["total"], 0);
@@ -53,6 +56,8 @@ fn the_status_counts_answers() {
     assert_eq!(status["bytes"], answer.body.len());
     assert!(status["connections"].as_u64().unwrap() >= 1);
     assert_eq!(site.server.take_timings().len(), 1);
+    assert_eq!((&status["viewer"], &status["robots"]), (&json!(false), &json!(false)));
+    assert_eq!(get(site.address(), "/v1/robots").must(200).json(), json!([]));
 }
 
 #[test]

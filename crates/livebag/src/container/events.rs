@@ -11,7 +11,7 @@ use livebag_format::event::{EVENTS_FILE, Event, Events};
 
 use super::{ContainerError, read_manifest};
 use crate::limits::{EVENT_NAME_BYTES_MAX, EVENT_TEXT_BYTES_MAX, EVENTS_BYTES_MAX};
-use crate::storage::{Access, Disk, KernelDisk, ReadDisk};
+use crate::storage::{Access, Disk, KernelDisk, ReadDisk, ReadFile};
 
 /// Why an event was not added.
 #[derive(Debug, thiserror::Error)]
@@ -147,19 +147,28 @@ pub(crate) fn append(disk: &dyn Disk, container: &Path, event: &Event) -> Result
 
 /// The events of a container, and how many lines of the file are damaged.
 pub(crate) fn read(disk: &dyn ReadDisk, container: &Path) -> Result<Events, ContainerError> {
-    let path = container.join(EVENTS_FILE);
-    let file = match disk.open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Events::default()),
-        opened => opened,
-    };
-    let read = || {
-        let file = file?;
-        let mut bytes = vec![0; file.length()?.min(EVENTS_BYTES_MAX) as usize];
-        let count = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(count);
-        Ok(Events::parse(&bytes))
-    };
-    read().map_err(|source| ContainerError::Io { path, source })
+    match disk.open(&container.join(EVENTS_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Events::default()),
+        opened => {
+            opened.and_then(|file| parse(&*file)).map_err(|source| in_file(container, source))
+        }
+    }
+}
+
+/// The same of an open file.
+pub(crate) fn read_file(file: &dyn ReadFile, container: &Path) -> Result<Events, ContainerError> {
+    parse(file).map_err(|source| in_file(container, source))
+}
+
+fn in_file(container: &Path, source: io::Error) -> ContainerError {
+    ContainerError::Io { path: container.join(EVENTS_FILE), source }
+}
+
+fn parse(file: &dyn ReadFile) -> io::Result<Events> {
+    let mut bytes = vec![0; file.length()?.min(EVENTS_BYTES_MAX) as usize];
+    let count = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(count);
+    Ok(Events::parse(&bytes))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use livebag_format::container::{CONTAINER_FILE, ManifestError};
+use livebag_format::{visible, visible_list};
 
 /// The state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ pub enum ContainerError {
         source: ManifestError,
     },
     /// A topic that the container does not have.
-    #[error("the container has no topic {topic}; it has: {}", known.join(", "))]
+    #[error("the container has no topic {}; it has: {}", visible(topic), visible_list(known))]
     NoTopic {
         /// The name asked for.
         topic: String,

@@ -1,5 +1,6 @@
 //! Why a recording cannot be played.
 
+use livebag_format::{visible, visible_list};
 use livebag_shm::{CreateError, PublishError};
 
 use super::source::SourceError;
@@ -24,7 +25,7 @@ pub enum PlayError {
         found: f64,
     },
     /// A topic that the recording does not have.
-    #[error("the recording has no topic {topic}; it has: {}", known.join(", "))]
+    #[error("the recording has no topic {}; it has: {}", visible(topic), visible_list(known))]
     NoTopic {
         /// The name asked for.
         topic: String,
@@ -35,7 +36,7 @@ pub enum PlayError {
     #[error(transparent)]
     Pattern(#[from] SelectorError),
     /// Names and patterns leave nothing.
-    #[error("no topic is left to play; the recording has: {}", known.join(", "))]
+    #[error("no topic is left to play; the recording has: {}", visible_list(known))]
     NothingChosen {
         /// The names there are.
         known: Vec<String>,

@@ -13,7 +13,8 @@ use super::brick::{NO_CHUNK, PlainChunk, Use, WRONG_CHECKSUM, brick_ends, end_of
 use super::{Buffer, Container, ContainerError, Segment};
 use crate::container::unpack::Unpacked;
 use crate::limits::{
-    IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN, READ_WINDOW_BYTES,
+    CHUNK_BYTES_MAX, IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES, READ_STRAIGHT_BYTES_MIN,
+    READ_WINDOW_BYTES,
 };
 use crate::storage::{FilePart, Mapping, ReadFile, Stretch};
 
@@ -413,7 +414,9 @@ impl<'container> TopicCursor<'container> {
         }
         // Whatever happens below, it holds nothing of before.
         (window.stretch, window.filled) = (None, 0);
-        let wanted = READ_WINDOW_BYTES.min(end.saturating_sub(range.start) as usize).max(bytes);
+        // With the rest of the last chunk, which its checksum covers.
+        let wanted = end.saturating_sub(range.start).saturating_add(CHUNK_BYTES_MAX as u64);
+        let wanted = wanted.min(READ_WINDOW_BYTES as u64).max(bytes as u64) as usize;
         if window.in_place
             && let Some(mapping) = self.mapping(entry)?
         {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use livebag_format::container::{ClockJumps, Losses, Manifest, MetadataEntry, Removed};
-use livebag_format::event::Event;
+use livebag_format::event::{EVENTS_FILE, Event};
 
 use crate::container::events;
 pub use crate::container::{ContainerError, ContainerState};
@@ -89,6 +89,8 @@ pub struct Container {
     topics: Vec<ContainerTopic>,
     /// The file that `attachments_path` names, if it is there.
     attachments: Option<Arc<dyn ReadFile>>,
+    /// The file of its events, if it was there when the container was opened.
+    events: Option<Arc<dyn ReadFile>>,
     recorder_pid: Option<u32>,
     in_place: bool,
     is_mended: bool,
@@ -174,12 +176,14 @@ impl Container {
             manifest,
             topics,
             attachments: None,
+            events: None,
             recorder_pid,
             in_place: false,
             is_mended,
         };
         // If it is gone, the messages can still be read.
         this.attachments = this.attachments_path().and_then(|path| disk.open(&path).ok());
+        this.events = disk.open(&this.path.join(EVENTS_FILE)).ok();
         Ok(this)
     }
 

@@ -3,9 +3,8 @@
 //!
 //! No thread waits here for one that has lost the processor: after some tries it does without the list.
 
-use std::sync::{PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use super::sync::{Mutex, MutexGuard};
 use crate::limits::{BLOCK_BYTES, SPARE_BLOCK_BYTES_MAX, SPARE_BLOCKS_MAX, SPARE_BLOCKS_MIN};
 use crate::storage::{Block, FreeBlocks};
 

@@ -1,8 +1,8 @@
 //! One queue per topic, bounded in bytes, under one budget for all.
 //!
 //! A message is put where it will be written from: small ones into the chunk that will hold them, large ones into
-//! an aligned block that is their chunk. Writers never wait for each other (`inlet`). The recorder's thread takes
-//! whole batches and writes the headers around the messages (`held`).
+//! an aligned block that is their chunk. Both wait under the topic's lock (`waiting`). The recorder's
+//! thread takes whole batches and writes the headers around the messages.
 
 use std::sync::Arc;
 
@@ -14,11 +14,7 @@ mod topic_queue;
 
 pub use topic_queue::TopicQueue;
 
-/// The wait-free way in.
-mod inlet;
-
-/// Waiting messages.
-mod held;
+mod waiting;
 
 mod extent;
 
@@ -29,9 +25,6 @@ mod block_pool;
 mod budget;
 
 pub use budget::Budget;
-
-// Below all of them.
-mod sync;
 
 /// Which message a full queue drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,13 +138,6 @@ impl Queued {
     /// The newest message.
     pub fn newest(&self) -> Option<(&IndexEntry, &[u8])> {
         self.message((self.messages() as usize).checked_sub(1)?)
-    }
-
-    fn newest_nanos(&self) -> u64 {
-        match self {
-            Self::Batch(batch) => batch.entries.last().map_or(0, |entry| entry.log_time_nanos),
-            Self::Own(extent) => extent.entry.log_time_nanos,
-        }
     }
 }
 

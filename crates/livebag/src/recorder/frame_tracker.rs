@@ -389,24 +389,15 @@ impl TrackerState {
             }
             let Some(frame) = next.frame else { break };
             let sequence = frame.sequence();
-            if !self.take_frame(shared, at, stream, frame) {
-                stream.again_from(sequence);
-                break;
-            }
+            self.take_frame(shared, at, stream, frame);
             if sequence >= newest {
                 break;
             }
         }
     }
 
-    /// Takes a frame, or counts it as lost. `false` if it is to come again.
-    fn take_frame(
-        &mut self,
-        shared: &Shared,
-        at: usize,
-        stream: &StreamSource,
-        frame: FrameRef,
-    ) -> bool {
+    /// Takes a frame, or counts it as lost.
+    fn take_frame(&mut self, shared: &Shared, at: usize, stream: &StreamSource, frame: FrameRef) {
         let source = &mut self.sources[at];
         if !source.queue.wants_frame() {
             source.unseen.skipped += 1;
@@ -417,9 +408,8 @@ impl TrackerState {
         {
             self.hold(shared, at, stream, frame);
         } else {
-            return self.copy_small(at, stream, &frame);
+            self.copy_small(at, stream, &frame);
         }
-        true
     }
 
     /// Lets a frame wait: a large one, or one that must not overtake one that waits.
@@ -448,13 +438,12 @@ impl TrackerState {
         });
     }
 
-    /// Copies a small frame into its topic's queue, or counts it as lost. `false` if it is to wait in its slot:
-    /// the recorder's thread has lost the processor where it would make memory for more.
-    fn copy_small(&mut self, at: usize, stream: &StreamSource, frame: &FrameRef) -> bool {
+    /// Copies a small frame into its topic's queue, or counts it as lost.
+    fn copy_small(&mut self, at: usize, stream: &StreamSource, frame: &FrameRef) {
         let source = &mut self.sources[at];
         if !stream.encoder().encode(frame, &mut self.scratch) {
             source.unseen.lapped += 1;
-            return true;
+            return;
         }
         let message = NewMessage {
             log_time_nanos: None,
@@ -463,7 +452,7 @@ impl TrackerState {
             data: &self.scratch,
         };
         // A full queue has counted the message as lost.
-        source.queue.write_frame(&message).unwrap_or(true)
+        let _ = source.queue.write_frame(&message);
     }
 
     /// Copies frames that are about to be overwritten into memory: one copy if the disk does not keep up; a loss only

@@ -375,9 +375,8 @@ impl TopicWriter {
     /// Records a message with the present time as its log time. Without a publish time, that is the publish
     /// time, too. Copies `data` once, into the memory it is written from.
     ///
-    /// Wait-free, and without allocating once the topic's sizes repeat. Blocks in two cases:
-    /// `Overflow::Block` waits for room; and if a burst exhausts the prepared segments while the recorder
-    /// thread is preempted, the call waits up to 5 ms before the message is counted as lost.
+    /// Does not allocate once the topic's sizes repeat. It takes the topic's lock for the time of a small message's copy:
+    /// a thread that is preempted while it holds that lock delays the call. `Overflow::Block` also waits for room.
     ///
     /// # Errors
     /// If the topic's queue is full (counted as loss), or the recorder has stopped.

@@ -8,7 +8,6 @@ use livebag_format::index::IndexEntry;
 
 use super::Shared;
 use super::round_robin::PriorityRoundRobin;
-use crate::limits::FLUSH_LOOKS_MAX;
 use crate::queue::{NewMessage, Queued, TopicQueue};
 
 /// A topic's queue, through all splits.
@@ -64,7 +63,6 @@ impl QueueState {
     /// Counts at every iteration. Messages since the last one: dropped by the queue, missing before it, left out on
     /// purpose.
     pub fn new_counts(&mut self) -> [u64; 3] {
-        self.queue.tend();
         let counts = self.queue.counts();
         let new = std::array::from_fn(|at| counts[at] - self.noted[at]);
         self.noted = counts;
@@ -87,15 +85,14 @@ pub(super) struct Queues {
     rounds: PriorityRoundRobin,
     /// Whether programs write into queues, or only streams are followed.
     pub is_written: bool,
-    /// A snapshot has been asked for: the ring goes to the disk. Looks that are left to take what writers were
-    /// still copying when it was asked for.
-    flush: Option<u32>,
+    /// A snapshot has been asked for: the ring goes to the disk.
+    is_flushing: bool,
 }
 
 impl Queues {
     pub fn new(shared: Arc<Shared>) -> Self {
         let rounds = PriorityRoundRobin::default();
-        Self { shared, states: Vec::new(), rounds, is_written: false, flush: None }
+        Self { shared, states: Vec::new(), rounds, is_written: false, is_flushing: false }
     }
 
     pub fn len(&self) -> usize {
@@ -146,12 +143,12 @@ impl Queues {
 
     /// Requests a snapshot of the ring.
     pub fn flush(&mut self) {
-        self.flush = Some(FLUSH_LOOKS_MAX);
+        self.is_flushing = true;
     }
 
     /// Whether a snapshot of the ring is being written.
     pub fn is_flushing(&self) -> bool {
-        self.flush.is_some()
+        self.is_flushing
     }
 
     /// Whether the queues are a ring that keeps its messages.
@@ -159,10 +156,9 @@ impl Queues {
         self.shared.options.snapshot.is_some() && !self.is_flushing()
     }
 
-    /// All queues have been read: a snapshot is complete, unless writers are still copying.
+    /// All queues have been read: a snapshot is complete.
     pub fn end_round(&mut self) {
-        let is_behind = || self.states.iter().any(|state| state.queue.is_behind());
-        self.flush = self.flush.filter(|looks| *looks > 0 && is_behind()).map(|looks| looks - 1);
+        self.is_flushing = false;
     }
 
     /// Puts the newest messages of latched topics into their queues once more.

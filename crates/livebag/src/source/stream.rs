@@ -110,11 +110,6 @@ impl StreamSource {
         next
     }
 
-    /// Goes back: the next frame is to be this one, if its slot still has it.
-    pub(crate) fn again_from(&mut self, sequence: u64) {
-        self.reader.seek(sequence);
-    }
-
     /// Time from a frame's publishing to the refilling of its slot, by the rate so far.
     pub(crate) fn lap_nanos(&self) -> u64 {
         (self.slots - 1) * self.period_nanos

@@ -292,6 +292,55 @@ fn carried(file: &[u8]) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
     (attachments.collect(), metadata.collect())
 }
 
+/// Names of the events in an MCAP file, by its index.
+fn event_names(file: &[u8]) -> Vec<String> {
+    let summary = mcap::Summary::read(file).unwrap().unwrap();
+    let records = summary.metadata_indexes.iter();
+    let records = records.map(|index| mcap::read::metadata(file, index).unwrap());
+    let events = records.filter(|record| record.name == "livebag.event");
+    events.map(|record| record.metadata["name"].clone()).collect()
+}
+
+#[test]
+fn a_virtual_file_has_the_events_also_those_that_come_afterwards() {
+    let mut fixture = Fixture::new(RecorderOptions::default(), &["/a"]);
+    fixture.write(0, 70_000);
+    let mut file = VirtualFile::new(&fixture.container(), &Query::default()).unwrap();
+    assert_eq!(event_names(&whole(&file)), [""; 0]);
+    fixture.recorder.event("while recording", "words", None).unwrap();
+    assert!(file.grow(&fixture.container()).unwrap());
+    assert!(!file.grow(&fixture.container()).unwrap(), "nothing new, nothing changed");
+    fixture.write(0, 100);
+    assert!(file.grow(&fixture.container()).unwrap());
+    let bytes = whole(&file);
+    assert_eq!(event_names(&bytes), ["while recording"]);
+    assert!(contents(&bytes) == fixture.known);
+
+    let Fixture { recorder, path, _folder, known, .. } = fixture;
+    recorder.finish().unwrap();
+    let open = || Container::open(&path).unwrap();
+    let mut file = VirtualFile::new(&open(), &Query::default()).unwrap();
+    let before = whole(&file);
+    let chunks = |file: &[u8]| {
+        let indexes = mcap::Summary::read(file).unwrap().unwrap().chunk_indexes;
+        indexes.iter().map(|chunk| chunk.chunk_start_offset).collect::<Vec<_>>()
+    };
+    for name in ["afterwards", "once more", "once more"] {
+        let event = livebag::Event { name: name.into(), from_nanos: 1, ..Default::default() };
+        livebag::add_event(&path, &livebag::Event { to_nanos: 2, ..event }).unwrap();
+    }
+    assert!(file.grow(&open()).unwrap());
+    let grown = whole(&file);
+    let anew = whole(&VirtualFile::new(&open(), &Query::default()).unwrap());
+    for bytes in [&grown, &anew] {
+        let mut names = event_names(bytes);
+        names.sort();
+        assert_eq!(names, ["afterwards", "once more", "once more", "while recording"]);
+        assert!(contents(bytes) == known);
+        assert_eq!(chunks(bytes), chunks(&before), "readers of before find their chunks");
+    }
+}
+
 /// What lies beside the messages is there when the file is laid out, or when it is opened again; also one whose
 /// name is as long as its data. One that is still being written is not there yet.
 #[test]

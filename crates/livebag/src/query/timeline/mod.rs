@@ -11,14 +11,21 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use livebag_format::container::Losses;
 use livebag_format::index::IndexEntry;
 
 use super::{Container, ContainerError, ContainerState, ContainerTopic};
-use crate::limits::{TIMELINE_CELLS_MAX, TIMELINE_TOPIC_CELLS_MAX, TIMELINE_TOPIC_CELLS_MIN};
+use crate::limits::{
+    TIMELINE_CELLS_MAX, TIMELINE_ENTRIES_ALONE_MAX, TIMELINE_THREADS_MAX, TIMELINE_TOPIC_CELLS_MAX,
+    TIMELINE_TOPIC_CELLS_MIN,
+};
 
 pub use bins::TimeBins;
 pub use losses::{LossCause, LossSpan};
@@ -157,10 +164,20 @@ impl Container {
         }
         let cells_max = (TIMELINE_CELLS_MAX / self.topics.len().max(1))
             .clamp(TIMELINE_TOPIC_CELLS_MIN, TIMELINE_TOPIC_CELLS_MAX);
-        for &number in chosen {
-            cache.topics.entry(number).or_default().refresh(&self.topics[number], cells_max)?;
+        let chosen: BTreeSet<usize> = chosen.iter().copied().collect();
+        for &number in &chosen {
+            cache.topics.entry(number).or_default();
         }
-        Ok(())
+        let of_chosen = cache.topics.iter_mut().filter(|(number, _)| chosen.contains(*number));
+        let mut work = Vec::with_capacity(chosen.len());
+        for (number, summary) in of_chosen {
+            let topic = &self.topics[*number];
+            work.push((summary.new_entries(topic)?, topic, summary));
+        }
+        let entries: u64 = work.iter().map(|(entries, ..)| entries).sum();
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let is_much = entries >= TIMELINE_ENTRIES_ALONE_MAX;
+        sum_up(work, cells_max, if is_much { cores.min(TIMELINE_THREADS_MAX) } else { 1 })
     }
 
     /// When splits after the first begin.
@@ -168,7 +185,7 @@ impl Container {
         &self,
         known: &mut BTreeMap<PathBuf, u64>,
     ) -> Result<Vec<(String, u64)>, ContainerError> {
-        let is_there: std::collections::BTreeSet<PathBuf> =
+        let is_there: BTreeSet<PathBuf> =
             self.manifest.splits.iter().map(|name| self.path.join(name)).collect();
         known.retain(|directory, _| is_there.contains(directory));
         let mut new: BTreeMap<PathBuf, u64> = BTreeMap::new();
@@ -188,6 +205,35 @@ impl Container {
         starts.sort_by_key(|(_, start)| *start);
         Ok(starts)
     }
+}
+
+/// Sums topics up, those with the most new entries first.
+fn sum_up(
+    mut work: Vec<(u64, &ContainerTopic, &mut Summary)>,
+    cells_max: usize,
+    threads: usize,
+) -> Result<(), ContainerError> {
+    let threads = threads.min(work.len());
+    work.sort_unstable_by_key(|(entries, ..)| Reverse(*entries));
+    let queue = Mutex::new(work.into_iter());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = || -> Result<(), ContainerError> {
+        while let Some((_, topic, summary)) = next() {
+            summary.refresh(topic, cells_max)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let start = || std::thread::Builder::new().name("livebag-sums".into());
+        // Without the others, this one does all.
+        let others = (1..threads).filter_map(|_| start().spawn_scoped(scope, run).ok());
+        let others: Vec<_> = others.collect();
+        let join = |other: ScopedJoinHandle<'_, Result<(), ContainerError>>| {
+            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let own = run();
+        others.into_iter().map(join).fold(own, Result::and)
+    })
 }
 
 /// A topic, as it is asked for.

@@ -70,6 +70,16 @@ impl Summary {
         }
     }
 
+    /// How many entries have been added since the last time.
+    ///
+    /// # Errors
+    /// If an index cannot be read.
+    pub fn new_entries(&self, topic: &ContainerTopic) -> Result<u64, ContainerError> {
+        let counts = topic.segments.iter().map(|segment| segment.index.count());
+        let known: u64 = self.parts.iter().map(|part| part.entries).sum();
+        Ok(counts.sum::<Result<u64, _>>()?.saturating_sub(known))
+    }
+
     /// Sums up what has been added since the last time.
     ///
     /// # Errors

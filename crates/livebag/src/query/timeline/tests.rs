@@ -213,3 +213,27 @@ fn bins_lie_on_a_grid() {
         assert_eq!(bins.bin_of(to), Some(bins.count() - 1));
     }
 }
+
+#[test]
+fn several_threads_sum_up_what_one_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run1");
+    record(&path);
+    let container = Container::open(&path).unwrap();
+    let summed = |threads: usize| {
+        let mut summaries: Vec<Summary> = Vec::new();
+        summaries.resize_with(container.topics.len(), Summary::default);
+        let pairs = container.topics.iter().zip(&mut summaries);
+        let work =
+            pairs.map(|(topic, summary)| (summary.new_entries(topic).unwrap(), topic, summary));
+        sum_up(work.collect(), 100, threads).unwrap();
+        let told = |summary: &Summary| {
+            let cells = summary.cells.iter().map(|cell| (cell.number, cell.count, cell.bytes));
+            (summary.progress(), summary.shift, cells.collect::<Vec<_>>())
+        };
+        summaries.iter().map(told).collect::<Vec<_>>()
+    };
+    let alone = summed(1);
+    assert_eq!(alone[0].0.message_count, 594);
+    assert_eq!(summed(3), alone);
+}

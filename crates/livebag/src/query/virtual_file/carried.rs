@@ -1,15 +1,17 @@
 //! What a recording carries along beside its messages, in a virtual file: attachments, of which the file
-//! that they lie in keeps the data, and metadata records.
+//! that they lie in keeps the data, metadata records, and events.
 
 use std::io;
 use std::sync::Arc;
 
 use livebag_format::container::MetadataEntry;
+use livebag_format::event::{EVENT_RECORD, Event};
 use livebag_format::mcap::{
     AttachmentHead, MAGIC, RECORD_HEADER_BYTES, RecordHeader, opcode, put_metadata,
 };
 
 use super::{Container, ContainerError, VirtualFileError};
+use crate::container::events;
 use crate::limits::VIRTUAL_CARRIED_BYTES_MAX;
 use crate::storage::ReadFile;
 
@@ -53,10 +55,26 @@ impl Taken {
 
     /// The metadata records of `container` that have not been taken.
     pub fn metadata(&mut self, container: &Container) -> Result<Vec<Noted>, VirtualFileError> {
+        self.note(container.metadata())
+    }
+
+    /// Its events that have not been taken, as records.
+    pub fn events(&mut self, container: &Container) -> Result<Vec<Noted>, VirtualFileError> {
+        let Some(file) = &container.events else { return Ok(Vec::new()) };
+        let events = events::read_file(&**file, container.path())?.events;
+        let record = |event: &Event| MetadataEntry {
+            name: EVENT_RECORD.to_owned(),
+            values: event.to_values(),
+        };
+        self.note(&events.iter().map(record).collect::<Vec<_>>())
+    }
+
+    /// Those of `entries` that have not been taken.
+    fn note(&mut self, entries: &[MetadataEntry]) -> Result<Vec<Noted>, VirtualFileError> {
         // A record may be there twice.
         let mut left: Vec<&MetadataEntry> = self.metadata.iter().collect();
         let mut new = Vec::new();
-        for entry in container.metadata() {
+        for entry in entries {
             match left.iter().position(|known| *known == entry) {
                 Some(at) => drop(left.swap_remove(at)),
                 None => new.push(entry.clone()),

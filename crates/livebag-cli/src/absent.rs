@@ -1,13 +1,13 @@
 //! Verbs and options that this build lacks: they are listed, and name the feature that adds them.
 
-#[cfg(not(all(feature = "bench", feature = "demo")))]
+#[cfg(not(all(feature = "bench", feature = "demo", feature = "push")))]
 use std::ffi::OsString;
 
 use crate::features::{FEATURES, cure};
 use crate::outcome::CliError;
 
 /// The arguments of a verb that is not in this build: whatever they are.
-#[cfg(not(all(feature = "bench", feature = "demo")))]
+#[cfg(not(all(feature = "bench", feature = "demo", feature = "push")))]
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {

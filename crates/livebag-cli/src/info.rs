@@ -237,9 +237,9 @@ fn container(path: &Path) -> Result<Info, CliError> {
     let mut warnings = Vec::new();
     if removed.splits > 0 {
         warnings.push(format!(
-            "{} with {} messages were removed to keep within the limits of the recording",
+            "{} with {} were removed to keep within the limits of the recording",
             text::plural(removed.splits as usize, "split"),
-            text::count(removed.messages),
+            text::messages(removed.messages),
         ));
     }
     Ok(Info {

@@ -35,6 +35,8 @@ mod logger;
 mod ls;
 mod man;
 mod play;
+#[cfg(feature = "push")]
+mod push;
 mod query;
 mod record;
 mod recover;
@@ -96,6 +98,11 @@ enum Verb {
     Robots(robots::Args),
     Convert(convert::Args),
     Export(export::Args),
+    #[cfg(feature = "push")]
+    Push(push::Args),
+    #[cfg(not(feature = "push"))]
+    /// Copy recordings to an object store or a network drive (not in this build)
+    Push(absent::Args),
     Verify(verify::Args),
     #[command(visible_alias = "reindex")]
     Recover(recover::Args),
@@ -136,6 +143,10 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Robots(args) => robots::run(&args),
         Verb::Convert(args) => convert::run(&args),
         Verb::Export(args) => export::run(&args),
+        #[cfg(feature = "push")]
+        Verb::Push(args) => push::run(&args),
+        #[cfg(not(feature = "push"))]
+        Verb::Push(_) => Err(absent::error("push")),
         Verb::Verify(args) => verify::run(&args),
         Verb::Recover(args) => recover::run(&args),
         Verb::Play(args) => play::run(&args),

@@ -568,9 +568,9 @@ fn render(summary: &Summary) -> String {
     let beside = report::beside(&summary.account)
         .map_or_else(String::new, |beside| format!("also: {beside}{removed}\n"));
     out.push_str(&format!(
-        "\n{}, {} messages, {} in {:.1} s ({}), {lost}\n{beside}{path}   (livebag info {path})\n",
+        "\n{}, {}, {} in {:.1} s ({}), {lost}\n{beside}{path}   (livebag info {path})\n",
         text::plural(summary.topics.len(), "topic"),
-        text::count(summary.message_count),
+        text::messages(summary.message_count),
         text::bytes(summary.bytes as f64),
         summary.duration_s,
         text::bytes_per_second(summary.message_bytes_per_s),

@@ -242,9 +242,9 @@ impl Player {
     /// `None` if there is nothing to play.
     fn span(&self) -> Option<Span> {
         let first_nanos = self.survey.first_nanos?;
-        let begin_nanos = match self.options.start_offset.is_zero() {
-            true => first_nanos,
-            false => self.plan.window.from_nanos,
+        let begin_nanos = match self.options.begins_later() {
+            true => self.plan.window.from_nanos,
+            false => first_nanos,
         };
         Some(Span {
             begin_nanos,

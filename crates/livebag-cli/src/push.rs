@@ -1,0 +1,213 @@
+//! `livebag push`: recordings into an object store or a folder.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap_complete::ArgValueCompleter;
+use livebag::Clock;
+use livebag_push::{
+    GIVE_UP_AFTER_DEFAULT, PushError, PushOptions, PushProgress, Pushed, Target, TargetOptions,
+    push,
+};
+use serde::Serialize;
+
+use crate::complete;
+use crate::outcome::{CliError, Outcome};
+use crate::{parse, text, verify};
+
+/// Between two lines of `--json` about one recording.
+const LINE_NANOS: u64 = 1_000_000_000;
+
+/// Copy recordings to an object store or a network drive
+///
+/// Copy recordings to an object store (S3, Google Cloud Storage, Azure) or a folder.
+///
+/// Nothing counts as pushed before the store confirmed its checksum. What makes a recording complete
+/// there comes last. A push that was interrupted goes on where it stopped, and pushing again sends
+/// nothing.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    livebag push run1 s3://fleet/robot7\n  \
+    livebag push run1 run2 s3://fleet/robot7 --max-rate 10Mbit/s\n  \
+    livebag push drive.mcap gs://fleet/robot7 --name drive42.mcap\n  \
+    livebag push run1 /mnt/nas --json | jq .state\n\n\
+Credentials: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or AWS_PROFILE in \
+~/.aws/credentials, or the instance's role; AWS_REGION and AWS_ENDPOINT_URL for other stores than \
+AWS's. GOOGLE_APPLICATION_CREDENTIALS. AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY.\n\n\
+docs/push.md says what lies in the store.")]
+pub struct Args {
+    /// Recordings: containers, rosbag2 folders, MCAP and other files. None may be live.
+    #[arg(required = true, value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
+    bags: Vec<PathBuf>,
+    /// Where to: s3://BUCKET/PREFIX, gs://…, az://CONTAINER/PREFIX, or a folder.
+    #[arg(required = true, value_name = "TARGET")]
+    target: String,
+    /// The recording's name there [default: that of its folder or file].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Send no faster: 10Mbit/s, 2MB/s.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    max_rate: Option<u64>,
+    /// End after so much time in which the store does not answer or is busy.
+    #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
+    #[arg(default_value = "2m")]
+    give_up_after: Duration,
+    /// Read every object back, even where the store's checksum fits.
+    #[arg(long)]
+    read_back: bool,
+    /// Print JSON lines: progress once a second, and what became of each recording.
+    #[arg(long)]
+    json: bool,
+}
+
+const _: () = assert!(GIVE_UP_AFTER_DEFAULT.as_secs() == 120, "the help says 2m");
+
+/// A line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    path: String,
+    target: String,
+    /// `pushing`, `pushed` or `failed`.
+    state: &'static str,
+    size_bytes: Option<u64>,
+    stored_bytes: Option<u64>,
+    sent_bytes: Option<u64>,
+    file_count: Option<usize>,
+    sent_file_count: Option<usize>,
+    read_back_file_count: Option<usize>,
+    elapsed_nanos: u64,
+    error: Option<&'a str>,
+}
+
+/// Pushes.
+pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    if args.name.is_some() && args.bags.len() > 1 {
+        return Err(CliError::usage("--name is for one recording"));
+    }
+    let mut options = TargetOptions::default();
+    options.rate_bytes_per_s = args.max_rate;
+    options.give_up_after = args.give_up_after;
+    let target = Target::open(&args.target, &options).map_err(|error| match error {
+        PushError::Address(_) => CliError::usage(error.to_string()),
+        error => CliError::failed(error.to_string()),
+    })?;
+    // This thread computes the checksums of requests.
+    livebag::lower_priority();
+    let mut outcome = Outcome::Done;
+    for path in &args.bags {
+        if let Err(error) = push_one(args, path, &target)? {
+            // The others are pushed all the same.
+            outcome = CliError::failed(error.to_string()).report();
+        }
+    }
+    Ok(outcome)
+}
+
+fn push_one(args: &Args, path: &Path, target: &Target) -> Result<Result<(), PushError>, CliError> {
+    let clock = Clock::system();
+    let bar = verify::bar();
+    let mut options = PushOptions::default();
+    options.name = args.name.clone();
+    options.read_back = args.read_back;
+    let line = |state, progress: Option<&PushProgress>| Line {
+        path: path.display().to_string(),
+        target: target.address().to_owned(),
+        state,
+        size_bytes: progress.map(|progress| progress.bytes),
+        stored_bytes: progress.map(|progress| progress.stored_bytes),
+        sent_bytes: progress.map(|progress| progress.sent_bytes),
+        file_count: None,
+        sent_file_count: None,
+        read_back_file_count: None,
+        elapsed_nanos: clock.monotonic_nanos(),
+        error: None,
+    };
+    let mut told_nanos = 0;
+    let mut output = Ok(());
+    let pushed = push(path, target, &options, &mut |progress| {
+        bar.set_length(progress.bytes);
+        bar.set_position(progress.stored_bytes);
+        let now = clock.monotonic_nanos();
+        if args.json && output.is_ok() && now - told_nanos >= LINE_NANOS {
+            told_nanos = now;
+            output = print(&line("pushing", Some(progress)));
+        }
+    });
+    bar.finish_and_clear();
+    output?;
+    let error = pushed.as_ref().err().map(ToString::to_string);
+    match &pushed {
+        Ok(pushed) if args.json => print(&Line {
+            target: pushed.address.clone(),
+            size_bytes: Some(pushed.bytes),
+            stored_bytes: Some(pushed.bytes),
+            sent_bytes: Some(pushed.sent_bytes),
+            file_count: Some(pushed.objects),
+            sent_file_count: Some(pushed.sent_objects),
+            read_back_file_count: Some(pushed.read_back_objects),
+            ..line("pushed", None)
+        })?,
+        Ok(pushed) => writeln!(std::io::stdout(), "{}", sentence(path, pushed))?,
+        Err(_) if args.json => print(&Line { error: error.as_deref(), ..line("failed", None) })?,
+        Err(_) => {}
+    }
+    Ok(pushed.map(drop))
+}
+
+fn print(line: &Line) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(line)?)?;
+    Ok(out.flush()?)
+}
+
+fn sentence(path: &Path, pushed: &Pushed) -> String {
+    let what = match pushed.sent_objects {
+        0 => "was there already".to_owned(),
+        sent => format!("{} sent", text::plural(sent, "file")),
+    };
+    format!(
+        "{} -> {}: {}, {}; {what}, {} over the network in {}; verified",
+        path.display(),
+        pushed.address,
+        text::plural(pushed.objects, "file"),
+        text::bytes(pushed.bytes as f64),
+        text::bytes(pushed.sent_bytes as f64),
+        text::duration(pushed.elapsed.as_nanos() as u64),
+    )
+}
+
+/// `10Mbit/s`, `2MB/s`: bytes a second.
+fn rate(text: &str) -> Result<u64, String> {
+    let wrong =
+        |_| format!("`{text}` is not a rate: expected something like 10Mbit/s, 2MB/s or 500kB/s");
+    let bare = text.trim().trim_end_matches("/s").trim_end_matches("ps");
+    let bytes = match bare.strip_suffix("bit") {
+        Some(bits) => parse::size_bytes(bits).map_err(wrong)? / 8,
+        None => parse::size_bytes(bare).map_err(wrong)?,
+    };
+    match bytes {
+        0..1000 => Err(format!("`{text}` is too slow: expected 8kbit/s or more")),
+        bytes => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_bits_or_bytes_a_second() {
+        for (text, bytes) in [
+            ("10Mbit/s", 1_250_000),
+            ("2MB/s", 2_000_000),
+            ("8kbit/s", 1000),
+            ("1MiB", 1 << 20),
+            ("80Mbitps", 10_000_000),
+        ] {
+            assert_eq!(rate(text), Ok(bytes), "{text}");
+        }
+        assert!(rate("fast").unwrap_err().contains("expected something like"));
+        assert!(rate("0").unwrap_err().contains("too slow"));
+    }
+}

@@ -1,0 +1,34 @@
+//! Recordings copied into object stores and folders: resumable, verified, committed last.
+//!
+//! ```no_run
+//! use livebag_push::{PushOptions, Target, TargetOptions, push};
+//!
+//! let target = Target::open("s3://fleet/robot7", &TargetOptions::default())?;
+//! let pushed = push("run1".as_ref(), &target, &PushOptions::default(), &mut |_| {})?;
+//! println!("{}: {} bytes sent", pushed.address, pushed.sent_bytes);
+//! # Ok::<(), livebag_push::PushError>(())
+//! ```
+//!
+//! A push visits the modules in this order: `recording` lists the files, `target` opens the store (`profile` finds
+//! credentials, `http` sends requests at the rate of `pace`, `folder` writes to a folder), `journal` remembers what
+//! was sent, and `push` sends, verifies (`digest`) and commits.
+
+mod limits;
+
+mod error;
+mod recording;
+
+mod folder;
+mod http;
+mod pace;
+mod profile;
+mod target;
+
+mod digest;
+mod journal;
+mod push;
+
+pub use error::{PushError, StoreFailure};
+pub use limits::GIVE_UP_AFTER_DEFAULT;
+pub use push::{PushOptions, PushProgress, Pushed, push};
+pub use target::{Target, TargetOptions};

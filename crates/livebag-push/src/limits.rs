@@ -1,0 +1,35 @@
+//! Every bound of this crate, in one place.
+
+use std::time::Duration;
+
+/// Bytes of a part, and the largest object that is sent in one request. S3 wants at least 5 MiB.
+pub const PART_BYTES: u64 = 8 << 20;
+/// Parts of an object, as S3 limits them. Larger files have larger parts.
+pub const PARTS_MAX: u64 = 10_000;
+
+/// Bytes handed to the network at once. A progress bar moves by so much.
+pub const SLICE_BYTES_MAX: usize = 64 << 10;
+/// With a rate limit: slices a second, so that a second's bytes do not leave at once.
+pub const SLICES_PER_S: u64 = 50;
+/// With a rate limit: how far sending may run ahead after a pause.
+pub const BURST: Duration = Duration::from_millis(100);
+
+/// A request of which the store takes no byte for so long has failed.
+pub const STALL: Duration = Duration::from_secs(60);
+/// For a new connection.
+pub const CONNECT: Duration = Duration::from_secs(10);
+/// How long a store that does not answer is asked again.
+pub const GIVE_UP_AFTER_DEFAULT: Duration = Duration::from_secs(120);
+/// The longest pause between two requests to a store that is busy.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// How often a part, or an object that does not verify, is sent.
+pub const SENDS_MAX: usize = 4;
+
+/// Objects larger than this are no manifest, claim or list of events.
+pub const SMALL_OBJECT_BYTES_MAX: u64 = 64 << 20;
+
+/// How often progress is told.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+const _: () = assert!(PART_BYTES >= 5 << 20 && PART_BYTES <= usize::MAX as u64);

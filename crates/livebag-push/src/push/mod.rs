@@ -1,0 +1,306 @@
+//! Pushing one recording.
+//!
+//! 1. A claim is created, only if there is none: it names the recording by its manifest's checksum. Another recording
+//!    of the same name is refused before a byte of it is sent.
+//! 2. Files that the store does not have are sent, in parts that the journal remembers.
+//! 3. The store is asked for the size and checksum of every object; where its checksum is none of ours, the object is
+//!    read back.
+//! 4. The list of checksums is written, then the manifest, only if there is none.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use livebag::Clock;
+use object_store::ObjectMeta;
+
+use crate::digest::{Digests, sha256_of};
+use crate::error::PushError;
+use crate::journal::Journal;
+use crate::limits::{PROGRESS_EVERY, SENDS_MAX};
+use crate::recording::{Manifest, Recording, SourceFile};
+use crate::target::Target;
+
+mod objects;
+mod sending;
+mod verifying;
+
+/// How a recording is pushed.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct PushOptions {
+    /// Its name in the target; by default its own.
+    pub name: Option<String>,
+    /// Whether every object is read back, even where the store's checksum fits.
+    pub read_back: bool,
+}
+
+/// How far a push has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushProgress {
+    /// Bytes of the recording.
+    pub bytes: u64,
+    /// Of these, in the store.
+    pub stored_bytes: u64,
+    /// Bytes sent by this push, those sent again included.
+    pub sent_bytes: u64,
+}
+
+/// A recording that is in the store, verified.
+#[derive(Clone, Debug)]
+pub struct Pushed {
+    /// Where.
+    pub address: String,
+    /// Its objects, without claim and checksums.
+    pub objects: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Objects that this push sent; the others were there.
+    pub sent_objects: usize,
+    /// Bytes that this push sent, those sent again included.
+    pub sent_bytes: u64,
+    /// Objects that were read back.
+    pub read_back_objects: usize,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Pushes the recording at `path`, and calls `on_progress` a few times a second. Pushing it again sends what is missing.
+///
+/// # Errors
+/// See [`PushError`]. Whatever the error, what was sent is not sent again by the next push.
+pub fn push(
+    path: &Path,
+    target: &Target,
+    options: &PushOptions,
+    on_progress: &mut dyn FnMut(&PushProgress),
+) -> Result<Pushed, PushError> {
+    let recording = Recording::survey(path, options.name.as_deref())?;
+    let is_itself = |place: std::path::PathBuf| {
+        place
+            .canonicalize()
+            .is_ok_and(|place| path.canonicalize().is_ok_and(|path| place.starts_with(path)))
+    };
+    if target.place_of(&recording.name).is_some_and(is_itself) {
+        let why = "the target is the recording's own place".to_owned();
+        return Err(PushError::Source { path: path.to_owned(), why });
+    }
+    let clock = Clock::system();
+    let journal = Journal::open(path, &recording.name, target.address())?;
+    let stored_bytes = Arc::new(AtomicU64::new(0));
+    let sent_before = target.pacer.sent_bytes();
+    let bytes = recording.bytes();
+    let mut pusher = Pusher {
+        target,
+        options,
+        journal,
+        stored_bytes: stored_bytes.clone(),
+        gives_md5: false,
+        sent_objects: 0,
+        read_back_objects: 0,
+    };
+    let progress = || PushProgress {
+        bytes,
+        // What is sent again is counted again.
+        stored_bytes: stored_bytes.load(Ordering::Relaxed).min(bytes),
+        sent_bytes: target.pacer.sent_bytes() - sent_before,
+    };
+    target.runtime.block_on(async {
+        let mut work = pin!(pusher.push(&recording));
+        loop {
+            match select(work, pin!(tokio::time::sleep(PROGRESS_EVERY))).await {
+                Either::Left((done, _)) => return done,
+                Either::Right((_, unfinished)) => work = unfinished,
+            }
+            on_progress(&progress());
+        }
+    })?;
+    on_progress(&progress());
+    Ok(Pushed {
+        address: target.address_of(&recording.name),
+        objects: recording.files.len() + usize::from(recording.manifest.is_some()),
+        bytes,
+        sent_objects: pusher.sent_objects,
+        sent_bytes: target.pacer.sent_bytes() - sent_before,
+        read_back_objects: pusher.read_back_objects,
+        elapsed: Duration::from_nanos(clock.monotonic_nanos()),
+    })
+}
+
+/// A push at work.
+struct Pusher<'a> {
+    target: &'a Target,
+    options: &'a PushOptions,
+    journal: Journal,
+    stored_bytes: Arc<AtomicU64>,
+    /// Whether this store's ETags are MD5s, as seen from the claim.
+    gives_md5: bool,
+    sent_objects: usize,
+    read_back_objects: usize,
+}
+
+impl Pusher<'_> {
+    async fn push(&mut self, recording: &Recording) -> Result<(), PushError> {
+        match &recording.manifest {
+            Some(manifest) => self.push_folder(recording, manifest).await,
+            None => self.push_file(recording).await,
+        }
+    }
+
+    async fn push_folder(
+        &mut self,
+        recording: &Recording,
+        manifest: &Manifest,
+    ) -> Result<(), PushError> {
+        let listed = self.list(&recording.name).await?;
+        let is_complete = match self.get(&manifest.key).await? {
+            Some(there) if there.bytes == manifest.bytes => {
+                self.gives_md5 = there.has_md5();
+                true
+            }
+            Some(_) => return Err(self.another(&manifest.key, "with another manifest")),
+            None => false,
+        };
+        let stem = manifest.key.trim_end_matches(".yaml");
+        if !is_complete {
+            let claim_key = format!("{stem}.claim");
+            // Hidden files are what pushes to a folder have begun.
+            let is_hidden = |key: &String| file_name(key).starts_with('.');
+            if !listed.contains_key(&claim_key) && !listed.keys().all(is_hidden) {
+                return Err(
+                    self.another(&recording.name, "there are objects that no push has put there")
+                );
+            }
+            let claim = sums_line(&sha256_of(&manifest.bytes), file_name(&manifest.key));
+            self.claim(&claim_key, claim.as_bytes()).await?;
+        }
+        let digests = self.send_all(recording, &listed, is_complete).await?;
+        let mut sums: Vec<_> = recording
+            .files
+            .iter()
+            .zip(&digests)
+            .map(|(file, digests)| sums_line(&digests.sha256, below(&recording.name, &file.key)))
+            .collect();
+        sums.push(sums_line(&sha256_of(&manifest.bytes), file_name(&manifest.key)));
+        sums.sort_by(|one, other| one[64..].cmp(&other[64..]));
+        let sums = sums.concat();
+        let sums_key = format!("{stem}.sha256");
+        let is_there = listed.get(&sums_key).is_some_and(|there| there.size == sums.len() as u64);
+        if !(is_complete && is_there && self.sent_objects == 0) {
+            self.replace(&sums_key, sums.as_bytes()).await?;
+        }
+        if !is_complete {
+            self.create(&manifest.key, &manifest.bytes, "with another manifest").await?;
+            self.sent_objects += 1;
+        }
+        self.stored_bytes.fetch_add(manifest.bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn push_file(&mut self, recording: &Recording) -> Result<(), PushError> {
+        let [file] = recording.files.as_slice() else { return Ok(()) };
+        let digests = self.digest(file).await?;
+        let sums_key = format!("{}.sha256", file.key);
+        let sums = sums_line(&digests.sha256, file_name(&file.key));
+        let claim = self.get(&sums_key).await?;
+        if claim.as_ref().is_some_and(|claim| claim.bytes != sums.as_bytes()) {
+            return Err(self.another(&sums_key, "with another checksum"));
+        }
+        let listed: HashMap<String, ObjectMeta> = self
+            .head(&file.key)
+            .await?
+            .map(|there| (file.key.clone(), there))
+            .into_iter()
+            .collect();
+        // Sent by another program, it must be this very file: it may be the only copy of another recording.
+        let is_complete = claim.is_none() && !listed.is_empty();
+        if is_complete
+            && self.why_not_stored(file, &digests, listed.get(&file.key)).await?.is_some()
+        {
+            return Err(self.another(&file.key, "with other contents"));
+        }
+        self.claim(&sums_key, sums.as_bytes()).await?;
+        self.send_all(recording, &listed, is_complete).await.map(drop)
+    }
+
+    /// Sends what is missing until the store has all files; gives their checksums.
+    async fn send_all(
+        &mut self,
+        recording: &Recording,
+        listed: &HashMap<String, ObjectMeta>,
+        is_complete: bool,
+    ) -> Result<Vec<Digests>, PushError> {
+        let mut digests = Vec::new();
+        for file in &recording.files {
+            digests.push(self.send_if_missing(file, listed.get(&file.key), is_complete).await?);
+        }
+        // Everything is asked for anew, what was there before this push, too.
+        let listed = match recording.manifest {
+            Some(_) => self.list(&recording.name).await?,
+            None => HashMap::new(),
+        };
+        for (file, digests) in recording.files.iter().zip(&digests) {
+            let mut why = self.why_not_stored(file, digests, listed.get(&file.key)).await?;
+            for sends in 2..=SENDS_MAX {
+                let Some(found) = why else { break };
+                if is_complete || sends == SENDS_MAX {
+                    return Err(PushError::NotVerified {
+                        address: self.target.address_of(&file.key),
+                        sends: sends - 1,
+                        found,
+                    });
+                }
+                self.send(file).await?;
+                why = self.why_not_stored(file, digests, None).await?;
+            }
+        }
+        Ok(digests)
+    }
+
+    async fn send_if_missing(
+        &mut self,
+        file: &SourceFile,
+        there: Option<&ObjectMeta>,
+        is_complete: bool,
+    ) -> Result<Digests, PushError> {
+        let Some(there) = there else { return self.send(file).await };
+        if file.grows {
+            return self.send_grown(file, there).await;
+        }
+        if there.size == file.bytes {
+            let digests = self.digest(file).await?;
+            if self.why_not_stored(file, &digests, Some(there)).await?.is_none() {
+                self.stored_bytes.fetch_add(file.bytes, Ordering::Relaxed);
+                return Ok(digests);
+            }
+        }
+        match is_complete {
+            true => Err(PushError::Differs {
+                address: self.target.address_of(&file.key),
+                path: file.path.clone(),
+            }),
+            false => self.send(file).await,
+        }
+    }
+
+    fn another(&self, key: &str, why: &str) -> PushError {
+        PushError::Another { address: self.target.address_of(key), why: why.to_owned() }
+    }
+}
+
+/// A line as `sha256sum` writes it.
+fn sums_line(sha256: &str, name: &str) -> String {
+    format!("{sha256}  {name}\n")
+}
+
+fn file_name(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or(key)
+}
+
+fn below<'a>(name: &str, key: &'a str) -> &'a str {
+    key.strip_prefix(name).map_or(key, |rest| rest.trim_start_matches('/'))
+}

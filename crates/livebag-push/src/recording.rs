@@ -1,0 +1,207 @@
+//! Which files a recording consists of, in the order in which they are pushed.
+
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use livebag::{Container, ContainerState, KernelDisk, ReadDisk};
+use livebag_format::container::{CONTAINER_FILE, LOCK_FILE};
+
+use crate::error::PushError;
+
+/// The manifest of a rosbag2 bag.
+const METADATA_FILE: &str = "metadata.yaml";
+/// Files of a container that mean something only where it was recorded.
+const LOCAL_FILES: [&str; 3] = [LOCK_FILE, "container.reserve", "control.sock"];
+
+/// A recording on a disk.
+pub struct Recording {
+    /// As it was given.
+    pub path: PathBuf,
+    /// Its name in the target.
+    pub name: String,
+    /// Every file but the manifest.
+    pub files: Vec<SourceFile>,
+    /// The file that makes it complete, pushed last; none if it is one file.
+    pub manifest: Option<Manifest>,
+}
+
+/// A file to push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFile {
+    /// On the disk.
+    pub path: PathBuf,
+    /// In the target, below its prefix.
+    pub key: String,
+    /// Its length.
+    pub bytes: u64,
+    /// When it was last changed; since the Unix epoch.
+    pub modified_nanos: u64,
+    /// Whether it may grow after the recording is complete.
+    pub grows: bool,
+}
+
+/// The file that makes a recording complete.
+pub struct Manifest {
+    /// In the target.
+    pub key: String,
+    /// Its contents.
+    pub bytes: Vec<u8>,
+}
+
+impl Recording {
+    /// Lists the files of what is at `path`.
+    ///
+    /// # Errors
+    /// If it is no recording, or one that is being written.
+    pub fn survey(path: &Path, name: Option<&str>) -> Result<Self, PushError> {
+        let wrong = |why: String| PushError::Source { path: path.to_owned(), why };
+        let real = path.canonicalize().map_err(|error| wrong(error.to_string()))?;
+        let own_name = real.file_name().and_then(|name| name.to_str());
+        let name =
+            name.or(own_name).ok_or_else(|| wrong("give it a name, with --name".to_owned()))?;
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            let why = format!(
+                "`{name}` is no name: expected one without `/`, not beginning with `.` (--name gives it)"
+            );
+            return Err(wrong(why));
+        }
+        let disk = KernelDisk::for_reading();
+        let mut this = Self {
+            path: path.to_owned(),
+            name: name.to_owned(),
+            files: Vec::new(),
+            manifest: None,
+        };
+        if real.is_file() {
+            this.files.push(SourceFile::of(&real, name.to_owned())?);
+        } else if real.join(CONTAINER_FILE).exists() {
+            this.add_container(&disk, &real)?;
+        } else if real.join(METADATA_FILE).exists() {
+            this.add_files(&disk, &real, name, METADATA_FILE)?;
+            this.manifest = Some(this.read_manifest(&disk, &real, METADATA_FILE)?);
+        } else {
+            let why =
+                format!("expected a file, or a folder with {CONTAINER_FILE} or {METADATA_FILE}");
+            return Err(wrong(why));
+        }
+        Ok(this)
+    }
+
+    fn add_container(&mut self, disk: &KernelDisk, real: &Path) -> Result<(), PushError> {
+        let wrong = |why: String| PushError::Source { path: self.path.clone(), why };
+        let container = Container::peek(real).map_err(|error| wrong(error.to_string()))?;
+        match container.state() {
+            ContainerState::Closed | ContainerState::Recovered => {}
+            ContainerState::Live => {
+                return Err(wrong("it is being recorded: push it when it is closed".to_owned()));
+            }
+            _ => return Err(wrong("its recorder died: run `livebag recover` first".to_owned())),
+        }
+        let (name, splits) = (self.name.clone(), container.splits().to_vec());
+        self.add_files(disk, real, &name, CONTAINER_FILE)?;
+        for split in &splits {
+            let folder = real.join(split);
+            let key = format!("{name}/{split}");
+            self.add_files(disk, &folder, &key, CONTAINER_FILE)?;
+            self.files.push(SourceFile::of(
+                &folder.join(CONTAINER_FILE),
+                format!("{key}/{CONTAINER_FILE}"),
+            )?);
+        }
+        self.manifest = Some(self.read_manifest(disk, real, CONTAINER_FILE)?);
+        Ok(())
+    }
+
+    /// Small files first: with a bad link, many topics are there soon.
+    fn add_files(
+        &mut self,
+        disk: &KernelDisk,
+        folder: &Path,
+        key: &str,
+        manifest: &str,
+    ) -> Result<(), PushError> {
+        let paths = disk
+            .list(folder)
+            .map_err(|source| PushError::Read { path: folder.to_owned(), source })?;
+        let mut files = Vec::new();
+        for path in paths {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+                let why = format!("the name of {} is not UTF-8", path.display());
+                return Err(PushError::Source { path: self.path.clone(), why });
+            };
+            let is_left_out =
+                name.starts_with('.') || name == manifest || LOCAL_FILES.contains(&name);
+            if !is_left_out && path.is_file() {
+                files.push(SourceFile::of(&path, format!("{key}/{name}"))?);
+            }
+        }
+        files.sort_by(|one, other| (one.bytes, &one.key).cmp(&(other.bytes, &other.key)));
+        self.files.extend(files);
+        Ok(())
+    }
+
+    fn read_manifest(
+        &self,
+        disk: &KernelDisk,
+        folder: &Path,
+        name: &str,
+    ) -> Result<Manifest, PushError> {
+        let path = folder.join(name);
+        let bytes = disk.read(&path).map_err(|source| PushError::Read { path, source })?;
+        Ok(Manifest { key: format!("{}/{name}", self.name), bytes })
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        let manifest = self.manifest.as_ref().map_or(0, |manifest| manifest.bytes.len() as u64);
+        self.files.iter().map(|file| file.bytes).sum::<u64>() + manifest
+    }
+}
+
+impl SourceFile {
+    fn of(path: &Path, key: String) -> Result<Self, PushError> {
+        let failed = |source| PushError::Read { path: path.to_owned(), source };
+        let metadata = path.metadata().map_err(failed)?;
+        let modified = metadata.modified().map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            grows: key.ends_with(livebag_format::event::EVENTS_FILE),
+            key,
+            bytes: metadata.len(),
+            modified_nanos: modified
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |age| age.as_nanos() as u64),
+        })
+    }
+
+    /// Whether it is still as it was.
+    pub fn is_unchanged(&self) -> bool {
+        Self::of(&self.path, self.key.clone()).is_ok_and(|now| now == *self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "tests make files as users do")]
+    fn a_bag_is_its_files_small_ones_first_and_its_manifest_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let bag = folder.path().join("bag");
+        std::fs::create_dir(&bag).unwrap();
+        for (name, bytes) in [("a.mcap", 30), ("b.mcap", 20), (".push-1", 1), ("metadata.yaml", 5)]
+        {
+            std::fs::write(bag.join(name), vec![0; bytes]).unwrap();
+        }
+        let recording = Recording::survey(&bag, Some("drive")).unwrap();
+        let keys: Vec<_> = recording.files.iter().map(|file| file.key.as_str()).collect();
+        assert_eq!(keys, ["drive/b.mcap", "drive/a.mcap"]);
+        assert_eq!(recording.manifest.as_ref().unwrap().key, "drive/metadata.yaml");
+        assert_eq!(recording.bytes(), 55);
+        std::fs::write(bag.join("a.mcap"), b"shorter").unwrap();
+        assert!(recording.files[0].is_unchanged() && !recording.files[1].is_unchanged());
+        let wrong = Recording::survey(folder.path(), Some("x")).err().unwrap().to_string();
+        assert!(wrong.contains("expected a file, or a folder with container.yaml"), "{wrong}");
+    }
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what a release consists of from the current commit: release.sh [OUT], by default dist/VERSION.
+# Builds the files of a release from the current commit: release.sh [OUT], by default dist/VERSION.
 #   livebag-VERSION-ARCH-linux-musl.tar.gz   a static command, to be unpacked into any prefix
 #   livebag_VERSION_ARCH.deb                 the same for Debian and Ubuntu
 #   livebag-VERSION-cp39-abi3-….whl          the Python package

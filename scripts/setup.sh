@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Gets what building and testing need: setup.sh [PART…]. Parts: rust cyclone cpp python package node
-# page deny cross browser dds s3 shells. Without a part, all. Asks nothing, says what it installs and where, and does each
-# thing once.
+# page deny cross browser dds s3 shells. Without a part, all. Asks no questions, prints what it installs and where, and
+# does each step once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$BUILD"
@@ -34,8 +34,8 @@ setup_rust() {
         fail "livebag needs Rust $wanted or newer; found $found. With rustup: rustup toolchain install $wanted"
 }
 
-# For the feature ros2-dds: the crate cyclors builds Cyclone DDS and makes its bindings; cmake looks for a C++
-# compiler, too.
+# For the feature ros2-dds: the crate cyclors builds Cyclone DDS and makes its bindings; cmake needs a C++ compiler,
+# too.
 setup_cyclone() {
     command -v c++ >/dev/null || install_debs "a C++ compiler" g++
     command -v cmake >/dev/null && command -v make >/dev/null ||

@@ -7,7 +7,7 @@ use livebag_bags::Glance;
 
 use crate::outcome::CliError;
 
-/// Folders below folders that are looked into.
+/// Maximum depth of nested folders.
 const DEPTH_MAX: usize = 16;
 
 /// Those below a folder, or the one that is there.
@@ -38,7 +38,7 @@ pub fn found_beside(
     Ok(rows)
 }
 
-/// Adds what is below `directory`, in order of names. Symbolic links are not followed.
+/// Adds the recordings below `directory`, sorted by name. Symbolic links are not followed.
 fn walk(
     directory: &Path,
     depth: usize,
@@ -53,7 +53,7 @@ fn walk(
         }
         Err(source) => return Err(CliError::file("listing", directory, source)),
     };
-    // What goes away meanwhile is not there.
+    // An entry that disappears meanwhile is skipped.
     let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {

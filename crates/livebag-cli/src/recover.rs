@@ -1,4 +1,4 @@
-//! `livebag recover`: make whole what a crash or a bad medium has left.
+//! `livebag recover`: repairs a recording after a crash or on a damaged disk.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,28 +15,27 @@ use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::text;
 
-/// Make a damaged or unclosed recording whole.
+/// Repair a damaged or unclosed recording.
 ///
-/// A container is repaired in its place, also one that was closed: all of it is read, everything that
-/// can be proven is kept, damaged indexes and container.yaml are made anew, and the bytes that are
-/// written over are kept beside it. A damaged MCAP file is left as it is, and everything that can be
-/// proven is written into a new one. A rosbag2 folder gets a new metadata.yaml
-/// from what its files hold; a damaged one is kept beside it.
+/// A container is repaired in place, even a closed one. All of it is read, and everything provable is kept. Damaged
+/// indexes and container.yaml are rebuilt, and overwritten bytes are saved beside it. A damaged MCAP file is not
+/// changed, and everything provable is written into a new one. A rosbag2 folder gets a new metadata.yaml from its
+/// files; a damaged one is kept beside it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag recover run1\n  \
     livebag recover cut.mcap                     # writes cut.recovered.mcap\n  \
     livebag recover cut.mcap -o whole.mcap --compression zstd\n  \
     livebag recover rosbag2_2026_11_21           # ros2 bag reindex\n\n\
-Exit code 3: done, but messages that the recording is known to have had cannot be read.")]
+Exit code 3: done, but some messages of the recording are missing.")]
 pub struct Args {
     /// The recording: a container, an MCAP file or a rosbag2 folder.
     #[arg(add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
-    /// Where the whole MCAP file goes [default: NAME.recovered.mcap beside the damaged one].
+    /// The new MCAP file [default: NAME.recovered.mcap beside the damaged file].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How chunks of a new MCAP file are compressed.
+    /// Compression of the new MCAP file's chunks.
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
     /// Print one JSON object.
@@ -55,7 +54,7 @@ enum Compression {
     Zstd,
 }
 
-/// What was done.
+/// The action taken.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Action {
@@ -69,7 +68,7 @@ enum Action {
     Reindexed,
 }
 
-/// What is printed.
+/// Printed result.
 #[derive(Serialize)]
 struct Report {
     path: String,
@@ -97,7 +96,7 @@ struct Report {
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
     let Some(glance) = livebag_bags::glance(&args.bag) else {
-        // A folder whose name the files do not bear: who asks for it knows what it is.
+        // A folder that its files' names do not reveal as a bag: the user knows that it is one.
         let is_bag = args.bag.is_dir() && livebag_bags::open_any(&args.bag).is_ok();
         if is_bag && args.output.is_none() {
             let report = rosbag2(&args.bag)?;

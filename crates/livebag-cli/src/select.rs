@@ -1,4 +1,4 @@
-//! Which messages of a recording are meant: topics and times, the same for every verb.
+//! Selection of messages by topics and times, the same for every verb.
 
 use std::path::PathBuf;
 
@@ -44,8 +44,8 @@ pub fn when(text: &str) -> Result<When, String> {
 }
 
 impl When {
-    /// Nanoseconds since the Unix epoch, in a recording from `range.0` to `range.1`: a time of day is the
-    /// one within the recording, or else the one that is nearest to it.
+    /// Nanoseconds since the Unix epoch, for a recording from `range.0` to `range.1`: a time of day means the one
+    /// within the recording, or else the nearest one.
     pub fn nanos(self, range: (u64, u64)) -> u64 {
         let time = match self {
             Self::Moment(moment) => return moment.nanos(range.0),
@@ -197,7 +197,7 @@ pub fn chosen(
     Ok(livebag_bags::selected(source, &filter, from, to))
 }
 
-/// When the recordings begin and end, as far as they tell without being read.
+/// Start and end of the recordings, as far as known without reading them.
 ///
 /// # Errors
 /// If one cannot be read.
@@ -219,7 +219,7 @@ pub fn range_of(source: &dyn MessageSource, inputs: &[PathBuf]) -> Result<(u64, 
     Ok((start, start))
 }
 
-/// The topic that `name` stands for: `imu` for `/imu`, and the other way round.
+/// The topic that `name` stands for: `imu` means `/imu`, and vice versa.
 ///
 /// # Errors
 /// If there is none; the sentence names those that there are.

@@ -1,4 +1,4 @@
-//! `livebag serve`: recordings, finished or running, for whoever asks over the network.
+//! `livebag serve`: serves recordings, finished or live, over the network.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
@@ -20,13 +20,13 @@ mod index;
 #[cfg_attr(not(feature = "http"), path = "serve/absent.rs")]
 mod serving;
 
-/// Where servers listen unless they are told.
+/// Default address of servers.
 pub const LISTEN: &str = "127.0.0.1:8767";
 
 /// Serve recordings over HTTP to viewers and programs
 ///
-/// Serve recordings over HTTP, finished or being written: queries, pictures, and whole MCAP files that
-/// Foxglove, PlotJuggler and others open by their address.
+/// Serve recordings over HTTP, finished or being written: queries, pictures, and complete MCAP files that Foxglove,
+/// PlotJuggler and others open by their address.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag serve run1\n  \
@@ -44,7 +44,7 @@ pub struct Args {
     /// Recordings, or folders that have some; those that appear later are served too.
     #[arg(required = true, value_name = "DIR", add = ArgValueCompleter::new(complete::recordings))]
     directories: Vec<PathBuf>,
-    /// Address to listen at: 127.0.0.1:8767, [::1]:0, 0.0.0.0; port 0 takes any that is free.
+    /// Address to listen at: 127.0.0.1:8767, [::1]:0, 0.0.0.0; port 0 takes any free port.
     #[arg(long, value_name = "ADDRESS", default_value = LISTEN, value_parser = address)]
     listen: Vec<SocketAddr>,
     #[command(flatten)]
@@ -54,8 +54,8 @@ pub struct Args {
     viewer: Option<PathBuf>,
     #[command(flatten)]
     zenoh: ZenohServe,
-    /// Where copies of MCAP files, rosbag2 and ROS 1 bags go, which take one to be served; they stay
-    /// for the next time [default: a temporary folder, for up to 4 GB]
+    /// Folder for copies of MCAP files, rosbag2 and ROS 1 bags, which are needed to serve them; they are kept for the
+    /// next time [default: a temporary folder, for up to 4 GB]
     #[arg(long, value_name = "DIR")]
     index_dir: Option<PathBuf>,
     /// Print the addresses as one JSON object on standard output.
@@ -66,13 +66,12 @@ pub struct Args {
 /// Taking part in Zenoh.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ZenohArgs {
-    /// Zenoh's own configuration (JSON5): TLS, access control, routers [default: a peer of this
-    /// machine alone]
+    /// Zenoh's own configuration (JSON5): TLS, access control, routers [default: a peer on this machine only]
     #[arg(long, value_name = "FILE", global = true)]
     #[arg(help_heading = "Zenoh", hide_short_help = true)]
     pub zenoh_config: Option<PathBuf>,
-    /// Zenoh endpoint to listen at: tcp/127.0.0.1:7448, tls/0.0.0.0:7448. With endpoints given, peers are
-    /// not looked for by multicast.
+    /// Zenoh endpoint to listen at: tcp/127.0.0.1:7448, tls/0.0.0.0:7448. With endpoints given, there is no multicast
+    /// scouting.
     #[arg(long, value_name = "ENDPOINT", global = true)]
     #[arg(help_heading = "Zenoh", hide_short_help = true)]
     pub zenoh_listen: Vec<String>,
@@ -96,7 +95,7 @@ impl ZenohArgs {
 /// Answering by Zenoh too.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ZenohServe {
-    /// Answer over Zenoh, too, as livebag/ROBOT/NAME/TOPIC.
+    /// Also answer over Zenoh, as livebag/ROBOT/NAME/TOPIC.
     #[arg(long, help_heading = "Zenoh")]
     pub zenoh: bool,
     /// This robot's name on Zenoh [default: the machine's name]
@@ -107,10 +106,10 @@ pub struct ZenohServe {
     pub session: ZenohArgs,
 }
 
-/// Who may ask, and how it is kept secret.
+/// Access control and secrets.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Access {
-    /// Certificate chain, PEM. Beyond this machine recordings are served only with TLS and a token.
+    /// Certificate chain, PEM. Other machines are served only with TLS and a token.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     #[arg(help_heading = "Access")]
     pub tls_cert: Option<PathBuf>,
@@ -118,11 +117,11 @@ pub struct Access {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     #[arg(help_heading = "Access")]
     pub tls_key: Option<PathBuf>,
-    /// A file with the token that every request must carry (openssl rand -base64 24 > token).
+    /// A file with the token that every request must have (openssl rand -base64 24 > token).
     #[arg(long, value_name = "FILE")]
     #[arg(help_heading = "Access")]
     pub token_file: Option<PathBuf>,
-    /// Let web pages of this origin ask too (https://viewer.example); Foxglove's may.
+    /// Let web pages of this origin read, too (https://viewer.example); Foxglove's always may.
     #[arg(long, value_name = "ORIGIN")]
     #[arg(help_heading = "Access", hide_short_help = true)]
     pub allow_origin: Vec<String>,

@@ -1,4 +1,4 @@
-//! Which containers are served, and what they are now.
+//! The served containers, and their present state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::Metadata;
@@ -22,12 +22,12 @@ use crate::limits::{
     VIRTUAL_FILES_BYTES_MAX, VIRTUAL_FILES_FORGOTTEN_MAX, VIRTUAL_FILES_MAX,
 };
 
-/// Is told when a live container is read, so that its recorder commits sooner.
+/// Is notified when a live container is read, so that its recorder commits sooner.
 pub trait KeepFresh: Send + Sync {
     /// `container` is being read.
     fn is_read(&self, container: &Path);
 
-    /// What the recorder of `container` says of itself, if it can be asked.
+    /// The status from the recorder of `container`, if it can be reached.
     fn status(&self, _container: &Path) -> Option<RecorderStatus> {
         None
     }
@@ -40,9 +40,9 @@ pub enum CatalogError {
     /// Not there, or not to be read.
     #[error("{} cannot be served: {source} (give a container, or a folder that has some)", path.display())]
     Io {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// A file.
@@ -74,7 +74,7 @@ pub struct ServedRecording {
     fresh: Option<Arc<dyn KeepFresh>>,
     open: Mutex<Option<Open>>,
     files: Mutex<Files>,
-    /// What is known of its timeline; `None` until somebody asks.
+    /// The known part of its timeline; `None` until the first request.
     timeline: Mutex<Option<TimelineCache>>,
     used_nanos: AtomicU64,
 }
@@ -98,14 +98,14 @@ struct Files {
     has_more: bool,
 }
 
-/// What a reader of a virtual file does.
+/// The action of a virtual file's reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Asks for its length, its beginning or all of it.
     Opens,
     /// Asks for its end, wherever that is.
     End,
-    /// Asks for a place that it has found in what it has read.
+    /// Requests a place found in bytes it has read.
     GoesOn {
         /// And says of which state of the file (`If-Range`).
         knows_state: bool,
@@ -169,7 +169,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Looks for containers that have come or gone, if it has not just done so.
+    /// Searches for new and removed containers, unless it has just done so.
     fn look(&self) -> MutexGuard<'_, Bags> {
         let mut bags = lock(&self.bags);
         let now = self.clock.monotonic_nanos();
@@ -224,7 +224,7 @@ impl Catalog {
         self.look().by_name.values().cloned().collect()
     }
 
-    /// Closes what was used longest ago, while too much is open. Answers under way keep theirs.
+    /// Closes the least recently used ones, while too many are open. Answers under way keep theirs.
     pub fn close_unused(&self) {
         let mut open: Vec<Arc<ServedRecording>> =
             lock(&self.bags).by_name.values().cloned().collect();
@@ -264,7 +264,7 @@ fn is_container(path: &Path) -> bool {
     path.join(CONTAINER_FILE).symlink_metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
-/// What is not UTF-8 or has a special meaning in addresses becomes `_`.
+/// Characters that are not UTF-8 or have a special meaning in addresses become `_`.
 fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     address_name(&name)
@@ -291,7 +291,7 @@ fn unused_name(known: &BTreeMap<String, Arc<ServedRecording>>, name: &str) -> St
 /// followed.
 fn walk(root: &Path, folder: &Path, depth: usize, found: &mut Vec<(String, PathBuf)>) {
     let Ok(entries) = folder.read_dir() else { return };
-    // What goes away meanwhile is not there.
+    // An entry that disappears meanwhile is skipped.
     let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
@@ -338,7 +338,7 @@ impl ServedRecording {
                 return Ok(open.container.clone());
             }
         }
-        // What a folder links to has not been given to be served.
+        // The targets of a folder's links were not given to be served.
         let opened = Container::peek_on(&KernelDisk::for_serving(), &self.path);
         let container = match (opened, &*open) {
             (Ok(container), _) => Arc::new(container),
@@ -366,7 +366,7 @@ impl ServedRecording {
         Ok(container)
     }
 
-    /// What it holds over time.
+    /// Its contents over time.
     ///
     /// # Errors
     /// If a topic is not there, or an index cannot be read.
@@ -446,7 +446,7 @@ impl ServedRecording {
         match files.make_room(now) {
             true => Ok(file),
             false => {
-                // Nobody has been told of it.
+                // No client knows it yet.
                 files.known.pop();
                 Err(AnswerError::FilesInUse)
             }
@@ -598,7 +598,7 @@ mod tests {
         assert!(is_refused(file(goes_on, old)), "it read the one before");
         file(Reading::End, old).unwrap();
         file(goes_on, old).unwrap();
-        // Finished meanwhile, it is still not what it was while live.
+        // Finished meanwhile, it still differs from its live state.
         recorder.finish().unwrap();
         lock(&served.files).clear();
         assert!(is_refused(file(goes_on, old)));

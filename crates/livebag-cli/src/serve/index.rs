@@ -26,15 +26,15 @@ mod folder;
 
 use folder::Folder;
 
-/// What is copied without `--index-dir`, in bytes.
+/// Maximum bytes copied without `--index-dir`.
 const BYTES_MAX: u64 = 4_000_000_000;
 /// What copies leave free on their filesystem, in bytes.
 const FREE_BYTES_MIN: u64 = 1 << 30;
-/// Bytes between two looks at the free space.
+/// Bytes between two checks of the free space.
 const LOOK_BYTES: u64 = 64 << 20;
 /// Small recordings are whole when the server says that it serves.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Beside a copy: what it was made of.
+/// Identifies the source, beside a copy.
 const STAMP_FILE: &str = "source.json";
 /// Time between two looks for recordings that have come, or have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3);
@@ -95,7 +95,7 @@ struct Copies {
     clock: Clock,
 }
 
-/// Looks for recordings of other makes in what is to be served.
+/// Searches the served folders for bags in other formats.
 ///
 /// # Errors
 /// If a folder is not there, or the one for copies cannot be made.
@@ -166,7 +166,7 @@ impl Plan {
         let flag = is_over.clone();
         let work = move || {
             copies.make(&flag, Some(PATIENCE));
-            // Nobody may wait any more.
+            // The receiver may have stopped waiting.
             let _ = done.try_send(());
             while is_woken.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 copies.look(&catalog);
@@ -363,7 +363,7 @@ impl Job {
         }
     }
 
-    /// Whether a copy of what is there now lies there, or another livebag is making it.
+    /// Whether a copy of the current source exists, or another livebag is making it.
     fn is_made(&self, now: &Stamp) -> bool {
         let state = livebag_bags::glance(&self.container).map(|glance| glance.state);
         let stamp = files::text("reading", &self.root.join(STAMP_FILE)).ok();

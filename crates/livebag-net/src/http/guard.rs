@@ -1,4 +1,4 @@
-//! Who may ask: token, host, origin.
+//! Access control: token, host, origin.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -40,7 +40,7 @@ impl Secrets {
     /// Takes a token, as a file has it: blanks and line ends around it do not count.
     ///
     /// # Errors
-    /// If it is too short, too long, or cannot stand in a header; with a sentence that says so.
+    /// If it is too short, too long, or not valid in a header; with the reason.
     pub fn with_token(mut self, token: &str) -> Result<Self, String> {
         let token = token.trim();
         if token.len() < TOKEN_BYTES_MIN || token.len() > TOKEN_BYTES_MAX {
@@ -73,16 +73,16 @@ impl Secrets {
     }
 
     fn is_token(&self, given: &[u8]) -> bool {
-        // The comparison takes as long for every token of the same length.
+        // The comparison takes the same time for every token of the same length.
         self.token.as_ref().is_some_and(|token| bool::from(token.ct_eq(given)))
     }
 
-    /// Whether a live socket may be opened: browsers ask nobody before they do. Clients that are no browsers name
+    /// Whether a live socket may be opened: browsers open one without a CORS check. Clients that are no browsers name
     /// no origin. The server's own pages may.
     pub fn allows_socket(&self, headers: &HeaderMap) -> bool {
         let Some(origin) = headers.get(header::ORIGIN) else { return true };
         let Ok(origin) = origin.to_str() else { return false };
-        // Applications that are files on a disk have the origin `file://`: who wants them says so.
+        // Applications that run from files on a disk have the origin `file://`: it must be listed explicitly.
         let is_listed = self.origins.iter().any(|known| known == origin.trim_end_matches('/'));
         is_own_origin(headers) || is_listed || self.allows_origin(origin)
     }
@@ -103,8 +103,8 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
         .is_some_and(|authority| !authority.is_empty() && text(header::HOST) == Some(authority))
 }
 
-/// The host in `host` or `host:port`; `None` if it is neither. What a lenient reader takes for the host of
-/// `localhost:80@evil` is not what a strict one does.
+/// The host in `host` or `host:port`; `None` if it is neither. A lenient parser finds another host in
+/// `localhost:80@evil` than a strict one.
 fn host_of(authority: &str) -> Option<&str> {
     let (host, rest) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']').filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok())?,
@@ -138,8 +138,8 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     };
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // No page of another site gets an answer as a picture or a script, whose size would tell it
-    // something. Pages that may ask ask by CORS, which this leaves alone.
+    // No page of another site can load an answer as a picture or a script, whose size would reveal something. Permitted
+    // pages use CORS, which is not affected.
     let policy = HeaderName::from_static("cross-origin-resource-policy");
     headers.insert(policy, HeaderValue::from_static("same-site"));
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
@@ -154,7 +154,7 @@ fn check(app: &App, request: &Request) -> Result<(), Box<Response>> {
     let secrets = &app.secrets;
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     if secrets.has_token() {
-        // The page itself, without which nobody could be asked for the token.
+        // The page itself, which asks the user for the token.
         let path = request.uri().path();
         if is_read && (is_page(path, request.headers()) || is_viewer(path)) {
             return Ok(());

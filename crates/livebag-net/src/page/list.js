@@ -179,7 +179,7 @@ export async function showList(page, place, signal) {
   own = await api.bags(signal);
   take();
   void watchOthers();
-  // Topics of those that are not in view are needed once somebody searches for them.
+  // Topics of recordings outside the view are needed for a search.
   search.addEventListener("focus", () => {
     for (const row of rows.values()) void row.load(signal, turns).then(show).catch(() => {});
   }, { once: true });

@@ -1,7 +1,7 @@
 //! The recorder's thread: when something is taken from streams and queues, and in which order.
 //!
-//! Each part of a turn is a value that only the engine calls. Below [`Writer`] messages are laid out, written and
-//! committed; the engine decides what goes there and when.
+//! Each part of a turn is a value that only the engine calls. Below, [`Writer`] lays messages out, writes and commits
+//! them; the engine decides which and when.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -27,9 +27,9 @@ use crate::source::StreamSource;
 /// How much is taken out of the queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Take {
-    /// What is ready or old enough, as far as the disk is to be kept busy.
+    /// Ready or old messages, as far as needed to keep the disk busy.
     Due,
-    /// So many bytes of what waits, however young: the schedule has found a moment for them.
+    /// This many bytes of waiting messages of any age: the schedule has found a moment for them.
     UpTo(u64),
     /// Everything.
     All,
@@ -49,7 +49,7 @@ pub(super) struct Engine {
     timers: Timers,
 }
 
-/// What is done now and then.
+/// Timers of periodic work.
 #[derive(Default)]
 struct Timers {
     next_manifest_nanos: u64,
@@ -59,7 +59,7 @@ struct Timers {
 }
 
 impl Timers {
-    /// Whether it is time for what is done once a second.
+    /// Whether the work done once a second is due.
     fn is_manifest_due(&mut self, now: u64) -> bool {
         is_due(&mut self.next_manifest_nanos, now, MANIFEST_INTERVAL)
     }
@@ -155,7 +155,7 @@ impl Engine {
         self.pacing.pause(now, pause)
     }
 
-    /// Whether somebody reads what is being recorded.
+    /// Whether a client reads the live recording.
     fn is_read(&self, now_nanos: u64) -> bool {
         now_nanos < self.shared.read_until_nanos.load(Ordering::Relaxed)
     }
@@ -208,10 +208,10 @@ impl Engine {
         }
     }
 
-    /// Goes on with streams that were made anew under their old name.
+    /// Continues with streams that were created anew under their old name.
     fn follow_successors(&mut self) {
         for (at, source) in self.tracker.successors() {
-            // What the old region still holds comes first.
+            // The old region's remaining frames come first.
             self.poll_streams();
             self.write_all_pending();
             let topic = source.topic();
@@ -240,7 +240,7 @@ impl Engine {
         poll_in
     }
 
-    /// Takes out of slots and queues what the schedule lets go and the device has room for.
+    /// Takes messages from slots and queues, as far as the schedule and the device allow.
     fn take_scheduled(&mut self, now_nanos: u64) {
         if !self.pacing.is_scheduled() {
             self.write_some_pending(u64::MAX);
@@ -257,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// Writes frames that wait, oldest first, up to so many bytes; gives what is left of them.
+    /// Writes waiting frames, oldest first, up to this many bytes; returns the rest of the allowance.
     fn write_some_pending(&mut self, mut left: u64) -> u64 {
         while !self.writer.writes.is_full()
             && let Some(next) = self.tracker.next_pending().filter(|next| next.bytes <= left)
@@ -293,7 +293,7 @@ impl Engine {
         first.is_none_or(|first| first.number != next.number)
     }
 
-    /// Takes what the queues have to give, most important topics first.
+    /// Takes messages from the queues, most important topics first.
     fn take_queues(&mut self, take: Take) {
         let now = self.shared.options.clock.monotonic_nanos();
         let mut left = match take {
@@ -334,7 +334,7 @@ impl Engine {
         self.writer.write_shared(shared);
     }
 
-    /// Takes over what the queues have counted.
+    /// Reads the queues' counters.
     fn note_all_counts(&mut self) {
         (0..self.queues.len()).for_each(|topic| self.note_counts(topic));
     }
@@ -355,7 +355,7 @@ impl Engine {
         }
     }
 
-    /// What is done now and then: manifest, shares, retention, durability.
+    /// Periodic work: manifest, shares, retention, durability.
     fn keep(&mut self, now: u64) {
         self.writer.series.keep_retention(now);
         if self.timers.is_sync_due(now, self.shared.options.sync_interval) {
@@ -378,7 +378,7 @@ impl Engine {
         self.queues.evict();
     }
 
-    /// Writes what slots and queues hold, as much at a time as keeps the disk busy: the rest can be abandoned.
+    /// Writes the messages in slots and queues, as many at a time as keep the disk busy: the rest can be abandoned.
     fn write_what_waits(&mut self) {
         if self.queues.is_flushing() {
             self.take_queues(Take::All);
@@ -401,7 +401,7 @@ impl Engine {
         self.give_up_what_waits(is_ring);
     }
 
-    /// Counts what will not be written: abandoned, or what a ring held when nobody asked for it any more.
+    /// Counts messages that will not be written: abandoned, or in a ring without a snapshot.
     fn give_up_what_waits(&mut self, is_ring: bool) {
         while let Some(next) = self.tracker.next_pending() {
             if let Some(frame) = self.tracker.release(next.number, false) {
@@ -436,7 +436,7 @@ impl Machine for Engine {
             self.poll_streams();
             self.writer.reap(POLL_MIN);
         }
-        // What was lost since the last poll, if only the watchdog has seen it.
+        // Losses since the last poll, if only the watchdog has seen them.
         self.poll_streams();
         self.note_all_counts();
         self.writer.series.finish()

@@ -13,7 +13,7 @@ use livebag::{
 };
 use proptest::prelude::*;
 
-/// What is in a recording: topic, log time, data.
+/// The contents of a recording: topic, log time, data.
 type Known = Vec<(String, u64, Vec<u8>)>;
 
 struct Fixture {
@@ -228,7 +228,7 @@ fn retention_takes_parts_of_a_virtual_file_away() {
     fixture.write(0, 1000);
     let first = fixture.container();
     let mut file = VirtualFile::new(&first, &Query::default()).unwrap();
-    // The same name, another container: none of the files of the first is there any more.
+    // The same name, another container: the files of the first are gone.
     let other = Fixture::new(RecorderOptions::default(), &["/a"]);
     assert!(!file.grow(&other.container()).unwrap());
     let mut out = Buffer::default();
@@ -341,7 +341,7 @@ fn a_virtual_file_has_the_events_also_those_that_come_afterwards() {
     }
 }
 
-/// What lies beside the messages is there when the file is laid out, or when it is opened again; also one whose
+/// Attachments and metadata records are there when the file is laid out, or when it is opened again; even one whose
 /// name is as long as its data. One that is still being written is not there yet.
 #[test]
 fn a_virtual_file_carries_attachments_and_metadata_records() {

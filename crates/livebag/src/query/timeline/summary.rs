@@ -21,11 +21,11 @@ pub(super) struct Part {
     path: PathBuf,
     /// Entries that have been summed up.
     entries: u64,
-    /// The last message of it that is none of an earlier split.
+    /// The last message that does not repeat one of an earlier split.
     pub last: Option<Place>,
 }
 
-/// What a topic's entries come to.
+/// The sums of a topic's entries.
 #[derive(Default)]
 pub(super) struct Summary {
     pub parts: Vec<Part>,
@@ -80,7 +80,7 @@ impl Summary {
         Ok(counts.sum::<Result<u64, _>>()?.saturating_sub(known))
     }
 
-    /// Sums up what has been added since the last time.
+    /// Sums up entries added since the last time.
     ///
     /// # Errors
     /// If an index cannot be read.
@@ -124,7 +124,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Whether all that has been summed up is still there, and what is new comes behind it.
+    /// Whether all entries summed up so far still exist, and new ones follow them.
     fn goes_on(&self, topic: &ContainerTopic, counts: &[u64]) -> bool {
         let mut parts = self.parts.iter().zip(&topic.segments).zip(counts).enumerate();
         self.parts.len() <= topic.segments.len()
@@ -230,7 +230,7 @@ impl Intervals {
         Some(sum / count)
     }
 
-    /// Whether most are alike: a sensor's are, those of what happens now and then are not.
+    /// Whether most periods are alike, as a sensor's are; those of occasional messages are not.
     pub fn is_even(&self) -> bool {
         let Some(usual) = self.usual() else { return false };
         let near = usual.saturating_sub(1)..=(usual + 1).min(self.0.len() - 1);
@@ -238,7 +238,7 @@ impl Intervals {
         alike >= self.total() / 10 * 9
     }
 
-    /// From which time on it is silent: for few messages nobody can say.
+    /// The time without a message that counts as silence; unknown for few messages.
     pub fn silence_nanos(&self) -> Option<u64> {
         const INTERVALS_MIN: u64 = 4;
         let usual = self.usual_nanos().filter(|_| self.total() >= INTERVALS_MIN)?;

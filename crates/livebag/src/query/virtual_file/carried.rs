@@ -18,7 +18,7 @@ use crate::storage::ReadFile;
 /// Heads are read in this much, and again in full where a name is longer.
 const HEAD_BYTES: usize = 1 << 10;
 
-/// An attachment's record, as it lies in the container's file.
+/// An attachment's record, as in the container's file.
 pub(super) struct Carried {
     pub file: Arc<dyn ReadFile>,
     /// Where in that file.
@@ -84,7 +84,7 @@ impl Taken {
         for entry in new {
             let mut record = Vec::new();
             put_metadata(&mut record, &entry.name, &entry.values);
-            // Once as bytes, once as what they say.
+            // Once as bytes, once parsed.
             self.count(2 * record.len())?;
             noted.push(Noted { name: entry.name.clone(), record });
             self.metadata.push(entry);

@@ -4,7 +4,7 @@
 #   livebag_VERSION_ARCH.deb                 the same for Debian and Ubuntu
 #   livebag-VERSION-cp39-abi3-….whl          the Python package
 #   crates/                                  the crates as `cargo publish` would send them
-#   SHA256SUMS, BUILT-ARCH                   checksums; commit, sizes and times
+#   SHA256SUMS, BUILT-ARCH                   checksums; commit, sizes, time that passed and processor time
 # PROFILE=demo builds sooner. PARTS="command deb wheel crates" chooses. BINARY=FILE takes a built command.
 # ARCH=aarch64 makes those of that machine elsewhere: with Debian's cross compiler, and qemu-user-static, which
 # runs the command for its man pages and completions.
@@ -23,8 +23,18 @@ if [ "$machine" != "$(uname -m)" ]; then
 fi
 [ -z "$(git status --porcelain 2>/dev/null)" ] || note "the working tree has changes that the commit does not: not for publishing"
 bash scripts/setup.sh rust
-# What was made, its size, and the time that passed.
-note_built() { printf '%-52s %9s  %5d s\n' "$1" "$(du -h --apparent-size "$2" | cut -f1)" "$3" | tee -a "$out/BUILT-$machine"; }
+# Sets `cpu` to the processor time of what has run, in seconds. (In a subshell `times` tells of that one.)
+look_at_times() {
+    times > "$work/times"
+    cpu=$(awk 'NR == 2 { for (n = 1; n <= 2; n++) { split($n, t, "m"); s += t[1] * 60 + t[2] }; printf "%.0f", s }' "$work/times")
+}
+begin() { began=$SECONDS; look_at_times; began_cpu=$cpu; }
+# What was made since `begin`, its size, the time that passed, processor time.
+note_built() {
+    look_at_times
+    printf '%-52s %9s  %5d s  %5d s CPU\n' "$1" "$(du -h --apparent-size "$2" | cut -f1)" $((SECONDS - began)) \
+        $((cpu - began_cpu)) | tee -a "$out/BUILT-$machine"
+}
 printf 'livebag %s for %s, commit %s, profile %s\n' "$version" "$machine" "$(git rev-parse HEAD 2>/dev/null || echo unknown)" "$profile" > "$out/BUILT-$machine"
 
 has_target() {
@@ -86,6 +96,8 @@ pack() { # a folder of PREFIX's shape, made by install.sh
     rm -rf "$work/$name"
     DESTDIR=$work/$name bash scripts/install.sh "$BINARY" /usr/local >/dev/null
     mv "$work/$name" "$work/root"; mv "$work/root/usr/local" "$work/$name"; rm -rf "$work/root"
+    # It is unpacked into any prefix: (cd PREFIX && xargs rm < share/livebag/installed) removes it.
+    sed -i 's|^/usr/local/||; $a share/livebag/installed' "$work/$name/share/livebag/installed"
     tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct 2>/dev/null || echo 0)" \
         -czf "$out/$name.tar.gz" "$name"
 }
@@ -117,33 +129,33 @@ END
     dpkg-deb --root-owner-group -Zxz --build "$root" "$file" >/dev/null
 }
 
-cross_tools
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+cross_tools
 case " $parts " in *" command "* | *" deb "*)
-    began=$SECONDS
+    begin
     [ -n "${BINARY:-}" ] || static_command
-    note_built "the command" "$BINARY" $((SECONDS - began)) ;;
+    note_built "the command" "$BINARY" ;;
 esac
-case " $parts " in *" command "*) began=$SECONDS; pack; note_built "$name.tar.gz" "$out/$name.tar.gz" $((SECONDS - began)) ;; esac
+case " $parts " in *" command "*) begin; pack; note_built "$name.tar.gz" "$out/$name.tar.gz" ;; esac
 case " $parts " in *" deb "*)
-    if command -v dpkg-deb >/dev/null; then
-        began=$SECONDS; deb; note_built "$(basename "$file")" "$file" $((SECONDS - began))
-    else note "no dpkg-deb here: no .deb"; fi ;;
+    if command -v dpkg-deb >/dev/null; then begin; deb; note_built "$(basename "$file")" "$file"
+    else note "SKIPPED: the .deb (no dpkg-deb here)"; fi ;;
 esac
 case " $parts " in *" wheel "*)
     bash scripts/setup.sh package
-    began=$SECONDS
+    rm -f "$out"/livebag-*"_$machine.whl"
+    begin
     wheel
-    note_built "$(cd "$out" && ls -- *"_$machine.whl")" "$out"/*"_$machine.whl" $((SECONDS - began)) ;;
+    note_built "$(cd "$out" && ls -- *"_$machine.whl")" "$out"/*"_$machine.whl" ;;
 esac
 case " $parts " in *" crates "*)
-    began=$SECONDS
+    begin
     # Each against the others of this workspace, since none is in a registry yet.
     cargo package --locked --allow-dirty --no-verify --workspace --exclude livebag-python \
         --target-dir "$work/package" >"$work/package.log" 2>&1 || { cat "$work/package.log"; fail "cargo package failed"; }
-    mkdir -p "$out/crates"; cp "$work"/package/package/*.crate "$out/crates/"
-    note_built "crates/ ($(find "$out/crates" -name '*.crate' | wc -l))" "$out/crates" $((SECONDS - began)) ;;
+    rm -rf "$out/crates"; mkdir -p "$out/crates"; cp "$work"/package/package/*.crate "$out/crates/"
+    note_built "crates/ ($(find "$out/crates" -name '*.crate' | wc -l))" "$out/crates" ;;
 esac
 ( cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum > SHA256SUMS )
 say "the release is in $out"

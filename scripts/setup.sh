@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gets what building and testing need: setup.sh [PART…]. Parts: rust cyclone cpp python package node
-# page deny cross browser dds s3. Without a part, all. Asks nothing, says what it installs and where, and does each
+# page deny cross browser dds s3 shells. Without a part, all. Asks nothing, says what it installs and where, and does each
 # thing once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -240,10 +240,17 @@ setup_s3() {
     note "leaving out the tests against an S3 server: $(tail -n 1 "$BUILD/s3.log")"
 }
 
-[ $# -gt 0 ] || set -- rust cyclone cpp python package node page deny cross browser dds s3
+# Whose completions are tried, besides bash.
+setup_shells() {
+    command -v zsh >/dev/null && command -v fish >/dev/null ||
+        { have_root && command -v apt-get >/dev/null && ( install_debs "the tests of completions" zsh fish ); } ||
+        note "leaving out the tests of completions of zsh and fish (Debian: zsh, fish)"
+}
+
+[ $# -gt 0 ] || set -- rust cyclone cpp python package node page deny cross browser dds s3 shells
 for part in "$@"; do
     case $part in
-        rust|cyclone|cpp|python|package|node|page|deny|cross|browser|dds|s3) "setup_$part" ;;
-        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, page, deny, cross, browser, dds and s3; not '$part'" ;;
+        rust|cyclone|cpp|python|package|node|page|deny|cross|browser|dds|s3|shells) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, page, deny, cross, browser, dds, s3 and shells; not '$part'" ;;
     esac
 done

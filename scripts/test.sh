@@ -12,7 +12,7 @@ cd "$ROOT"
 step_fmt()     { cargo fmt --all --check && python3 scripts/import-circles.py &&
     python3 scripts/bench-table.py --check; }
 step_clippy()  { cargo clippy --locked --workspace --all-features --all-targets -- -D warnings; }
-step_test()    { bash scripts/setup.sh dds && cargo test --locked --workspace --all-features; }
+step_test()    { bash scripts/setup.sh dds shells && cargo test --locked --workspace --all-features; }
 step_features() { bash scripts/features.sh; }
 # loom replaces the crate's atomics, hence a separate target folder. A run that matched no test has proved nothing.
 step_loom()    {

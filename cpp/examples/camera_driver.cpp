@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t width = 1920, height = 1080;
 
-/// Stands for the camera: a driver that can write to a given buffer copies nothing.
+/// Simulates the camera: a driver that can write to a given buffer copies nothing.
 void grab(uint8_t* pixels, uint64_t bytes, uint64_t count) {
     for (uint64_t at = 0; at < bytes; ++at) pixels[at] = static_cast<uint8_t>(at / (width * 3) + count);
 }

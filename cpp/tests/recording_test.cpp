@@ -88,6 +88,22 @@ TEST_F(RecordingTest, WhatIsWrittenIsReadBackWithTimeZero) {
     EXPECT_EQ(std::distance(latest.begin(), latest.end()), 5);
 }
 
+TEST_F(RecordingTest, EventsAreKeptInTheRecording) {
+    livebag::Recorder recorder(path(), blocking());
+    recorder.event("now", "a few words");
+    recorder.event("then", "", 5, 7);
+    EXPECT_EQ(status_of([&] { recorder.event(""); }), LIVEBAG_STATUS_INVALID);
+    EXPECT_EQ(status_of([&] { recorder.event("backwards", "", 7, 5); }), LIVEBAG_STATUS_INVALID);
+    // They are on the disk when the call returns.
+    std::ifstream file(path() + "/container.events");
+    const std::string kept{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_NE(kept.find("a few words"), std::string::npos) << kept;
+    EXPECT_NE(kept.find("then"), std::string::npos) << kept;
+    EXPECT_EQ(kept.find("backwards"), std::string::npos) << kept;
+    recorder.finish();
+    EXPECT_EQ(status_of([&] { recorder.event("late"); }), LIVEBAG_STATUS_CLOSED);
+}
+
 TEST_F(RecordingTest, ANodeAsksForTheLastSecondWhileItIsBeingRecorded) {
     livebag::Recorder recorder(path(), blocking());
     const livebag::TopicWriter writer = recorder.topic({"/imu", "sensor_msgs/msg/Imu"});

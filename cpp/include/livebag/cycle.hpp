@@ -92,8 +92,8 @@ class CycleBoard {
         for (size_t slot = 0; slot < cycle_limits::slots; ++slot)
             if (lock_range(object_, F_WRLCK, offset(slot), cycle_at::slot_stride, path_)) return slot;
         throw Error(Errc::contended, "all " + std::to_string(cycle_limits::slots) +
-                                         " places of the cycle board are taken by living applications; end some of "
-                                         "them, or let one process speak for several");
+                                         " places of the cycle board are used by living applications; end some of "
+                                         "them, or let one process act for several");
     }
 
     void release(size_t slot) const noexcept {

@@ -1,12 +1,12 @@
 /* The recorder and queries of livebag for C (docs/cpp.md). Made by cbindgen from crates/livebag-c:
  * LIVEBAG_BLESS=1 cargo test -p livebag-c writes it anew.
  *
- * Every function that can fail returns a livebag_status; livebag_last_error() has the text. What a
- * function gives through a pointer named `out` belongs to the caller, who frees it with the function that
- * the type names; what it gives as const char * or const uint8_t * stays livebag's and lives as long as the
- * comment says. Text that is given is UTF-8 and ends with a zero. Pointers may be NULL only where the
- * comment says so; where a NULL was not expected, LIVEBAG_STATUS_INVALID comes back. Recordings, recorders
- * and writers may be used by several threads at once, a cursor or a report by one at a time. */
+ * Every function that can fail returns a livebag_status; livebag_last_error() has the text. An object that a
+ * function returns through a pointer named `out` belongs to the caller, who frees it with the function that the
+ * type names. A const char * or const uint8_t * that a function returns belongs to livebag, and is valid as long
+ * as the comment says. Texts given to a function are UTF-8 and end with a zero. Pointers may be NULL only if the
+ * comment says so; an unexpected NULL gives LIVEBAG_STATUS_INVALID. Recordings, recorders and writers may be used
+ * by several threads at once, a cursor or a report by one at a time. */
 
 
 #ifndef LIVEBAG_LIVEBAG_H
@@ -62,7 +62,7 @@ typedef enum {
    */
   LIVEBAG_STATUS_IO = 8,
   /**
-   * The recording ended early; what was written before is kept and readable.
+   * The recording ended early; messages written before are kept and readable.
    */
   LIVEBAG_STATUS_FAILED = 9,
   /**
@@ -117,7 +117,7 @@ typedef enum {
 typedef struct livebag_cursor livebag_cursor;
 
 /**
- * A recording in progress. Freed by livebag_recorder_free, which finishes it if nobody has.
+ * A recording in progress. Freed by livebag_recorder_free, which finishes it if necessary.
  */
 typedef struct livebag_recorder livebag_recorder;
 
@@ -127,7 +127,7 @@ typedef struct livebag_recorder livebag_recorder;
 typedef struct livebag_recording livebag_recording;
 
 /**
- * A look at a recorder. Freed by livebag_report_free.
+ * State of a recorder. Freed by livebag_report_free.
  */
 typedef struct livebag_report livebag_report;
 
@@ -137,7 +137,7 @@ typedef struct livebag_report livebag_report;
 typedef struct livebag_writer livebag_writer;
 
 /**
- * How to record. Begin with livebag_record_options_default(), and change what you want otherwise.
+ * How to record. Start with livebag_record_options_default(), and change the fields you need.
  */
 typedef struct {
   /**
@@ -161,11 +161,11 @@ typedef struct {
    */
   bool start_paused;
   /**
-   * A new split from so many bytes on; 0: no.
+   * A new split at this many bytes; 0: no.
    */
   uint64_t split_bytes;
   /**
-   * A new split after so long; 0: no.
+   * A new split after this time; 0: no.
    */
   uint64_t split_nanos;
   /**
@@ -233,7 +233,7 @@ typedef struct {
    */
   uint64_t disk;
   /**
-   * Given up at the end because somebody asked for it.
+   * Discarded at the end, on request.
    */
   uint64_t abandoned;
   /**
@@ -243,7 +243,7 @@ typedef struct {
 } livebag_losses;
 
 /**
- * What has become of a topic's messages. Texts live as long as the report.
+ * Counts of a topic's messages. Texts are valid as long as the report.
  */
 typedef struct {
   /**
@@ -277,7 +277,7 @@ typedef struct {
 } livebag_topic_report;
 
 /**
- * A topic of a recording. What it points at lives as long as the recording or cursor that gave it.
+ * A topic of a recording. Its pointers are valid as long as the recording or cursor that returned it.
  */
 typedef struct {
   /**
@@ -355,7 +355,7 @@ extern "C" {
 uint32_t livebag_abi_version(void);
 
 /**
- * The version of livebag, for example "0.1.0"; lives for ever.
+ * The version of livebag, for example "0.1.0"; never freed.
  */
 const char *livebag_version(void);
 
@@ -366,7 +366,7 @@ const char *livebag_version(void);
 const char *livebag_last_error(void);
 
 /**
- * What is recorded unless told otherwise.
+ * The default options.
  */
 livebag_record_options livebag_record_options_default(void);
 
@@ -415,8 +415,8 @@ livebag_status livebag_write(const livebag_writer *writer,
                              size_t data_bytes);
 
 /**
- * The same with a log time of its own, unless `log_time_nanos` is NULL. Log times never decrease within a
- * topic: an earlier one is raised.
+ * The same with a given log time, unless `log_time_nanos` is NULL. Log times never decrease within a topic: an earlier
+ * one is raised.
  *
  * # Safety
  * As of livebag_write.
@@ -429,10 +429,10 @@ livebag_status livebag_write_at(const livebag_writer *writer,
                                 size_t data_bytes);
 
 /**
- * Frees a writer; NULL is nothing. What it has written is recorded.
+ * Frees a writer; NULL is nothing. Messages already written are recorded.
  *
  * # Safety
- * `writer` is NULL or valid, and nobody uses it any more.
+ * `writer` is NULL or valid, and is not used afterwards.
  */
 void livebag_writer_free(livebag_writer *writer);
 
@@ -445,7 +445,7 @@ void livebag_writer_free(livebag_writer *writer);
 livebag_status livebag_recorder_pause(const livebag_recorder *recorder);
 
 /**
- * Goes on after livebag_recorder_pause.
+ * Continues after livebag_recorder_pause.
  *
  * # Safety
  * `recorder` is valid.
@@ -482,8 +482,8 @@ livebag_status livebag_recorder_event(const livebag_recorder *recorder,
 livebag_status livebag_recorder_report(const livebag_recorder *recorder, livebag_report **out);
 
 /**
- * Records what has been published until now, and closes the recording. `out` gets the last report, also if
- * FAILED comes back because the recording had ended early; it may be NULL. Free the recorder afterwards.
+ * Records messages published until now, and closes the recording. `out` gets the last report, also if FAILED comes
+ * back because the recording had ended early; it may be NULL. Free the recorder afterwards.
  *
  * # Safety
  * `recorder` is valid; `out` is NULL or may be written.
@@ -495,7 +495,7 @@ livebag_status livebag_recorder_finish(const livebag_recorder *recorder,
  * Frees a recorder; NULL is nothing. One that has not been finished is finished first.
  *
  * # Safety
- * `recorder` is NULL or valid, and nobody uses it any more.
+ * `recorder` is NULL or valid, and is not used afterwards.
  */
 void livebag_recorder_free(livebag_recorder *recorder);
 
@@ -518,7 +518,7 @@ livebag_status livebag_report_topic_at(const livebag_report *report,
                                        livebag_topic_report *out);
 
 /**
- * The first failure, which ended the recording, or NULL. Lives as long as the report.
+ * The first failure, which ended the recording, or NULL. Valid as long as the report.
  *
  * # Safety
  * `report` is valid; NULL gives NULL.
@@ -529,7 +529,7 @@ const char *livebag_report_failure(const livebag_report *report);
  * Frees a report; NULL is nothing.
  *
  * # Safety
- * `report` is NULL or valid, and nobody uses it any more.
+ * `report` is NULL or valid, and is not used afterwards.
  */
 void livebag_report_free(livebag_report *report);
 
@@ -548,7 +548,7 @@ livebag_status livebag_open(const char *path,
  * Closes a recording; NULL is nothing.
  *
  * # Safety
- * `recording` is NULL or open, and nobody uses it any more.
+ * `recording` is NULL or open, and is not used afterwards.
  */
 void livebag_close(livebag_recording *recording);
 
@@ -580,7 +580,7 @@ livebag_status livebag_topic_at(const livebag_recording *recording,
 
 /**
  * Asks for the messages of `topics` (all if `topic_count` is 0) from one log time to another, both
- * included: 0 and UINT64_MAX for everything. What a recorder commits afterwards is not part of the answer.
+ * included: 0 and UINT64_MAX for everything. Messages that a recorder commits afterwards are not part of the answer.
  *
  * # Safety
  * `recording` is open; `topics` has `topic_count` texts; `out` may be written.
@@ -624,12 +624,12 @@ livebag_status livebag_follow(const livebag_recording *recording,
  * livebag_follow it waits for one until the recording ends.
  *
  * # Safety
- * `cursor` is valid and used by this thread alone; `out` may be written.
+ * `cursor` is valid and used only by this thread; `out` may be written.
  */
 livebag_status livebag_next(livebag_cursor *cursor, livebag_message *out);
 
 /**
- * The same, waiting at most so long: TIMEOUT if nothing came. 0 looks at once and does not wait.
+ * The same, waiting at most for this time: TIMEOUT if there was no message. 0 polls once and does not wait.
  *
  * # Safety
  * As of livebag_next.
@@ -639,19 +639,21 @@ livebag_status livebag_next_within(livebag_cursor *cursor,
                                    livebag_message *out);
 
 /**
- * The topic of a message that the cursor gave, by its number; `message_count` and `lost` as of the
- * cursor's last look at the recording.
+ * The topic of a message that the cursor gave, by its number; `message_count` and `lost` as of the cursor's last poll
+ * of the recording.
  *
  * # Safety
- * `cursor` is valid and used by this thread alone; `out` may be written.
+ * `cursor` is valid and used only by this thread; `out` may be written.
  */
-livebag_status livebag_cursor_topic_at(livebag_cursor *cursor, size_t number, livebag_topic *out);
+livebag_status livebag_cursor_topic_at(livebag_cursor *cursor,
+                                       size_t number,
+                                       livebag_topic *out);
 
 /**
- * Messages that were left out so far because they are damaged.
+ * Damaged messages left out so far.
  *
  * # Safety
- * `cursor` is valid and used by this thread alone; NULL gives 0.
+ * `cursor` is valid and used only by this thread; NULL gives 0.
  */
 uint64_t livebag_damaged(const livebag_cursor *cursor);
 
@@ -659,7 +661,7 @@ uint64_t livebag_damaged(const livebag_cursor *cursor);
  * Frees a cursor; NULL is nothing.
  *
  * # Safety
- * `cursor` is NULL or valid, and nobody uses it any more.
+ * `cursor` is NULL or valid, and is not used afterwards.
  */
 void livebag_cursor_free(livebag_cursor *cursor);
 

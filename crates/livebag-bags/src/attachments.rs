@@ -1,5 +1,5 @@
-//! Files that a recording carries along (MCAP's attachments). They may be larger than memory, so they
-//! are named when a recording is read, and copied a piece at a time.
+//! Files stored in a recording (MCAP's attachments). They may be larger than memory, so they are named when a recording
+//! is read, and copied a piece at a time.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
@@ -17,7 +17,7 @@ use livebag::Container;
 /// Bytes of an attachment read at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A file that a recording carries along (MCAP attachment).
+/// A file stored in a recording (MCAP attachment).
 #[derive(Clone, Debug, Default)]
 pub struct Attachment {
     /// When it was recorded, nanoseconds since the Unix epoch.
@@ -264,7 +264,7 @@ impl Taken {
         }
     }
 
-    /// The next whole attachment of a source; damaged ones are counted and told.
+    /// The next intact attachment of a source; damaged ones are counted and reported.
     pub(super) fn next(
         &mut self,
         source: &mut dyn MessageSource,

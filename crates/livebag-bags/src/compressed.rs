@@ -42,8 +42,8 @@ fn compressed_name(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The file that stands for a name of `metadata.yaml`: that one, or the one with or without the
-/// suffix of compression, which some versions of rosbag2 leave out.
+/// The file for a name in `metadata.yaml`: that one, or the one with or without the suffix of compression, which some
+/// versions of rosbag2 leave out.
 pub(crate) fn standing_for(path: &Path) -> Option<PathBuf> {
     let names = [path.to_owned(), plain_name(path), compressed_name(path)];
     names.into_iter().find(|name| name.is_file())
@@ -140,7 +140,7 @@ impl Unpacker {
         })?;
         let mut warnings = Warnings::default();
         if let Some(damage) = file.damage() {
-            warnings.say(format!("{damage}: it is read as far as it goes"));
+            warnings.say(format!("{damage}: it is read as far as possible"));
         }
         inner.warnings().iter().for_each(|warning| warnings.say(warning));
         Ok(Box::new(Wrapped { inner, change: Change::None, file: Some(file), warnings, lost: 0 }))

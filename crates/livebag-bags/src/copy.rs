@@ -250,7 +250,7 @@ fn container_metadata(source: &dyn MessageSource) -> Vec<MetadataEntry> {
     all
 }
 
-/// The event that a metadata record stands for, if it is one that a container can keep.
+/// The event of a metadata record, if a container can store it.
 fn event(record: &MetadataRecord) -> Option<Event> {
     let event = Event::from_values(&record.values).filter(|_| record.name == EVENT_RECORD);
     event.filter(livebag::internal::is_event)

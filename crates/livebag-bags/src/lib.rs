@@ -1,14 +1,34 @@
-//! Recordings of other makes: read as one stream of messages, and written as a rosbag2 bag.
+//! Bags in other formats (rosbag2, MCAP, ROS 1): read as one stream of messages, written as rosbag2 bags, checked.
 //!
-//! [`open_foreign`] tells the kinds apart by their contents. Every [`MessageSource`] promises:
+//! ```
+//! # let folder = tempfile::tempdir()?;
+//! # let (run, bag) = (folder.path().join("run1"), folder.path().join("run1_bag"));
+//! # let recorder = livebag::Recorder::create(&run, livebag::RecorderOptions::default())?;
+//! # let topic = livebag::Topic { name: "/note".into(), message_encoding: "json".into(), ..Default::default() };
+//! # recorder.topic(topic)?.write(None, 1, b"{}")?;
+//! # recorder.finish()?;
+//! use livebag_bags::{Rosbag2Options, Rosbag2Storage, SinkOptions, open_any, to_rosbag2};
 //!
-//! - Topics are known when it is open. One name may stand for several topics where the recording
-//!   tells publishers apart (ROS 1 connections, MCAP channels): they differ in metadata or schema.
+//! let mut source = open_any(&run)?; // a container, a rosbag2 bag, an MCAP file or a ROS 1 bag
+//! let storage = Rosbag2Storage::Mcap(SinkOptions::default());
+//! to_rosbag2(&mut *source, &bag, storage, Rosbag2Options::default(), &mut |_| {})?;
+//!
+//! let mut source = open_any(&bag)?;
+//! while let Some(message) = source.next_message()? {
+//!     println!("{} {}", source.topics()[message.topic].name, message.log_time_nanos);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`open_foreign`] recognises a format by the contents. Every [`MessageSource`] promises:
+//!
+//! - Topics are known when it is open. One name may stand for several topics if the recording
+//!   distinguishes publishers (ROS 1 connections, MCAP channels): they differ in metadata or schema.
 //! - Messages come in order of `log_time`; those of equal time in the order of the recording.
 //! - Memory is bounded by the chunks that overlap at one instant, not by the recording.
 //! - Bytes, schemas, both times, sequences and metadata are those of the recording.
-//! - What cannot be read of a damaged recording is said in [`MessageSource::warnings`], which is
-//!   complete once the last message was given.
+//! - Unreadable parts of a damaged recording are listed in [`MessageSource::warnings`], which is
+//!   complete after the last message.
 
 mod attachments;
 mod bag_metadata;
@@ -108,7 +128,7 @@ const YAML_BYTES_MAX: usize = 64 << 20;
 struct SchemaBytes(usize);
 
 impl SchemaBytes {
-    /// What a thousand of the longest real ones have, ten times over.
+    /// Ten times the size of a thousand of the longest real ones.
     const MAX: usize = 256 << 20;
 
     fn add(&mut self, path: &Path, bytes: usize) -> Result<(), ConvertError> {
@@ -124,17 +144,17 @@ impl SchemaBytes {
     }
 }
 
-/// Named keys and values that a recording carries along (MCAP metadata).
+/// Named keys and values stored in a recording (MCAP metadata).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MetadataRecord {
-    /// What they are about.
+    /// Their subject.
     pub name: String,
     /// The keys and values.
     pub values: BTreeMap<String, String>,
 }
 
-/// Adds the records of one more file. What the files before have as often is not repeated: a recorder
-/// writes the same record into each of its files.
+/// Adds the records of one more file. Records that earlier files have as often are not repeated: a recorder writes the
+/// same record into each of its files.
 fn add_records(all: &mut Vec<MetadataRecord>, of_file: &[MetadataRecord]) {
     let before = std::mem::take(all);
     let mut known: HashMap<&MetadataRecord, usize> = HashMap::new();
@@ -176,28 +196,26 @@ pub trait MessageSource: Send {
             inner.skip_before(log_time_nanos);
         }
     }
-    /// Log time of the first message not yet given, as far as the recording's index says.
+    /// Log time of the next message, according to the recording's index.
     fn start_time_nanos(&self) -> Option<u64>;
     /// Messages in the recording, if it says.
     fn message_count(&self) -> Option<u64> {
         self.inner()?.message_count()
     }
-    /// What the recording says of its messages without being read; `None` if it would have to be. To be
-    /// called before the first message is taken.
+    /// Totals of the recording, without reading its messages; `None` if it would have to be. To be called before the
+    /// first message is taken.
     fn totals(&self) -> Option<SourceTotals> {
         self.inner()?.totals()
     }
-    /// Messages that the recording is known to have had and that could not be read, so far and at least:
-    /// how many were in a part that is cut off is not known, and counts as one.
+    /// Known missing messages so far, a lower bound: a missing end of unknown length counts as one.
     fn lost_count(&self) -> u64 {
         self.inner().map_or(0, |inner| inner.lost_count())
     }
-    /// Whether messages given so far were compressed one by one (rosbag2's mode MESSAGE). They are
-    /// given decompressed.
+    /// Whether messages so far were compressed one by one (rosbag2's mode MESSAGE). They are given decompressed.
     fn has_compressed_messages(&self) -> bool {
         self.inner().is_some_and(|inner| inner.has_compressed_messages())
     }
-    /// What was not as it should be, in sentences.
+    /// Warnings, as sentences.
     fn warnings(&self) -> &[String];
     /// Those warnings that tell of no damage, but of something unusual.
     fn notes(&self) -> &[String] {
@@ -218,7 +236,7 @@ pub trait MessageSource: Send {
     }
 }
 
-/// What a source has to say about damage, each sentence once and not without end.
+/// A source's warnings about damage, each once, and a limited number of them.
 #[derive(Default)]
 struct Warnings(Vec<String>);
 
@@ -239,8 +257,7 @@ impl Warnings {
     }
 }
 
-/// Opens a ROS 1 bag, an MCAP file, a rosbag2 database or a rosbag2 directory, told apart by
-/// contents.
+/// Opens a ROS 1 bag, an MCAP file, a rosbag2 database or a rosbag2 directory, recognised by its contents.
 pub fn open_foreign(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     if path.is_dir() {
         return Ok(Box::new(rosbag2_dir::Rosbag2Dir::open(path)?));
@@ -270,7 +287,7 @@ fn open_file(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     }
 }
 
-/// What a file begins with, in words.
+/// The start of a file, in words.
 fn describe(head: &[u8]) -> String {
     match head {
         [] => "an empty file".to_owned(),

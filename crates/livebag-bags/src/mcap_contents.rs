@@ -1,4 +1,4 @@
-//! What an MCAP file is known to hold, whether its summary told it or a scan found it.
+//! The known contents of an MCAP file, from its summary or from a scan.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(super) const RECORD_BYTES_MAX: u64 = 64 << 20;
 /// rosbag2's own metadata record and the key that holds its YAML.
 const ROSBAG2_RECORD: (&str, &str) = ("rosbag2", "serialized_metadata");
 
-/// What the file is known to hold.
+/// The known contents of the file.
 pub(super) struct Contents {
     pub(super) file: Arc<ForeignFile>,
     pub(super) profile: String,
@@ -41,7 +41,7 @@ pub(super) struct Contents {
     pub(super) attachments: VecDeque<u64>,
     /// Whether it ends without the mark that its writer puts at the end of the data.
     pub(super) is_unclosed: bool,
-    /// Messages of damaged chunks, as far as their message indexes tell.
+    /// Messages of damaged chunks, according to their message indexes.
     pub(super) lost_count: u64,
     pub(super) warnings: Warnings,
 }
@@ -50,7 +50,7 @@ pub(super) struct Contents {
 pub(super) struct Block {
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// Log time of its last message, as far as the file's index says.
+    /// Log time of its last message, according to the file's index.
     pub(super) end_time_nanos: u64,
     pub(super) kind: BlockKind,
 }

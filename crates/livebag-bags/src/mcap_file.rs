@@ -1,7 +1,7 @@
 //! MCAP files, by their summary; by a scan if they have none, are cut, or are not in chunks.
 //!
 //! A scan holds the place of each chunk, and of each run of about a mebibyte of messages outside of
-//! chunks. Messages come out in order of time all the same: see [`super::merge`].
+//! chunks. Messages still come out in order of time: see [`super::merge`].
 
 use std::collections::BTreeMap;
 
@@ -34,9 +34,9 @@ pub(crate) struct McapSummary {
     pub count: Option<u64>,
     /// Log times of the first and the last message.
     pub times: Option<(u64, u64)>,
-    /// Whether the end is missing, and what is wrong.
+    /// Whether the end is missing, and the damage.
     pub problem: Option<(bool, String)>,
-    /// What is unusual, though nothing is wrong.
+    /// Unusual, but not wrong.
     pub note: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl McapFile {
         Ok(McapFile { contents, merge: TimeMerge::new(places) })
     }
 
-    /// Whether its writer did not come to the end of the data: what is not in it, nobody knows.
+    /// Whether its writer did not reach the end of the data: the missing messages are unknown.
     pub(super) fn is_unclosed(&self) -> bool {
         self.contents.is_unclosed
     }
@@ -174,7 +174,7 @@ impl Contents {
                     at = seek(at, length, to);
                     reader.notify_seeked(at);
                 }
-                // Channels may be repeated without their schemas, which stand in the data then.
+                // Channels may be repeated without their schemas, which are then in the data.
                 Err(mcap::McapError::UnknownSchema(..)) => return Ok(None),
                 Err(error) => {
                     self.warnings.say(format!(
@@ -225,7 +225,7 @@ impl Contents {
         for chunk in chunks {
             let (offset, bytes) = (chunk.chunk_start_offset, chunk.chunk_length);
             let start_time_nanos = match (chunk.message_start_time, chunk.message_end_time) {
-                // A chunk of schemas alone, or of messages at the beginning of time.
+                // A chunk with only schemas, or of messages at the beginning of time.
                 (0, 0) if chunk.message_index_offsets.is_empty() => {
                     match self.earliest(offset, bytes)? {
                         Some(start_time_nanos) => start_time_nanos,
@@ -253,7 +253,7 @@ impl Contents {
         Ok(places)
     }
 
-    /// What the statistics say; `None` if they do not add up.
+    /// Totals from the statistics; `None` if they do not add up.
     fn told(&self, statistics: &Statistics) -> Option<SourceTotals> {
         let mut counts = vec![0; self.topics.len()];
         for (channel, count) in &statistics.channel_message_counts {
@@ -277,8 +277,8 @@ fn is_complete(summary: &Summary) -> bool {
         && (statistics.message_count == 0 || statistics.chunk_count > 0)
 }
 
-/// Whether what a summary names can all be in a file of this length: no byte of a file belongs to two chunks,
-/// nor to two metadata records. A small file would otherwise be read any number of times.
+/// Whether everything in a summary fits into a file of this length: no byte of a file belongs to two chunks, nor to two
+/// metadata records. A small file would otherwise be read any number of times.
 pub(super) fn is_possible(summary: &Summary, length: u64) -> bool {
     let chunks = summary.chunk_indexes.iter().map(|index| index.chunk_length);
     let metadata = summary.metadata_indexes.iter().map(|index| index.length);

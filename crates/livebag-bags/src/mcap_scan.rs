@@ -1,4 +1,4 @@
-//! A pass over an MCAP file that has no summary, is cut, or is not in chunks.
+//! A pass over an MCAP file that has no summary, is truncated, or has no chunks.
 
 use livebag_format::mcap::{
     MAGIC, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES, RecordHeader, opcode,
@@ -47,7 +47,7 @@ impl<'a> Scan<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<Vec<BlockPlace>, ConvertError> {
-        // The window borrows the file while the rest of `contents` is filled.
+        // The window borrows the file while `contents` is filled.
         let file = ForeignFile::open(self.contents.file.path())?;
         let length = self.contents.file.length_bytes();
         let mut window = Window::new(&file);
@@ -97,8 +97,8 @@ impl<'a> Scan<'a> {
         Ok(self.places)
     }
 
-    /// Where to go on behind `at`, where there is no whole record. A message in a damaged chunk had a checksum
-    /// that can no longer be checked, so it is passed over where messages lie in chunks.
+    /// Where to go on behind `at`, where there is no whole record. A message in a damaged chunk had a checksum that can
+    /// no longer be checked, so it is skipped in files with chunks.
     fn next_record(
         &self,
         window: &mut Window<'_>,
@@ -119,11 +119,11 @@ impl<'a> Scan<'a> {
         next_record(window, at + 1, length, Some(channels))
     }
 
-    /// Counts what is missing of the last record, of which all index records have been seen.
+    /// Counts messages missing in the last record, whose index records have all been seen.
     fn settle(&mut self, next: LastRecord) {
         let last = std::mem::replace(&mut self.last, next);
         let missing = last.indexed.saturating_sub(last.found);
-        // What is found of a damaged chunk is counted when its messages are read.
+        // Messages found in a damaged chunk are counted when they are read.
         if last.found == 0 || !last.is_damaged {
             self.contents.lost_count += missing.max(u64::from(last.is_damaged));
         }

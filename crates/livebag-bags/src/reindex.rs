@@ -114,17 +114,17 @@ pub(crate) fn difference(there: &BagMetadata, found: &BagMetadata) -> Option<Str
     let storage = |metadata: &BagMetadata| (metadata.storage_identifier.clone(), mode(metadata));
     if storage(there) != storage(found) {
         let (told, is) = (storage(there), storage(found));
-        return Some(format!("it tells of storage and compression {told:?}; they are {is:?}"));
+        return Some(format!("it has storage and compression {told:?}; the files have {is:?}"));
     }
     if there.message_count != found.message_count {
         let (told, is) = (there.message_count, found.message_count);
-        return Some(format!("it tells of {told} messages; there are {is}"));
+        return Some(format!("it has {told} messages; the files have {is}"));
     }
     let (told, is) = (topics(there), topics(found));
     let differs = told.iter().find(|topic| !is.contains(topic));
     let differs = differs.or_else(|| is.iter().find(|topic| !told.contains(topic)));
     differs.map(|(name, type_name, _)| {
-        format!("what it tells of the topic {name} ({type_name}) is not what the files hold")
+        format!("its entry of the topic {name} ({type_name}) does not match the files")
     })
 }
 

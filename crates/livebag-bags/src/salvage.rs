@@ -1,4 +1,4 @@
-//! A damaged MCAP file, written anew: whole, indexed, with everything that could be proven.
+//! Rewrites a damaged MCAP file: intact, indexed, with everything provable.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::attachments::Taken;
 use super::mcap_sink::McapSink;
 use super::{ConvertError, ForeignFile, MessageSource, SinkCompression, SinkOptions, mcap_file};
 
-/// What was saved of a damaged file.
+/// Result of salvaging a damaged file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     /// Topics, also those without messages.
@@ -19,18 +19,17 @@ pub struct Salvaged {
     pub attachments: u64,
     /// Metadata records saved, rosbag2's own left out.
     pub metadata_records: u64,
-    /// Messages that the file is known to have had and that are not among those saved, at least: how many
-    /// were in a part that is cut off is not known.
+    /// Known messages of the file that were not saved, a lower bound: the number in a missing end is unknown.
     pub lost_messages: u64,
     /// Of a file that was not closed, or is cut: the last log time that was saved, nanoseconds since the
     /// Unix epoch. What there was behind it is not known.
     pub unknown_since_nanos: Option<u64>,
-    /// What is damaged, in sentences.
+    /// The damage, as sentences.
     pub damage: Vec<String>,
 }
 
-/// Reads what can be read of the MCAP file `input`, and writes it to the new file `output`. The
-/// original is only read. Messages of a chunk whose checksum does not fit are not saved.
+/// Reads the readable parts of the MCAP file `input`, and writes them to the new file `output`. The original is only
+/// read. Messages of a chunk with a wrong checksum are not saved.
 ///
 /// # Errors
 /// If `input` cannot be read or is no MCAP at all, or `output` exists or cannot be written.

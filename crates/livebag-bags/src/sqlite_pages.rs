@@ -35,8 +35,7 @@ impl Head {
         };
         let usable = page_bytes.saturating_sub(usize::from(head[20]));
         if !page_bytes.is_power_of_two() || page_bytes < 512 || usable < 480 {
-            let reason =
-                format!("its header tells of pages of {page_bytes} bytes, {usable} usable");
+            let reason = format!("its header has pages of {page_bytes} bytes, {usable} usable");
             return Err(ConvertError::damaged(file.path(), reason));
         }
         // Programs before SQLite 3.7 did not keep the number.

@@ -1,5 +1,6 @@
 //! The recordings below a folder.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use livebag_bags::Glance;
@@ -11,13 +12,24 @@ const DEPTH_MAX: usize = 16;
 
 /// Those below a folder, or the one that is there.
 pub fn found(directory: &Path) -> Result<Vec<(PathBuf, Glance)>, CliError> {
+    found_beside(directory, &HashSet::new())
+}
+
+/// Those that are not `known`: nobody looks at the others.
+pub fn found_beside(
+    directory: &Path,
+    known: &HashSet<PathBuf>,
+) -> Result<Vec<(PathBuf, Glance)>, CliError> {
     let mut rows = Vec::new();
+    if known.contains(directory) {
+        return Ok(rows);
+    }
     if let Err(source) = directory.metadata() {
         return Err(missing(directory, source));
     }
     match livebag_bags::glance(directory) {
         Some(glance) => rows.push((directory.to_owned(), glance)),
-        None if directory.is_dir() => walk(directory, 0, &mut rows)?,
+        None if directory.is_dir() => walk(directory, 0, known, &mut rows)?,
         None => {
             let path = directory.display();
             return Err(CliError::failed(format!("{path} is no recording and no folder")));
@@ -27,7 +39,12 @@ pub fn found(directory: &Path) -> Result<Vec<(PathBuf, Glance)>, CliError> {
 }
 
 /// Adds what is below `directory`, in order of names. Symbolic links are not followed.
-fn walk(directory: &Path, depth: usize, rows: &mut Vec<(PathBuf, Glance)>) -> Result<(), CliError> {
+fn walk(
+    directory: &Path,
+    depth: usize,
+    known: &HashSet<PathBuf>,
+    rows: &mut Vec<(PathBuf, Glance)>,
+) -> Result<(), CliError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(source) if depth > 0 => {
@@ -42,10 +59,13 @@ fn walk(directory: &Path, depth: usize, rows: &mut Vec<(PathBuf, Glance)>) -> Re
     for entry in entries {
         let path = entry.path();
         let Ok(kind) = entry.file_type() else { continue };
+        if known.contains(&path) {
+            continue;
+        }
         if kind.is_dir() {
             match livebag_bags::glance(&path) {
                 Some(glance) => rows.push((path, glance)),
-                None if depth < DEPTH_MAX => walk(&path, depth + 1, rows)?,
+                None if depth < DEPTH_MAX => walk(&path, depth + 1, known, rows)?,
                 None => {}
             }
         } else if kind.is_file()

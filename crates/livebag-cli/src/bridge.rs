@@ -420,13 +420,13 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
             };
             writeln!(
                 out,
-                "{} {}: {} messages, {}, {} left out, {lost}",
+                "{} {}: {}, {}, {} left out, {lost}",
                 match row.direction {
                     "to_ros2" => "→",
                     _ => "←",
                 },
                 row.topic,
-                text::count(row.message_count),
+                text::messages(row.message_count),
                 text::bytes(row.bytes as f64),
                 text::count(row.skipped),
             )?;

@@ -21,7 +21,7 @@ use crate::outcome::CliError;
 
 /// Name of the socket in the container's directory.
 pub const SOCKET: &str = "control.sock";
-/// A client that does not say its word in this time is let go.
+/// A client that sends no command in this time is disconnected.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// A split that takes longer to begin is answered as asked for …
 const SPLIT_WAIT: Duration = Duration::from_secs(2);
@@ -313,7 +313,7 @@ fn ask(directory: &Path, request: &str) -> Result<Answer, CliError> {
     let failed = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
             CliError::failed(format!(
-                "no recorder is at work in {}: `livebag info {0}` tells how it was left",
+                "no recorder is running in {}: `livebag info {0}` shows its state",
                 directory.display()
             ))
         }

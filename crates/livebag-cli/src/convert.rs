@@ -246,7 +246,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     for job in &jobs {
         check_output(&job.path)?;
         if !paths.insert(&job.path) {
-            let what = format!("{} is asked for twice", job.path.display());
+            let what = format!("{} is named twice", job.path.display());
             return Err(CliError::usage(what));
         }
     }
@@ -491,10 +491,10 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
             };
             writeln!(
                 out,
-                "{}: {}, {} messages, {}{attachments} in {took} ({})",
+                "{}: {}, {}, {}{attachments} in {took} ({})",
                 summary.path,
                 text::plural(summary.topics, "topic"),
-                text::count(summary.message_count),
+                text::messages(summary.message_count),
                 text::bytes(summary.bytes as f64),
                 text::bytes_per_second(summary.bytes as f64 / seconds),
             )?;
@@ -508,12 +508,12 @@ fn conclude(summaries: &[Summary], inputs: &[PathBuf], args: &Args) -> Result<Ou
         if promised > summary.message_count || summary.lost_messages > 0 {
             if promised > summary.message_count {
                 complain!(
-                    "livebag: {names}: of {} messages {} could be read and written",
-                    text::count(promised),
+                    "livebag: {names}: of {} {} could be read and written",
+                    text::messages(promised),
                     text::count(summary.message_count)
                 );
             } else {
-                let lost = text::plural(summary.lost_messages as usize, "message");
+                let lost = text::messages(summary.lost_messages);
                 complain!("livebag: {names}: at least {lost} could not be read or written");
             }
             outcome = Outcome::Loss;

@@ -112,10 +112,10 @@ fn render(answer: &Answer) -> String {
     let asked =
         if answer.is_pending { "; the split was asked for and has not begun yet" } else { "" };
     format!(
-        "{}, {}, {} messages, {}, {} lost, {} left out, {} waiting in memory{asked}",
+        "{}, {}, {}, {}, {} lost, {} left out, {} waiting in memory{asked}",
         if answer.paused { "paused" } else { "recording" },
         text::plural(answer.splits as usize, "split"),
-        text::count(answer.messages),
+        text::messages(answer.messages),
         text::bytes(answer.bytes as f64),
         text::count(answer.account.lost.total()),
         text::count(answer.skipped),

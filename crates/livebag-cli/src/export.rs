@@ -6,11 +6,13 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use clap_complete::ArgValueCompleter;
 use livebag::{Clock, Topic};
 use livebag_bags::{MessageSource, SourceMessage};
 use livebag_format::visible_list;
 use serde::Serialize;
 
+use crate::complete;
 use crate::convert::bar;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
@@ -41,7 +43,7 @@ use csv::Table;
 Exit code 3: done, but some messages could not be read or exported.")]
 pub struct Args {
     /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
     /// The folder to create.
     #[arg(value_name = "DIR", required_unless_present = "output")]
@@ -277,7 +279,7 @@ impl Topics {
                 warnings.push(format!(
                     "{}: {} not exported: {why}",
                     topic.name,
-                    text::plural(export.lost as usize, "message")
+                    text::messages(export.lost)
                 ));
             }
             topics.push(TopicSummary {
@@ -319,14 +321,14 @@ fn conclude(summary: &Summary, args: &Args) -> Result<Outcome, CliError> {
     } else {
         for topic in summary.topics.iter().filter(|topic| !topic.files.is_empty()) {
             let name = livebag_format::visible(&topic.name).into_owned();
-            let messages = text::count(topic.message_count);
-            writeln!(out, "{name}: {messages} messages in {}", topic.files.join(", "))?;
+            let messages = text::messages(topic.message_count);
+            writeln!(out, "{name}: {messages} in {}", topic.files.join(", "))?;
         }
         writeln!(
             out,
-            "{}: {} messages in {}",
+            "{}: {} in {}",
             summary.path,
-            text::count(summary.message_count),
+            text::messages(summary.message_count),
             text::duration((summary.duration_s * 1e9) as u64)
         )?;
     }

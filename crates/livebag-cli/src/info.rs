@@ -237,9 +237,9 @@ fn container(path: &Path) -> Result<Info, CliError> {
     let mut warnings = Vec::new();
     if removed.splits > 0 {
         warnings.push(format!(
-            "{} with {} messages were removed to keep within the limits of the recording",
+            "{} with {} were removed to keep within the limits of the recording",
             text::plural(removed.splits as usize, "split"),
-            text::count(removed.messages),
+            text::messages(removed.messages),
         ));
     }
     Ok(Info {
@@ -277,7 +277,7 @@ fn render(info: &Info) -> String {
     let state = match info.state.as_str() {
         "live" => "live (a recorder is writing it; losses are as of the last second)",
         "recovered" => {
-            "recovered (its recorder died; what it had committed and can be proven is here)"
+            "recovered (its recorder died; committed messages that can be proven are here)"
         }
         "unrecovered" => {
             "unrecovered (its recorder died, and there is no right to write here: run `livebag \

@@ -25,9 +25,9 @@ const ABANDONING: u8 = 2;
 pub const GRACE_VARIABLE: &str = "LIVEBAG_INTERRUPT_GRACE";
 
 /// Said when the process ends before its work does.
-const EXIT: &str = "stopped at once: what was not finished is not there";
+const EXIT: &str = "stopped at once: unfinished work is lost";
 /// The same of a recorder.
-const EXIT_RECORDING: &str = "stopped at once: the recording is not closed, and what it gave up is not counted; \
+const EXIT_RECORDING: &str = "stopped at once: the recording is not closed, and discarded messages are not counted; \
                               `livebag recover` keeps what it has";
 
 /// Once it exists, the first SIGINT, SIGTERM or SIGHUP ends the verb in order. Further ones within three seconds change

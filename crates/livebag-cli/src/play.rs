@@ -175,9 +175,9 @@ fn announce(args: &Args, player: &Player, streams: &[StreamReport]) {
     let paused = if args.start_paused { ", paused" } else { "" };
     let repeat = if args.repeat { ", in a loop (Ctrl-C ends it)" } else { "" };
     say!(
-        "livebag: playing {} ({} messages, {}{rate}{paused}{repeat})",
+        "livebag: playing {} ({}, {}{rate}{paused}{repeat})",
         args.bags().iter().map(|bag| bag.display().to_string()).collect::<Vec<_>>().join(", "),
-        text::count(player.message_count()),
+        text::messages(player.message_count()),
         text::duration(player.length().as_nanos() as u64),
     );
     for stream in streams {
@@ -196,8 +196,8 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
     } else {
         writeln!(
             out,
-            "published {} messages, {}, in {:.1} s; at most {} late{}",
-            text::count(summary.message_count),
+            "published {}, {}, in {:.1} s; at most {} late{}",
+            text::messages(summary.message_count),
             text::bytes(summary.bytes as f64),
             summary.duration_s,
             text::duration((summary.late_max_ms * 1e6) as u64),

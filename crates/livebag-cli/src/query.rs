@@ -249,9 +249,9 @@ fn give(
         let mut out = std::io::stdout().lock();
         writeln!(
             out,
-            "{}: {} messages, {} in {}",
+            "{}: {}, {} in {}",
             path.display(),
-            text::count(exported.messages),
+            text::messages(exported.messages),
             text::bytes(exported.bytes as f64),
             text::duration(clock.monotonic_nanos()),
         )?;
@@ -288,9 +288,9 @@ fn outcome(damaged: u64, bag: &str) -> Outcome {
         return Outcome::Done;
     }
     complain!(
-        "livebag: {} left out that are damaged, or whose index entries are: `livebag verify {bag}` \
-         names them",
-        text::plural(damaged as usize, "message"),
+        "livebag: left out, since they or their index entries are damaged: {} (`livebag verify {bag}` \
+         names them)",
+        text::messages(damaged),
     );
     Outcome::Loss
 }
@@ -300,8 +300,8 @@ fn remote_outcome(damaged: u64) -> Outcome {
     if damaged == 0 {
         return Outcome::Done;
     }
-    let messages = text::plural(damaged as usize, "message");
-    complain!("livebag: {messages} left out that are damaged, or whose index entries are");
+    let messages = text::messages(damaged);
+    complain!("livebag: left out, since they or their index entries are damaged: {messages}");
     Outcome::Loss
 }
 
@@ -323,6 +323,6 @@ fn explain_nothing(times: Option<(u64, u64)>, asked: Option<(u64, u64)>) {
             text::time(end)
         ),
         (_, Some(_)) => say!("livebag: no messages in that time"),
-        _ => say!("livebag: the topics asked for have no messages yet"),
+        _ => say!("livebag: the requested topics have no messages yet"),
     }
 }

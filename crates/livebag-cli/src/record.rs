@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use livebag::{Account, Clock, Container, RecordError, Recorder, Status};
-use livebag_bags::make_rosbag2;
+use livebag::{
+    Account, Clock, Container, RecordError, Recorder, RecorderOptions, Selector, Status,
+};
+use livebag_bags::{Sqlite3Options, make_rosbag2};
 use livebag_format::container::ClockJumps;
+use livebag_format::rosbag2::MetadataVersion;
 use livebag_ros2::Follower;
 use livebag_ros2::network::Network;
 use serde::Serialize;
@@ -23,6 +26,7 @@ mod progress;
 mod rosbag2;
 mod settings;
 mod stats;
+mod values;
 mod waiting;
 
 use crate::control::{self, ControlSocket, Keyboard};
@@ -127,6 +131,118 @@ struct Storage {
     reasons: Vec<String>,
 }
 
+/// Options of a recording, checked.
+struct Plan {
+    settings: Settings,
+    selectors: Vec<Selector>,
+    wanted: Wanted,
+    options: RecorderOptions,
+    directory: PathBuf,
+    metadata_version: Option<MetadataVersion>,
+    stop_after: Option<Duration>,
+    server: Option<serve::Options>,
+    database: Option<Sqlite3Options>,
+}
+
+impl Plan {
+    fn new(settings: Settings) -> Result<Self, CliError> {
+        let selectors = match settings.network.ros2.is_some() && !settings.graph.with_streams {
+            false => settings.selectors()?,
+            // At least something of the network.
+            true if settings.graph.chooses() => Vec::new(),
+            true => settings.selectors().map(|_| Vec::new())?,
+        };
+        let wanted = Wanted::new(&settings.wanted_names(), settings.owners())?;
+        let mut options = settings.options()?;
+        let metadata_version = settings.metadata_version()?;
+        let directory = match &settings.output {
+            Some(directory) if directory.is_empty() => {
+                return Err(CliError::usage("--output is empty: give the folder to make"));
+            }
+            Some(directory) => PathBuf::from(directory),
+            None => PathBuf::from(text::recording_name(options.clock.wall_nanos())),
+        };
+        if metadata_version.is_some() {
+            // rosbag2 names its files by their directory.
+            let name = directory.file_name().unwrap_or(directory.as_os_str());
+            options.one_file = Some(name.to_string_lossy().into_owned());
+        }
+        let (stop_after, server) = (settings.stop_after()?, settings.server_options()?);
+        let database = settings.database()?;
+        if database.is_some() && server.is_some() {
+            return Err(CliError::usage(
+                "--serve answers from containers, which --storage sqlite3 does not make: record \
+                 with --storage container or mcap",
+            ));
+        }
+        Ok(Self {
+            settings,
+            selectors,
+            wanted,
+            options,
+            directory,
+            metadata_version,
+            stop_after,
+            server,
+            database,
+        })
+    }
+
+    /// Creates the recording.
+    fn create(&self) -> Result<(Recorder, Storage), CliError> {
+        let options = self.options.clone();
+        Ok(match self.database.clone() {
+            Some(database) => (
+                livebag_bags::record_sqlite(&self.directory, options, database)?,
+                Storage { method: "sqlite3".into(), reasons: Vec::new() },
+            ),
+            None => {
+                let recorder = Recorder::create(&self.directory, options)?;
+                let storage = storage_of(&recorder);
+                (recorder, storage)
+            }
+        })
+    }
+
+    fn records_streams(&self) -> bool {
+        self.settings.network.ros2.is_none() || self.settings.graph.with_streams
+    }
+
+    /// Summary of the closed recording, which becomes a rosbag2 bag first if it is to be one.
+    fn summary(
+        &self,
+        status: &Status,
+        storage: Storage,
+        failure: Option<String>,
+        elapsed_s: f64,
+    ) -> Result<Summary, CliError> {
+        let (directory, missing) = (&self.directory, self.wanted.missing(status));
+        if self.database.is_some() {
+            // SQLite would have to count, and does not know the losses.
+            let topics = report::topics_of(status, directory, elapsed_s)?;
+            let clock_jumps = status.clock_jumps;
+            let counts = Counts { account: status.account(), removed_splits: 0, clock_jumps };
+            let summary =
+                Summary::new(directory, storage, failure, elapsed_s, missing, topics, counts);
+            return Ok(summary);
+        }
+        if let Some(version) = self.metadata_version
+            && failure.is_none()
+        {
+            make_rosbag2(&Container::open(directory)?, version)?;
+        }
+        summary(directory, storage, failure.clone(), elapsed_s, missing).map_err(|error| {
+            // A disk that is gone cannot be read either.
+            let Some(failure) = failure else { return error };
+            CliError::failed(format!(
+                "the recording ended early: {failure}; and {error}. When the disk is back, \
+                 `livebag recover {}` keeps what it has",
+                directory.display()
+            ))
+        })
+    }
+}
+
 /// Records.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let mut settings = args.settings.clone();
@@ -144,67 +260,28 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         write!(std::io::stdout().lock(), "{}", settings.to_profile()?)?;
         return Ok(Outcome::Done);
     }
-    let selectors = match settings.network.ros2.is_some() && !settings.graph.with_streams {
-        false => settings.selectors()?,
-        // At least something of the network.
-        true if settings.graph.chooses() => Vec::new(),
-        true => settings.selectors().map(|_| Vec::new())?,
-    };
-    let mut wanted = Wanted::new(&settings.wanted_names(), settings.owners())?;
-    let mut options = settings.options()?;
-    let metadata_version = settings.metadata_version()?;
-    let stop_after = settings.stop_after()?;
-    let clock = options.clock.clone();
-    let directory = match &settings.output {
-        Some(directory) if directory.is_empty() => {
-            return Err(CliError::usage("--output is empty: give the folder to make"));
-        }
-        Some(directory) => PathBuf::from(directory),
-        None => PathBuf::from(text::recording_name(clock.wall_nanos())),
-    };
-    if metadata_version.is_some() {
-        // rosbag2 names its files by their directory.
-        let name = directory.file_name().unwrap_or(directory.as_os_str());
-        options.one_file = Some(name.to_string_lossy().into_owned());
-    }
+    let mut plan = Plan::new(settings)?;
     let interrupt = Interrupt::watch_recording()?;
     let orders = SignalOrders::watch()?;
-    let is_ring = options.snapshot.is_some();
-    let cache_bytes_max = options.cache_bytes_max;
-    let server_options = settings.server_options()?;
-    let database = settings.database()?;
-    let is_database = database.is_some();
-    if is_database && server_options.is_some() {
-        return Err(CliError::usage(
-            "--serve answers from containers, which --storage sqlite3 does not make: record with \
-             --storage container or mcap",
-        ));
-    }
-    let (mut follower, network) = follow(&settings, &clock)?.unzip();
-    let has_patterns = network.is_none() && settings.has_patterns();
-    let recorder = match database {
-        Some(database) => livebag_bags::record_sqlite(&directory, options, database)?,
-        None => Recorder::create(&directory, options)?,
-    };
-    let storage = match is_database {
-        true => Storage { method: "sqlite3".into(), reasons: Vec::new() },
-        false => storage_of(&recorder),
-    };
-    announce(&storage, &directory, cache_bytes_max);
-    let socket = control_socket(&directory);
-    let server = match server_options {
-        Some(options) => Some(serve::beside(&recorder, &directory, options, &settings.zenoh())?),
+    let clock = plan.options.clock.clone();
+    let (mut follower, network) = follow(&plan.settings, &clock)?.unzip();
+    let (recorder, storage) = plan.create()?;
+    announce(&storage, &plan.directory, plan.options.cache_bytes_max);
+    let socket = control_socket(&plan.directory);
+    let zenoh = plan.settings.zenoh();
+    let server = match plan.server.take() {
+        Some(options) => Some(serve::beside(&recorder, &plan.directory, options, &zenoh)?),
         None => None,
     };
-    for selector in selectors {
+    for selector in std::mem::take(&mut plan.selectors) {
         recorder.follow(selector)?;
     }
-    if settings.all && (settings.network.ros2.is_none() || settings.graph.with_streams) {
-        for refusal in names::unreadable(settings.owners()) {
+    if plan.settings.all && plan.records_streams() {
+        for refusal in names::unreadable(plan.settings.owners()) {
             say!("livebag: warning: not recorded: {refusal}");
         }
     }
-    let keyboard = match settings.disable_keyboard_controls {
+    let keyboard = match plan.settings.disable_keyboard_controls {
         true => None,
         false => Keyboard::listen(),
     };
@@ -212,28 +289,29 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         say!("livebag: {}", Keyboard::HELP);
     }
     let began = clock.monotonic_nanos();
+    let has_patterns = network.is_none() && plan.settings.has_patterns();
     let mut watch = Watch {
         recorder: &recorder,
         follower: follower.as_mut(),
-        look_interval: settings.graph.interval(),
+        look_interval: plan.settings.graph.interval(),
         interrupt: &interrupt,
         orders: &orders,
         socket: socket.as_ref(),
         keyboard: keyboard.as_ref(),
-        is_ring,
+        is_ring: plan.options.snapshot.is_some(),
         stats: args.stats,
         clock: clock.clone(),
-        waiting: Waiting::new(network, has_patterns, settings.owners()),
+        waiting: Waiting::new(network, has_patterns, plan.settings.owners()),
     };
-    let mut progress = Progress::begin(clock.clone(), &directory);
-    watch.until(stop_after, &mut progress, &mut wanted)?;
+    let mut progress = Progress::begin(clock.clone(), &plan.directory);
+    watch.until(plan.stop_after, &mut progress, &mut plan.wanted)?;
     drop((socket, keyboard, server));
     for notice in follower.map(|follower| follower.finish(&recorder)).unwrap_or_default() {
         say!("livebag: warning: {notice}");
     }
     let elapsed_s = (clock.monotonic_nanos() - began) as f64 / 1e9;
-    wanted.look(&recorder.status());
-    for notice in settings.without_effect(&recorder.status()) {
+    plan.wanted.look(&recorder.status());
+    for notice in plan.settings.without_effect(&recorder.status()) {
         say!("livebag: warning: {notice}");
     }
     let (status, finished) = close(recorder, &interrupt, progress);
@@ -242,38 +320,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         Err(RecordError::Failed(failure)) => Some(failure.to_string()),
         Err(error) => return Err(error.into()),
     };
-    let clock_jumps = status.clock_jumps;
-    if is_database {
-        // SQLite would have to count, and does not know the losses.
-        let topics = report::topics_of(&status, &directory, elapsed_s)?;
-        let counts = Counts { account: status.account(), removed_splits: 0, clock_jumps };
-        let summary = Summary::new(
-            &directory,
-            storage,
-            failure,
-            elapsed_s,
-            wanted.missing(&status),
-            topics,
-            counts,
-        );
-        return conclude(&summary, args.json);
-    }
-    if let Some(version) = metadata_version
-        && failure.is_none()
-    {
-        make_rosbag2(&Container::open(&directory)?, version)?;
-    }
-    let missing = wanted.missing(&status);
-    match (summary(&directory, storage, failure.clone(), elapsed_s, missing), failure) {
-        (Ok(summary), _) => conclude(&summary, args.json),
-        // A disk that is gone cannot be read either.
-        (Err(error), Some(failure)) => Err(CliError::failed(format!(
-            "the recording ended early: {failure}; and {error}. When the disk is back, `livebag \
-             recover {}` keeps what it has",
-            directory.display()
-        ))),
-        (Err(error), None) => Err(error),
-    }
+    conclude(&plan.summary(&status, storage, failure, elapsed_s)?, args.json)
 }
 
 /// Closes the recording and shows how that goes; what waits is given up only if that is asked for.
@@ -521,9 +568,9 @@ fn render(summary: &Summary) -> String {
     let beside = report::beside(&summary.account)
         .map_or_else(String::new, |beside| format!("also: {beside}{removed}\n"));
     out.push_str(&format!(
-        "\n{}, {} messages, {} in {:.1} s ({}), {lost}\n{beside}{path}   (livebag info {path})\n",
+        "\n{}, {}, {} in {:.1} s ({}), {lost}\n{beside}{path}   (livebag info {path})\n",
         text::plural(summary.topics.len(), "topic"),
-        text::count(summary.message_count),
+        text::messages(summary.message_count),
         text::bytes(summary.bytes as f64),
         summary.duration_s,
         text::bytes_per_second(summary.message_bytes_per_s),

@@ -284,10 +284,10 @@ fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
         };
         writeln!(
             out,
-            "{}: {done}{output} ({}): {} messages in {}",
+            "{}: {done}{output} ({}): {} in {}",
             report.path,
             report.kind,
-            text::count(report.message_count),
+            text::messages(report.message_count),
             text::duration((report.duration_s * 1e9) as u64),
         )?;
     }
@@ -298,7 +298,7 @@ fn conclude(report: &Report, as_json: bool) -> Result<Outcome, CliError> {
         say!("livebag: what the file had behind {} is not known", text::time(since));
     }
     if lost > 0 {
-        complain!("livebag: at least {} cannot be read", text::plural(lost as usize, "message"));
+        complain!("livebag: at least {} cannot be read", text::messages(lost));
         return Ok(Outcome::Loss);
     }
     Ok(Outcome::Done)

@@ -152,9 +152,8 @@ pub struct TopicReport {
     /// Log time of the last message.
     #[serde(rename = "end_time", with = "livebag_format::json_time")]
     pub end_nanos: Option<u64>,
-    /// How many of `message_count` were recorded before and stand at the head of a split once more:
-    /// published are all others, and the lost ones. While recording as of a second ago; null where
-    /// servers do not tell.
+    /// How many of `message_count` repeat an earlier message at the head of a split: all others were published, and so
+    /// were the lost ones. While recording as of a second ago; null where servers do not tell.
     pub repeated: Option<u64>,
     /// Losses; null where the format does not count them.
     pub lost: Option<Lost>,

@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
     } else if rows.is_empty() {
         say!(
-            "livebag: nobody serves recordings here (`livebag serve DIR --zenoh` does; \
+            "livebag: no robot serves recordings here (use `livebag serve DIR --zenoh`; \
              --zenoh-connect reaches a router)"
         );
     } else {

@@ -68,7 +68,7 @@ impl NetworkArgs {
             }
             "dds" => self.dds(node)?,
             other => {
-                return Err(CliError::usage(format!("--ros2: `{other}` is none of zenoh, dds")));
+                return Err(CliError::usage(format!("--ros2: `{other}` is not one of zenoh, dds")));
             }
         };
         Ok(Some(network))

@@ -198,7 +198,10 @@ pub fn chosen(
 }
 
 /// When the recordings begin and end, as far as they tell without being read.
-fn range_of(source: &dyn MessageSource, inputs: &[PathBuf]) -> Result<(u64, u64), CliError> {
+///
+/// # Errors
+/// If one cannot be read.
+pub fn range_of(source: &dyn MessageSource, inputs: &[PathBuf]) -> Result<(u64, u64), CliError> {
     if let Some(range) = source.totals().and_then(|totals| totals.times_nanos) {
         return Ok(range);
     }

@@ -41,7 +41,7 @@ Foxglove and PlotJuggler open http://127.0.0.1:8767/bags/run1.mcap;\n\
 live, as a Foxglove WebSocket: ws://127.0.0.1:8767/live/run1.\n\n\
 The API: /openapi.json. Access and TLS: docs/security.md.")]
 pub struct Args {
-    /// Recordings, or folders that have some; containers that appear later are served too.
+    /// Recordings, or folders that have some; those that appear later are served too.
     #[arg(required = true, value_name = "DIR", add = ArgValueCompleter::new(complete::recordings))]
     directories: Vec<PathBuf>,
     /// Address to listen at: 127.0.0.1:8767, [::1]:0, 0.0.0.0; port 0 takes any that is free.

@@ -225,7 +225,7 @@ impl Looks {
 
     fn row(&mut self, name: String) -> Row {
         let now = self.clock.monotonic_nanos();
-        // Opened anew every time: the region of a name may have been replaced.
+        // Opened again every time: the region of a name may have been replaced.
         let reader = match Reader::open_of(&name, self.owners) {
             Ok(reader) => reader.unlisted(),
             Err(error) => {

@@ -134,12 +134,17 @@ pub fn stamp(nanos: u64) -> String {
     }
 }
 
-/// `1 topic`, `2 topics`.
-pub fn plural(count: usize, thing: &str) -> String {
-    match count {
+/// `1 topic`, `2,000 topics`.
+pub fn plural(number: usize, thing: &str) -> String {
+    match number {
         1 => format!("1 {thing}"),
-        _ => format!("{count} {thing}s"),
+        _ => format!("{} {thing}s", count(number as u64)),
     }
+}
+
+/// `1 message`, `2,000 messages`.
+pub fn messages(number: u64) -> String {
+    plural(number as usize, "message")
 }
 
 #[cfg(test)]

@@ -158,18 +158,18 @@ fn render(path: &Path, verified: &Verified, seconds: f64) -> String {
         }
     };
     let mut out = format!(
-        "{}: {verdict} ({what}): {}, {}, {} messages, {} checksums, in {}\n",
+        "{}: {verdict} ({what}): {}, {}, {}, {} checksums, in {}\n",
         path.display(),
         text::plural(verified.files as usize, "file"),
         text::bytes(verified.bytes as f64),
-        text::count(verified.messages),
+        text::messages(verified.messages),
         text::count(verified.checksums),
         text::duration((seconds * 1e9) as u64),
     );
     if verified.unproven_messages > 0 {
         out.push_str(&format!(
-            "  {} messages have no checksum: their bytes cannot be proven\n",
-            text::count(verified.unproven_messages)
+            "  without a checksum, so that their bytes cannot be proven: {}\n",
+            text::messages(verified.unproven_messages)
         ));
     }
     for damage in &verified.damage {

@@ -20,7 +20,7 @@ pub struct Account {
     pub damaged: u64,
     /// How many of those three were recorded before, and stood at the head of a split once more.
     pub repeated: u64,
-    /// Messages left out on purpose: while paused, more often than asked for, or let go by a ring.
+    /// Messages left out on purpose: while paused, above the topic's rate, or dropped from a ring.
     pub skipped: u64,
     /// Messages lost, by cause.
     pub lost: Losses,

@@ -13,8 +13,8 @@ pub const CONTAINER_FILE: &str = "container.yaml";
 /// Name of the file whose lock says that a recorder is at work.
 pub const LOCK_FILE: &str = "container.lock";
 
-/// Name of the MCAP file with the files that a recording carries along. Nothing but the name: whether
-/// there is one says [`Manifest::attachments`].
+/// Name of the MCAP file with a recording's attachments. Nothing but the name: whether there is one says
+/// [`Manifest::attachments`].
 pub const ATTACHMENTS_FILE: &str = "attachments.mcap";
 
 /// Name of the file that says which messages are on the medium.
@@ -106,8 +106,8 @@ pub struct TopicManifest {
     /// Bytes of encoded messages recorded, as of the last writing of this file.
     #[serde(default)]
     pub message_bytes: u64,
-    /// How many of `message_count` were recorded before and stand at the head of a split once more:
-    /// published are all others, and the lost ones.
+    /// How many of `message_count` repeat an earlier message at the head of a split: all others were published, and so
+    /// were the lost ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeated: u64,
     /// Losses by cause, as of the last writing of this file.
@@ -170,7 +170,7 @@ pub struct RemovedTopic {
     /// Messages left out on purpose while the removed splits were recorded.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: u64,
-    /// Losses that the removed splits told of.
+    /// Losses of the removed splits.
     #[serde(default)]
     pub lost: Losses,
 }
@@ -312,12 +312,10 @@ pub struct Manifest {
     /// What stopped the recording, if something did: the first failure.
     #[serde(default)]
     pub failure: String,
-    /// Names and values that the recording carries along: MCAP's metadata records, rosbag2's custom
-    /// data.
+    /// Names and values stored in the recording: MCAP's metadata records, rosbag2's custom data.
     #[serde(default)]
     pub metadata: Vec<MetadataEntry>,
-    /// Name of the MCAP file with the files that the recording carries along (MCAP's attachments);
-    /// empty if there is none.
+    /// Name of the MCAP file with the recording's attachments; empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub attachments: String,
     /// Whether all topics of a split are in one MCAP file, so that with a `metadata.yaml` it is also a rosbag2 bag.

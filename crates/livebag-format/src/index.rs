@@ -58,7 +58,7 @@ impl IndexEntry {
         bytes
     }
 
-    /// Reads an entry; `None` if its checksum does not fit, or it has flags that are not known.
+    /// Reads an entry; `None` if its checksum is wrong or it has unknown flags.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));

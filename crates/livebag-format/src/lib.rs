@@ -1,5 +1,5 @@
 //! The bytes that livebag reads and writes, without I/O: CDR, MCAP, time index, container, rosbag2
-//! metadata; and texts that all of its parts must understand alike.
+//! metadata; and texts that all parts of livebag share.
 //!
 //! ```
 //! use livebag_format::definitions;

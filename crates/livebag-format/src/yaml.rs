@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 
 /// Reads YAML. The reader's limits follow from the text's length, which its caller limits: a recording of 65,535
-/// topics, each with its definition, exceeds the defaults of the YAML library (250,000 nodes, 64 MiB). What an alias
-/// stands for counts too, so that short text cannot unfold without end.
+/// topics, each with its definition, exceeds the defaults of the YAML library (250,000 nodes, 64 MiB). The target of an
+/// alias counts too, so that short text cannot expand without limit.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
     let defaults = serde_saphyr::Budget::default();
     let options = serde_saphyr::options! {

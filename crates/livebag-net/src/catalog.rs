@@ -54,7 +54,7 @@ pub enum CatalogError {
 
 /// The containers below some folders.
 pub struct Catalog {
-    roots: Vec<PathBuf>,
+    roots: Mutex<Vec<PathBuf>>,
     clock: Clock,
     fresh: Option<Arc<dyn KeepFresh>>,
     bags: Mutex<Bags>,
@@ -148,19 +148,25 @@ impl Catalog {
         clock: Clock,
         fresh: Option<Arc<dyn KeepFresh>>,
     ) -> Result<Self, CatalogError> {
-        let mut canonical = Vec::new();
-        for root in roots {
-            let io = |source| CatalogError::Io { path: root.clone(), source };
-            let path = root.canonicalize().map_err(io)?;
-            if !path.is_dir() {
-                return Err(CatalogError::NotAFolder(root.clone()));
-            }
-            path.read_dir().map_err(io)?;
-            canonical.push(path);
-        }
-        let this = Self { roots: canonical, clock, fresh, bags: Mutex::default() };
+        let this = Self { roots: Mutex::default(), clock, fresh, bags: Mutex::default() };
+        roots.iter().try_for_each(|root| this.add(root))?;
         drop(this.look());
         Ok(this)
+    }
+
+    /// Serves one folder more.
+    ///
+    /// # Errors
+    /// As of [`Catalog::new`].
+    pub fn add(&self, root: &Path) -> Result<(), CatalogError> {
+        let io = |source| CatalogError::Io { path: root.to_owned(), source };
+        let path = root.canonicalize().map_err(io)?;
+        if !path.is_dir() {
+            return Err(CatalogError::NotAFolder(root.to_owned()));
+        }
+        path.read_dir().map_err(io)?;
+        lock(&self.roots).push(path);
+        Ok(())
     }
 
     /// Looks for containers that have come or gone, if it has not just done so.
@@ -172,7 +178,7 @@ impl Catalog {
             .is_none_or(|last| now.saturating_sub(last) >= CATALOG_INTERVAL.as_nanos() as u64);
         if is_due {
             let mut found = Vec::new();
-            for root in &self.roots {
+            for root in &*lock(&self.roots) {
                 if is_container(root) {
                     found.push((file_name(root), root.clone()));
                 } else {

@@ -214,7 +214,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Puts the files there anew, spoilt by six bytes for each change.
+    /// Writes the files again, damaged by six bytes for each change.
     #[expect(clippy::disallowed_methods, reason = "spoils files, as no recorder would")]
     fn put_spoilt(&self, changes: &[u8]) {
         // Recovery may have made others.

@@ -95,8 +95,8 @@ const TCPI_BYTES_ACKED: usize = 120;
 fn tcp_info(socket: i32) -> io::Result<[u8; TCP_INFO_BYTES]> {
     let mut info = [0u8; TCP_INFO_BYTES];
     let mut bytes = TCP_INFO_BYTES as libc::socklen_t;
-    // SAFETY: `info` is writable memory of `bytes` bytes, and `bytes` is writable itself; the kernel
-    // writes no more than that, and any bytes are valid.
+    // SAFETY: `info` is writable memory of `bytes` bytes, and `bytes` is writable itself; the kernel writes at most
+    // that, and any bytes are valid.
     let done = unsafe {
         libc::getsockopt(
             socket,
@@ -185,7 +185,7 @@ impl AsyncWrite for MeteredStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The kernel has all of it. The next answer may come long after and begins anew.
+        // The kernel has all of it. The next answer may come much later and starts anew.
         self.deadline = None;
         Pin::new(&mut self.stream).poll_flush(cx)
     }

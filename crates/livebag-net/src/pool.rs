@@ -139,10 +139,10 @@ impl Drop for Piece {
 
 /// Returns memory that the C library has kept to the system: after a burst of large answers that is most of their
 /// memory.
-#[expect(unsafe_code, reason = "no library gives malloc_trim")]
+#[cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "no library gives malloc_trim"))]
 pub fn trim() {
-    // SAFETY: it takes the allocator's own locks and moves nothing that is in use.
     #[cfg(target_env = "gnu")]
+    // SAFETY: it takes the allocator's own locks and moves nothing that is in use.
     unsafe {
         libc::malloc_trim(0);
     }

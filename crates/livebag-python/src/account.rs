@@ -44,7 +44,7 @@ impl Account {
         self.0.repeated
     }
 
-    /// Messages left out on purpose: while paused, more often than asked for, or let go by a ring.
+    /// Messages left out on purpose: while paused, above the topic's rate, or dropped from a ring.
     #[getter]
     fn skipped(&self) -> u64 {
         self.0.skipped

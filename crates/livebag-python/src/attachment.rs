@@ -1,4 +1,4 @@
-//! Files that a recording carries along.
+//! Files stored in a recording.
 
 use std::io::Read;
 
@@ -7,8 +7,7 @@ use pyo3::types::PyBytes;
 
 use crate::errors::{self, python};
 
-/// A file that a recording carries along (MCAP attachment). Its contents stay in the recording until
-/// they are asked for.
+/// A file stored in a recording (MCAP attachment). Its contents stay in the recording until they are asked for.
 #[pyclass(frozen, module = "livebag")]
 pub struct Attachment(pub livebag_bags::Attachment);
 
@@ -42,7 +41,7 @@ impl Attachment {
         usize::try_from(self.0.data.bytes()).unwrap_or(usize::MAX)
     }
 
-    /// The contents, read anew and held to their checksum each time.
+    /// The contents, read again and checked against their checksum each time.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let damage = py.detach(|| self.0.damage()).map_err(errors::convert)?;

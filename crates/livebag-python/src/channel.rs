@@ -15,7 +15,7 @@ use crate::errors::python;
 #[pyclass(frozen, module = "livebag")]
 pub struct Channel {
     pub topic: Topic,
-    /// Handed out with every message.
+    /// Returned with every message.
     pub name: Py<PyString>,
     /// What decodes the topic's messages, made by `livebag._decode` when the first is decoded.
     decoder: PyOnceLock<Py<PyAny>>,

@@ -250,7 +250,7 @@ impl Recording {
         }
     }
 
-    /// Files that the recording carries along.
+    /// Files stored in the recording.
     fn attachments(&self, py: Python<'_>) -> PyResult<Vec<Attachment>> {
         let all = py.detach(|| match &self.way {
             Way::Container(last) => {

@@ -31,7 +31,7 @@ pub struct RobotsRecording {
     last: Mutex<Channels>,
 }
 
-/// What every recording told, and what topics are called in all of them.
+/// The description of every recording, and the topics' names in all of them.
 struct Told {
     infos: Vec<Option<RecordingInfo>>,
     rows: Vec<TopicRow>,
@@ -57,7 +57,7 @@ impl RobotsRecording {
         Ok(Told { infos, rows, channels })
     }
 
-    /// Names as the answer has them: a recording's own name of a topic stands for that of each that has it.
+    /// Names as in the answer: a recording's own name of a topic selects it in each recording that has it.
     fn names(&self, told: &Told, wanted: &[String]) -> PyResult<Vec<String>> {
         let prefixes = prefixes(&self.found);
         let mut names = Vec::new();
@@ -263,7 +263,7 @@ impl RobotsRecording {
         let told = this.now(py)?;
         let names = this.names(&told, std::slice::from_ref(&topic))?;
         let [name] = &names[..] else {
-            let text = format!("{topic} is there more than once: {}", names.join(", "));
+            let text = format!("{topic} exists more than once: {}", names.join(", "));
             return Err(crate::errors::python::Unsupported::new_err(text));
         };
         let (wanted, asked) = (names.clone(), slf.clone_ref(py));

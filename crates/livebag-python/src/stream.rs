@@ -92,7 +92,7 @@ impl Publisher {
     fn publish(&self, meta: &FrameMeta, bytes: usize) -> PyResult<u64> {
         let writer = self.writer()?;
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-        // The slot is the one that `slot` has handed out, as it was filled.
+        // The slot returned by `slot`, after it was filled.
         writer.loan().publish(meta, bytes).map_err(errors::stream)
     }
 }
@@ -425,7 +425,7 @@ impl Reader {
         self.lapped
     }
 
-    /// `live`, or `gone` once the writer has ended and this region brings no more frames.
+    /// `live`, or `gone` once the writer has ended and this region gets no more frames.
     #[getter]
     fn state(&mut self) -> &'static str {
         if self.is_gone() { "gone" } else { "live" }

@@ -31,7 +31,7 @@ pub fn interruptible<T: Send + 'static>(
             Ok(done) => return Ok(done),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(errors::other("the question was given up: ask again"));
+                return Err(errors::other("the request was interrupted: try again"));
             }
         }
     }

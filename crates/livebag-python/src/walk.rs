@@ -18,7 +18,7 @@ use crate::waiting::PATIENCE;
 
 /// Messages from this size on are read straight into the memory that Python gets.
 const LARGE_BYTES_MIN: u32 = 64 << 10;
-/// Smaller ones are read together, so that Python's lock is let go of once for many.
+/// Smaller ones are read together, so that Python's lock is released once for many.
 const BATCH_MESSAGES: usize = 64;
 const BATCH_BYTES: usize = 256 << 10;
 /// Messages skipped before checking whether Python was interrupted.

@@ -10,14 +10,14 @@
 //! use livebag_ros2::{FollowOptions, Follower, Selection};
 //! use std::sync::Arc;
 //!
-//! // As rmw_zenoh does; `..ZenohOptions::from_environment()?` heeds its environment variables, too.
+//! // Like rmw_zenoh; `..ZenohOptions::from_environment()?` also reads its environment variables.
 //! let options = ZenohOptions { listen: vec!["tcp/127.0.0.1:0".into()], ..ZenohOptions::default() };
 //! let network = Arc::new(ZenohNetwork::join(&options, "livebag")?);
 //! let recorder = Recorder::create(&path, RecorderOptions::default())?;
 //! let options = FollowOptions { selection: Selection::all(), ..FollowOptions::default() };
 //! let mut follower = Follower::begin(network, options)?;
 //! for _ in 0..3 {
-//!     follower.look(&recorder); // ten times a second: takes topics that appear
+//!     follower.look(&recorder); // ten times a second: finds new topics
 //!     std::thread::sleep(std::time::Duration::from_millis(100));
 //! }
 //! follower.finish(&recorder);

@@ -59,6 +59,5 @@ pub const SERVER_POLL: Duration = Duration::from_millis(10);
 const _: () = assert!(PUBLISHERS_GONE_MAX < PUBLISHERS_MAX);
 /// How long a player waits at its end for reliable subscriptions to have everything.
 pub const PLAY_ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
-/// Losses that one gap in a publisher's numbers may stand for, so that a publisher that lies cannot make
-/// the sums overflow.
+/// Maximum losses of one gap in a publisher's numbers, so that a malicious publisher cannot make the sums overflow.
 pub const LOST_AT_ONCE_MAX: u64 = 1 << 32;

@@ -162,8 +162,8 @@ impl TopicOutput for Played {
             return Ok(());
         }
         Err(PlayError::Output(format!(
-            "not every subscription of {} has acknowledged what was published within {:?}: what they \
-             lack is lost to them",
+            "not every subscription of {} has acknowledged all messages within {:?}: they have \
+             missed the others",
             self.name, self.acknowledged_within
         )))
     }

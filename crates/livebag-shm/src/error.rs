@@ -195,7 +195,7 @@ pub enum OpenError {
     },
     /// Another user could truncate it, which kills its readers.
     #[error(
-        "the stream {name:?} belongs to the user {owner}, who could end this program by cutting its memory short; have its writer name a group (StreamOptions::group) that this program belongs to, or ask for streams of all users (--all-users)"
+        "the stream {name:?} belongs to the user {owner}, who could end this program by truncating it; have its writer name a group (StreamOptions::group) that this program belongs to, or accept streams of all users (--all-users)"
     )]
     Untrusted {
         /// The stream.

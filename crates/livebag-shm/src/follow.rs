@@ -16,7 +16,7 @@ pub(crate) struct Cursor(u64);
 /// `lapped`, or `damaged`.
 #[derive(Debug, Default)]
 pub struct Next {
-    /// Frames that were overwritten before they could be handed out, since the last call.
+    /// Frames overwritten before they could be returned, since the last call.
     pub lapped: u64,
     /// Frames that were whole and made no sense (a length beyond the slot, text that is not UTF-8),
     /// since the last call. 0 unless the writer is broken.
@@ -70,7 +70,7 @@ pub struct FrameRef {
 }
 
 impl FrameRef {
-    /// The frame's header: whole, checked when the frame was handed out.
+    /// The frame's header: intact, checked when the frame was returned.
     pub fn header(&self) -> &FrameHeader {
         &self.header
     }

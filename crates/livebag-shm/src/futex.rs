@@ -9,7 +9,7 @@ use crate::memory::Mapped;
 /// Sleeps while the four bytes at `at` are `expected`, at most `nanos`. May return early.
 pub(crate) fn wait(memory: &Mapped, at: usize, expected: u32, nanos: u64) {
     let timeout = libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_sec: (nanos / 1_000_000_000) as _, // musl's time_t is deprecated
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
     };
     let word = memory.pointer(at, 4);

@@ -1,9 +1,8 @@
 //! Shared-memory streams in native sensor layouts: one writer, any number of readers, no torn frame.
 //!
 //! `docs/stream-layout.md` is the byte layout and the protocol; this crate and
-//! `cpp/include/livebag/stream.hpp` implement the same page. The writer never waits for readers and
-//! readers map the stream read-only: nothing that a reader does can harm the writer or another
-//! reader.
+//! `cpp/include/livebag/stream.hpp` implement the same page. The writer never waits for readers, and
+//! readers map the stream read-only, so that a reader cannot harm the writer or another reader.
 //!
 //! A driver publishes ([`Writer::publish`], or [`Writer::loan`] to fill the frame in place):
 //!
@@ -19,7 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Anybody else reads: the newest ([`Reader::receive`], [`Reader::copy_latest`],
+//! Other processes read the newest frame ([`Reader::receive`], [`Reader::copy_latest`],
 //! [`Reader::borrow_latest`]) or every frame in order ([`Reader::next`]).
 //!
 //! There is also the cycle board, `docs/cycle-layout.md`: applications report there when they compute ([`Cycle`]), so

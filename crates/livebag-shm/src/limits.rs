@@ -45,7 +45,7 @@ pub const READER_LABEL_BYTES_MAX: usize = 32;
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// How often `copy_latest` and `borrow_latest` start again after being overtaken.
 pub(crate) const READ_ATTEMPTS_MAX: u32 = 4;
-/// Longest single sleep: a wake-up that got lost costs no more than this.
+/// Longest single sleep: a lost wake-up costs at most this.
 pub(crate) const SLEEP_NANOS_MAX: u64 = 100_000_000;
 /// Longest nap of a reader that has no wake object to announce itself in.
 pub(crate) const NAP_NANOS_MAX: u64 = 1_000_000;

@@ -169,7 +169,7 @@ impl StreamOptions {
         self
     }
 
-    /// Has every frame carry a CRC-32C.
+    /// Adds a CRC-32C to every frame.
     #[must_use]
     pub fn checksum(mut self, checksum: bool) -> StreamOptions {
         self.checksum = checksum;

@@ -238,18 +238,18 @@ impl Reader {
         next
     }
 
-    /// Sequence of the frame that [`Reader::next`] hands out next, if it is still there then.
+    /// Sequence of the frame that [`Reader::next`] returns next, if it still exists then.
     pub fn next_sequence(&self) -> u64 {
         self.cursor.sequence()
     }
 
-    /// Has [`Reader::next`] go on with this frame. `seek(1)` takes every frame that still exists, and counts the others
-    /// as lapped; `seek_oldest` does not count it.
+    /// Makes [`Reader::next`] continue with this frame. `seek(1)` takes every frame that still exists, and counts the
+    /// others as lapped; `seek_oldest` does not count it.
     pub fn seek(&mut self, sequence: u64) {
         self.cursor = Cursor::after(sequence.saturating_sub(1));
     }
 
-    /// Has [`Reader::next`] go on with the oldest frame that is still there.
+    /// Makes [`Reader::next`] continue with the oldest frame that still exists.
     pub fn seek_oldest(&mut self) {
         let slots = u64::from(self.region.info.slots);
         self.cursor = Cursor::after(self.region.latest().saturating_sub(slots));

@@ -27,7 +27,7 @@ impl Clock {
         Self(Kind::System { origin: Instant::now() })
     }
 
-    /// A clock that stands at `nanos` until it is advanced.
+    /// A clock that stays at `nanos` until it is advanced.
     pub fn simulated(nanos: u64) -> Self {
         let jumped_nanos = Arc::new(AtomicI64::new(0));
         Self(Kind::Simulated { nanos: Arc::new(AtomicU64::new(nanos)), jumped_nanos })

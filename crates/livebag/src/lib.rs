@@ -9,7 +9,7 @@
 //! let topic = Topic { name: "/note".into(), message_encoding: "json".into(), ..Topic::default() };
 //! let notes = recorder.topic(topic)?;
 //! notes.write(None, 1, br#"{"text": "started"}"#)?;
-//! recorder.finish()?; // bags can be opened before, too, by any process
+//! recorder.finish()?; // any process can open it before that, too
 //!
 //! let container = Container::open(&path)?;
 //! let mut cursor = container.query(&Query { topics: vec!["/note".into()], span: Span::All })?;
@@ -20,8 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Recorder::follow`] records shared-memory streams; [`Player`] publishes recordings to any [`Output`];
-//! Bags of ROS 1 and rosbag2, and checking recordings, are in the crate `livebag-bags`.
+//! [`Recorder::follow`] records shared-memory streams; [`Player`] publishes recordings to any [`Output`]. The crate
+//! `livebag-bags` reads and writes bags of ROS 1 and rosbag2, and checks recordings.
 //!
 //! A message passes through the modules in this order: a `source` or a [`TopicWriter`] provides it, its `queue` holds
 //! it, the `scheduler` decides when it is written, the `recorder` writes it to the `storage`, and a `query` reads it.

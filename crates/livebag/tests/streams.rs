@@ -1,4 +1,4 @@
-//! Real streams, the real disk: what was published is read back, bit for bit.
+//! Real streams, the real disk: messages are read back bit for bit.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -174,7 +174,7 @@ fn a_stream_that_appears_later_is_recorded_from_its_first_frame() {
     let recorder = Recorder::create(&path, RecorderOptions::default()).unwrap();
     let selector = Selector::regex(&format!("^{name}$")).unwrap();
     recorder.follow(selector).unwrap();
-    // One discovery must have passed, or the stream would count as there from the beginning.
+    // One discovery must have passed, or the stream would count as existing from the beginning.
     let decoy = unique("decoy");
     let _decoy = Writer::create(&decoy, &StreamOptions::bytes(10).remove_on_drop(true)).unwrap();
     recorder.follow(Selector::names([decoy])).unwrap();
@@ -188,8 +188,7 @@ fn a_stream_that_appears_later_is_recorded_from_its_first_frame() {
     recorder.finish().unwrap();
 }
 
-/// A driver that comes back with larger frames makes its stream anew: recording goes on, on the
-/// same topic.
+/// A driver that restarts with larger frames recreates its stream: recording continues on the same topic.
 #[test]
 fn a_stream_made_anew_is_followed_further() {
     let name = unique("anew");
@@ -236,7 +235,7 @@ fn a_writer_that_comes_back_to_its_stream_is_counted() {
     assert_eq!(Container::open(&path).unwrap().topics()[0].writer_returns(), 3);
 }
 
-/// A recorder whose time stands still, so that no bound is reached, beside an application.
+/// A recorder whose time stands still, so that no limit is reached, with an application.
 fn record_by_cycles(path: &Path, board: &str) -> Recorder {
     let options = RecorderOptions {
         schedule: Schedule::CycleAware,
@@ -297,7 +296,7 @@ fn only_newest_wait(recorder: &Recorder, sizes: &[usize]) -> bool {
     (1..=3).any(|count| waiting == sizes.iter().rev().take(count).sum::<usize>() as u64)
 }
 
-/// Frames that wait are not lost by the end of the recording, nor by the writer that laps them.
+/// Waiting frames are lost neither by the end of the recording nor by the writer that laps them.
 #[test]
 fn frames_that_wait_are_written_before_they_are_lapped_and_at_the_end() {
     let board = unique("cycle-board-2");
@@ -321,10 +320,10 @@ fn frames_that_wait_are_written_before_they_are_lapped_and_at_the_end() {
     remove_cycle_board(&board).unwrap();
 }
 
-/// A disk whose directories take as long to make as the test likes.
+/// A disk that creates directories as slowly as the test requires.
 struct HeldUp {
     disk: KernelDisk,
-    /// Whether a directory may be made; whether somebody waits for that.
+    /// Whether a directory may be created; whether a thread waits for that.
     gate: Mutex<(bool, bool)>,
     opened: Condvar,
 }
@@ -397,8 +396,8 @@ impl Disk for HeldUp {
     }
 }
 
-/// The recorder's thread stands still in a system call, as it does when others keep the disk busy, for
-/// many laps of a stream: every frame is taken into memory in time all the same, in order.
+/// The recorder's thread is stuck in a system call, as when others keep the disk busy, for many laps of a stream: every
+/// frame is still copied into memory in time, in order.
 #[test]
 fn a_disk_that_stands_still_costs_no_frame() {
     let (folder, path) = directory();
@@ -476,7 +475,7 @@ fn frames_are_compressed_or_sealed_when_asked() {
     }
 }
 
-/// A stream that nobody asked for is found when somebody does.
+/// A stream that was not requested is found when it is.
 #[test]
 fn a_stream_is_refused_until_it_is_asked_for() {
     let (name, other) = (unique("wanted"), unique("unwanted"));

@@ -130,7 +130,7 @@ class Account:
 
 @final
 class Attachment:
-    """A file that a recording carries along (MCAP attachment)."""
+    """A file stored in a recording (MCAP attachment)."""
 
     @property
     def name(self) -> str: ...

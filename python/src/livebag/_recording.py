@@ -274,7 +274,7 @@ class Recording:
 
     @property
     def metadata(self) -> dict[str, dict[str, str]]:
-        """Names with dicts of texts that the recording carries along."""
+        """Names with dicts of texts stored in the recording."""
         return self._core.metadata
 
     @property
@@ -390,7 +390,7 @@ class Recording:
         ``topics``: names, or one name; None for all. ``start_time``, ``end_time``: log times, both
         included: an ``int`` in ns since 1970, a ``float`` in seconds since 1970, a ``datetime``, a time
         of ROS, a ``timedelta`` after the first message, or a text as in the command: ``"2023-11-14T22:13:20Z"``,
-        ``"21:29:38"``, ``"+1.5s"``. ``imu`` stands for ``/imu``.
+        ``"21:29:38"``, ``"+1.5s"``. ``imu`` means ``/imu``.
 
         A message can be taken apart as the rosbag API does::
 
@@ -541,7 +541,7 @@ class Recording:
     # --- The rest ---
 
     def close(self) -> None:
-        """Lets go of the files. Messages that were read stay."""
+        """Closes the files. Messages that were read stay."""
         self._opened = None
 
     def __enter__(self) -> Recording:

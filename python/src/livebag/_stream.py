@@ -341,7 +341,7 @@ class StreamReader:
         return self._core.latest()
 
     def close(self) -> None:
-        """Lets go of the stream's memory."""
+        """Releases the stream's memory."""
         self._open = None
 
     def __iter__(self) -> Iterator[_livebag.Frame]:

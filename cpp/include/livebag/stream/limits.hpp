@@ -35,7 +35,7 @@ constexpr size_t piece_bytes = 64 << 10;
 constexpr int read_attempts_max = 4;
 /// How often creation restarts when other processes change the same name meanwhile.
 constexpr int create_attempts_max = 64;
-/// Longest single sleep: a wake-up that got lost costs no more than this.
+/// Longest single sleep: a lost wake-up costs at most this.
 constexpr int64_t sleep_nanos_max = 100'000'000;
 /// Longest nap of a reader that has no wake object to announce itself in.
 constexpr int64_t nap_nanos_max = 1'000'000;

@@ -245,7 +245,7 @@ class Reader {
     const StreamInfo& info() const { return region_->header.info; }
     /// The newest complete frame; 0 = none yet.
     uint64_t latest_sequence() const { return region_->latest(); }
-    /// The frame that `next` hands out next, if it is still there then.
+    /// The frame that `next` returns next, if it still exists then.
     uint64_t next_sequence() const { return cursor_ + 1; }
     /// Continues with this frame. `seek(1)` takes every frame that still exists and counts the others as lapped;
     /// `seek_oldest` does not count it.

@@ -128,7 +128,7 @@ fn a_topic_named_so_keeps_its_file_and_the_manifest_names_the_other() {
     assert_eq!(bag.attachments_path(), Some(container.join("attachments.mcap")));
     assert_eq!(bag.topics()[0].bricks(), ["attachments-2.mcap"]);
     assert_eq!(comparable(&attachments_of(&container)), comparable(&samples()[2..3]));
-    // The manifest is made anew of what the files say.
+    // The manifest is rebuilt from the files.
     std::fs::write(container.join("container.yaml"), "spoilt: [").unwrap();
     let bag = Container::recover(&container).unwrap();
     assert_eq!(bag.topics()[0].bricks(), ["attachments-2.mcap"]);

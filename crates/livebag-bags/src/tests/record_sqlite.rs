@@ -9,7 +9,7 @@ use livebag::{
     Overflow, Recorder, RecorderOptions, SnapshotRing, SplitRules, TopicRule, TopicRules,
     TopicSettings, WriteError,
 };
-use livebag_format::Topic;
+use livebag_format::{Message, Topic};
 
 use crate::{Sqlite3Options, open_any, record_sqlite};
 
@@ -156,4 +156,28 @@ fn a_ring_goes_into_the_database_when_asked_for() {
     assert_eq!(status.totals().2.total(), 0, "what makes way in a ring is not lost");
     let numbers = &read_back(&path)["/a"];
     assert_eq!((numbers.len() as u64, numbers.last()), (status.totals().0, Some(&100)));
+}
+
+#[test]
+fn a_snapshot_in_a_database_has_nothing_older_than_its_duration() {
+    let (_folder, path) = bag();
+    let duration_max = Some(std::time::Duration::from_secs(60));
+    let options = RecorderOptions {
+        snapshot: Some(SnapshotRing { duration_max }),
+        ..RecorderOptions::default()
+    };
+    let recorder = recorder_at(&path, Sqlite3Options::default(), options);
+    let writer = recorder.topic(topic("/a")).unwrap();
+    let now = livebag::Clock::system().wall_nanos();
+    for number in 0..10 {
+        let age_nanos = if number < 5 { 3_600_000_000_000 } else { 1_000_000_000 };
+        let log_time_nanos = now - age_nanos + number;
+        let data = [&[0, 1, 0, 0][..], &number.to_le_bytes(), &[0; 70_000]].concat();
+        let message =
+            Message { log_time_nanos, publish_time_nanos: now, sequence: number, data: &data };
+        writer.write_message(&message).unwrap();
+    }
+    recorder.snapshot().unwrap();
+    let status = recorder.finish().unwrap();
+    assert_eq!((status.totals().0, status.topics[0].skipped), (5, 5));
 }

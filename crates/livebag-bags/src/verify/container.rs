@@ -76,7 +76,7 @@ fn read_manifest(check: &mut Check<'_>, directory: &Path) -> Result<Option<Manif
     if let Some(fits) = Manifest::checksum_fits(&text) {
         check.verified.checksums += 1;
         if !fits {
-            check.damage(&path, None, "its checksum does not fit: damaged, or changed by hand");
+            check.damage(&path, None, "its checksum does not match: damaged, or changed by hand");
         }
     } else {
         check.damage(&path, None, "it has no checksum: cut, or changed by hand");
@@ -144,7 +144,7 @@ impl<'c, 'd> Split<'c, 'd> {
         if let Ok(bytes) = self.check.disk.read(&path) {
             self.check.verified.checksums += 1;
             if str::from_utf8(&bytes).ok().and_then(SyncMark::parse).is_none() {
-                self.check.damage(&path, None, "its checksum does not fit");
+                self.check.damage(&path, None, "its checksum does not match");
             }
         }
     }
@@ -225,7 +225,7 @@ impl<'c, 'd> Split<'c, 'd> {
     fn compare_counts(&mut self, topic: &TopicManifest, told: &Told) {
         if (topic.message_count, topic.message_bytes) != (told.entries, told.bytes) {
             self.damage_manifest(format!(
-                "{} has {} messages of {} bytes, its time index tells of {} and {}",
+                "{} has {} messages of {} bytes, its time index has {} and {}",
                 topic.name, topic.message_count, topic.message_bytes, told.entries, told.bytes
             ));
         }
@@ -295,7 +295,7 @@ impl<'c, 'd> Split<'c, 'd> {
         Ok(())
     }
 
-    /// The files that the recording carries along.
+    /// The recording's attachments.
     fn check_attachments(&mut self, manifest: &Manifest) -> Result<(), VerifyError> {
         if manifest.attachments.is_empty() {
             return Ok(());
@@ -351,7 +351,7 @@ impl<'c, 'd> Split<'c, 'd> {
             let messages = found.get(channel).copied().unwrap_or(0);
             if messages != *entries {
                 let what = format!(
-                    "channel {channel} has {messages} messages, its time index tells of {entries}"
+                    "channel {channel} has {messages} messages, its time index has {entries}"
                 );
                 self.check.damage(path, None, what);
             }

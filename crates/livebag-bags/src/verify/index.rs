@@ -88,7 +88,8 @@ impl IndexCheck<'_, '_> {
                 let offset = entry_offset(at + number as u64);
                 self.check.verified.checksums += 1;
                 let Some(entry) = IndexEntry::decode(raw) else {
-                    let what = format!("the checksum of entry {} does not fit", at + number as u64);
+                    let what =
+                        format!("the checksum of entry {} does not match", at + number as u64);
                     self.check.damage(&self.path, offset, what);
                     continue;
                 };
@@ -157,7 +158,7 @@ impl IndexCheck<'_, '_> {
         };
         let same = message.is_some_and(|found| says_the_same(&found, entry, self.channel_id));
         if !same || entry.inner_end() > chunk.records_bytes {
-            let what = "the message here is not the one that the time index tells of";
+            let what = "the message here does not match the time index";
             self.check.damage(&path, entry.offset, what);
         }
         Ok(())
@@ -183,7 +184,7 @@ impl IndexCheck<'_, '_> {
             records = match chunk.records(&whole) {
                 Err(error) => Err(error.to_string()),
                 Ok(found) if chunk.crc != 0 && crc32fast::hash(&found) != chunk.crc => {
-                    Err("its checksum does not fit".to_owned())
+                    Err("its checksum does not match".to_owned())
                 }
                 Ok(found) => Ok(found.into_owned()),
             };

@@ -462,7 +462,7 @@ impl Walk<'_, '_> {
             at += count as u64;
         }
         if crc.finalize() != stored {
-            self.damage(self.position, "an attachment's checksum does not fit");
+            self.damage(self.position, "an attachment's checksum does not match");
         }
         Ok(())
     }

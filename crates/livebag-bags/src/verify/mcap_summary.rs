@@ -84,7 +84,7 @@ impl Walk<'_, '_> {
         {
             self.check.verified.checksums += 1;
             if self.crc(0, data_end_at)? != record.data_section_crc {
-                self.damage(data_end_at, "the checksum of the data section does not fit");
+                self.damage(data_end_at, "the checksum of the data section does not match");
             }
         }
         let mut magic = [0; MAGIC.len()];
@@ -106,7 +106,7 @@ impl Walk<'_, '_> {
             // Up to the checksum itself.
             let to = self.length - MAGIC.len() as u64 - 4;
             if self.crc(footer.summary_start, to)? != footer.summary_crc {
-                self.damage(footer.summary_start, "the checksum of the summary does not fit");
+                self.damage(footer.summary_start, "the checksum of the summary does not match");
             }
         }
         if footer.summary_start != end {
@@ -171,7 +171,7 @@ impl Walk<'_, '_> {
         });
         if !fits && (found.is_some() || !self.skipped) {
             let what = format!(
-                "the chunk index of byte {} does not fit the chunk there",
+                "the chunk index of byte {} does not match the chunk there",
                 index.chunk_start_offset
             );
             self.damage(self.position, what);
@@ -181,7 +181,7 @@ impl Walk<'_, '_> {
     fn compare(&mut self, told: &Told, footer_at: u64) {
         let found = self.contents.chunks.len() as u64;
         if told.chunks > 0 && told.chunks != found {
-            let what = format!("the summary tells of {} chunks, there are {found}", told.chunks);
+            let what = format!("the summary has {} chunks, the file has {found}", told.chunks);
             self.damage(footer_at, what);
         }
         let Some(statistics) = &told.statistics else { return };
@@ -201,7 +201,7 @@ impl Walk<'_, '_> {
         ];
         for (what, told, found) in counts {
             if told != found {
-                let what = format!("the statistics tell of {told} {what}, there are {found}");
+                let what = format!("the statistics have {told} {what}, the file has {found}");
                 self.damage(footer_at, what);
             }
         }
@@ -209,7 +209,7 @@ impl Walk<'_, '_> {
             let found = self.contents.channels.get(&channel).copied().unwrap_or(0);
             if told != found {
                 let what = format!(
-                    "the statistics tell of {told} messages of channel {channel}, {found} are there"
+                    "the statistics have {told} messages of channel {channel}, the file has {found}"
                 );
                 self.damage(footer_at, what);
             }

@@ -232,7 +232,7 @@ fn fit(
             _ => format!(" and {} fewer", text::plural(dropped as usize, "sensor")),
         };
         format!(
-            "{seconds:.0} s in place of {asked_s:.0} s{without}, because the recording shall not \
+            "{seconds:.0} s in place of {asked_s:.0} s{without}, because the recording must not \
              exceed {} ({} are free)",
             text::bytes(room_bytes),
             text::bytes(free_bytes)

@@ -97,8 +97,8 @@ impl Summary {
         line(
             "recorded",
             format!(
-                "{} messages, {} in {:.1} s: {}, {lost}",
-                text::count(self.message_count),
+                "{}, {} in {:.1} s: {}, {lost}",
+                text::messages(self.message_count),
                 text::bytes(self.bytes as f64),
                 self.duration_s,
                 text::bytes_per_second(self.gb_per_s * 1e9),
@@ -126,7 +126,7 @@ impl Summary {
             0 => String::new(),
             topics => format!(
                 "; {} of {} read whole in {:.1} ms",
-                text::plural(query.read_messages as usize, "message"),
+                text::messages(query.read_messages),
                 text::plural(topics, "topic"),
                 query.read_ms_median
             ),

@@ -127,10 +127,10 @@ impl Watch {
     pub fn line(&self) -> Option<String> {
         let answer = self.answers.last()?;
         Some(format!(
-            "{} messages recorded, {}; its last second: {} messages, found in {}, the newest {} old",
-            text::count(answer.total_messages),
+            "{} recorded, {}; its last second: {}, found in {}, the newest {} old",
+            text::messages(answer.total_messages),
             text::bytes(answer.disk_bytes as f64),
-            text::count(answer.messages),
+            text::messages(answer.messages),
             text::duration(answer.plan_nanos),
             text::duration(answer.newest_nanos),
         ))

@@ -59,10 +59,10 @@ fn ros_definitions() -> Check {
     Check::ok(
         "ROS 2 definitions",
         match prefixes.split(':').filter(|prefix| !prefix.is_empty()).count() {
-            0 => "the bundled common interfaces, and what nodes tell of their own types".to_owned(),
-            1 => format!("{prefixes}, the bundled ones, and what nodes tell"),
+            0 => "the bundled common interfaces, and definitions from nodes".to_owned(),
+            1 => format!("{prefixes}, the bundled ones, and definitions from nodes"),
             count => format!(
-                "{count} folders of AMENT_PREFIX_PATH, the bundled ones, and what nodes tell"
+                "{count} folders of AMENT_PREFIX_PATH, the bundled ones, and definitions from nodes"
             ),
         },
     )
@@ -181,7 +181,7 @@ fn open_files() -> Check {
     let limit = getrlimit(Resource::Nofile);
     // The command has raised its soft limit up to the hard one.
     let lack = limit.maximum.is_some_and(|files| files < FILES_MIN).then(|| {
-        "every topic has files of its own: raise the hard limit of open files (nofile in \
+        "every topic has its own files: raise the hard limit of open files (nofile in \
          /etc/security/limits.d, LimitNOFILE= in systemd)"
             .to_owned()
     });

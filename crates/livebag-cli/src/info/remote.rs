@@ -14,7 +14,7 @@ use crate::text;
 pub fn of_server(address: &Address, trust: &Trust) -> Result<Info, CliError> {
     let Some(name) = &address.recording else {
         let error = RemoteError::Address(address.base.clone());
-        let text = format!("{error} (`livebag ls {}` lists what is there)", address.base);
+        let text = format!("{error} (`livebag ls {}` lists the recordings)", address.base);
         return Err(CliError::usage(text));
     };
     let info = RemoteServer::new(address, trust.options()?)?.recording(name)?;

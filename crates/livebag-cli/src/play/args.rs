@@ -11,6 +11,7 @@ use livebag_format::rosbag2::QosProfile;
 use crate::complete;
 use crate::outcome::CliError;
 use crate::ros2::NetworkArgs;
+use crate::select::{self, When};
 use crate::{files, parse};
 
 /// Play recordings into streams, at their recorded pace.
@@ -29,6 +30,7 @@ Keys: space pauses and resumes, q ends; --help has the others.")]
     livebag play run1 -r 2 -t /imu /camera/front\n  \
     livebag play do.bag --loop --delay 1\n  \
     livebag play robot1/ robot2.mcap -i robot3.bag  # as one, in order of time\n  \
+    livebag play run1 --from 21:29:38 --to 21:30:00\n  \
     livebag play run1 --start-offset 60 --playback-duration 10\n  \
     livebag play run1 --playback-until-sec 1700000000.5\n  \
     livebag play run1 -e '^/camera' -x depth --exclude-topics /camera/info\n  \
@@ -74,6 +76,14 @@ pub struct Args {
     /// Publish topics under other names.
     #[arg(short = 'm', long, value_name = "OLD:=NEW", num_args = 1.., value_parser = remap)]
     remap: Vec<(String, String)>,
+    /// Start at this time of the recording: 21:29:38, +10s after its start, RFC 3339, or nanoseconds since
+    /// 1970.
+    #[arg(long, value_name = "T", value_parser = select::when, conflicts_with = "start_offset")]
+    from: Option<When>,
+    /// Play up to this time of the recording [default: its end]
+    #[arg(long, value_name = "T", value_parser = select::when)]
+    #[arg(conflicts_with_all = ["playback_duration", "playback_until_sec", "playback_until_nsec"])]
+    to: Option<When>,
     /// Start this long after the recording's first message.
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "0")]
     start_offset: Duration,
@@ -243,6 +253,7 @@ impl Args {
         let overrides = self.qos_profile_overrides_path.as_deref();
         let services = Rosbag2Names::events(&self.rosbag2.services);
         let excluded = Rosbag2Names::events(&self.rosbag2.exclude_services);
+        let (from_nanos, to_nanos) = self.times()?;
         Ok(PlayOptions {
             rate: self.rate,
             repeat: self.repeat,
@@ -254,14 +265,32 @@ impl Args {
             qos_overrides: overrides.map(read_overrides).transpose()?.unwrap_or_default(),
             order,
             start_offset: self.start_offset,
+            from_nanos,
             duration: self.playback_duration,
-            until_nanos: self.playback_until_sec.or(self.playback_until_nsec),
+            until_nanos: to_nanos.or(self.playback_until_sec).or(self.playback_until_nsec),
             delay: self.delay,
             start_paused: self.start_paused,
             clock_ticks: self.clock_ticks(),
             ahead_messages: self.read_ahead_queue_size,
             ..PlayOptions::default()
         })
+    }
+
+    /// `--from` and `--to` as nanoseconds since 1970.
+    fn times(&self) -> Result<(Option<u64>, Option<u64>), CliError> {
+        if self.from.is_none() && self.to.is_none() {
+            return Ok((None, None));
+        }
+        let bags = self.bags();
+        let mut sources =
+            bags.iter().map(|bag| livebag_bags::open_any(bag)).collect::<Result<Vec<_>, _>>()?;
+        let source = match (sources.len(), sources.pop()) {
+            (1, Some(alone)) => alone,
+            (_, last) => livebag_bags::merged(sources.into_iter().chain(last).collect()),
+        };
+        let range = select::range_of(&*source, &bags)?;
+        let (from_nanos, to_nanos) = select::between(self.from, self.to, range)?;
+        Ok((self.from.map(|_| from_nanos), self.to.map(|_| to_nanos)))
     }
 
     fn clock_ticks(&self) -> Option<ClockTicks> {

@@ -79,10 +79,10 @@ fn line(status: &PlayStatus) -> String {
         rate => format!(", {rate:.2} times as fast"),
     };
     format!(
-        "{} of {}, {} messages{rounds}{rate}{}",
+        "{} of {}, {}{rounds}{rate}{}",
         at(status.position),
         at(status.length),
-        text::count(status.messages),
+        text::messages(status.messages),
         if status.paused { ", paused" } else { "" },
     )
 }

@@ -238,7 +238,7 @@ impl Events {
                 self.ready.push_back((entry, Some(message.data)));
             }
         }
-        // They were there when the server told of them.
+        // They existed when the server sent the event.
         self.damaged += wanted.len() as u64;
         Ok(())
     }

@@ -73,7 +73,7 @@ fn filter(topics: Vec<String>) -> TopicFilter {
 
 /// Times of a recording that does not store them.
 fn read_through(path: &Path) -> Result<Option<(u64, u64)>, CliError> {
-    say!("livebag: {} tells no times: it is read through once", path.display());
+    say!("livebag: {} has no times: it is read once to find them", path.display());
     let mut source = livebag_bags::open_foreign(path)?;
     let mut times: Option<(u64, u64)> = None;
     while let Some(message) = source.next_message()? {

@@ -113,8 +113,8 @@ impl Summary {
             out.push('\n');
         }
         out.push_str(&format!(
-            "{} messages, {}",
-            text::count(self.message_count),
+            "{}, {}",
+            text::messages(self.message_count),
             text::bytes(self.bytes as f64)
         ));
         if let (Some(start), Some(end)) = (self.start_nanos, self.end_nanos) {

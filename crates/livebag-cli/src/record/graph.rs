@@ -7,7 +7,8 @@ use livebag::{Clock, Selector};
 use livebag_ros2::{FollowOptions, Installed, QosOverrides, Selection};
 use serde::{Deserialize, Serialize};
 
-use super::settings::{Settings, wrong};
+use super::settings::Settings;
+use super::values::wrong;
 use crate::files;
 use crate::outcome::CliError;
 

@@ -185,7 +185,7 @@ impl Progress {
         }
         parts.push(Part::always(text::duration(now - self.began_nanos), None));
         parts.push(Part::ranked(3, text::plural(status.topics.len(), "topic")));
-        parts.push(Part::ranked(4, format!("{} messages", text::count(messages))));
+        parts.push(Part::ranked(4, text::messages(messages)));
         parts.push(Part::ranked(1, format!("{messages_per_s:.0} messages/s")));
         parts.push(Part::ranked(7, text::bytes_per_second(bytes_per_s)));
         let look = (lost.total() > 0).then_some(Tone::Bad);

@@ -1,7 +1,8 @@
 //! What `ros2 bag record` calls otherwise: its names are taken, each for the setting that does the same,
 //! or answered with what livebag has instead.
 
-use super::settings::{Settings, wrong};
+use super::settings::Settings;
+use super::values::wrong;
 use crate::outcome::CliError;
 
 /// Options of `ros2 bag record` that have another name, or no meaning, here.
@@ -143,7 +144,7 @@ impl Rosbag2Names {
             (Some(other), _) => {
                 return Err(wrong(
                     "--compression-mode",
-                    format!("`{other}` is none of none, file, message"),
+                    format!("`{other}` is not one of none, file, message"),
                 ));
             }
         };

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap_complete::ArgValueCompleter;
 use livebag::{
-    COMPRESSION_THREADS_MAX, ChunkCompression, Compression, LowSpace, MetadataEntry, Overflow,
-    Priority, RecorderOptions, Retention, Schedule, Selector, SnapshotRing, SplitRules, Status,
-    TopicRule, TopicRules, TopicSettings,
+    ChunkCompression, Compression, MetadataEntry, RecorderOptions, Retention, Selector,
+    SnapshotRing, SplitRules, Status, TopicRule, TopicRules, TopicSettings,
 };
 use livebag_bags::{Sqlite3Options, Sqlite3Preset};
 use livebag_format::rosbag2::MetadataVersion;
@@ -16,6 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::graph::{self, GraphSettings};
+use super::values::{
+    Storage, compression, compression_level, compression_threads, count, low_space,
+    metadata_version, overflow, pair, parsed, preset_of, rate, rule, schedule, storage, wrong,
+};
 use crate::complete;
 use crate::outcome::CliError;
 use crate::ros2::NetworkArgs;
@@ -204,147 +207,6 @@ pub struct Settings {
     pub graph: GraphSettings,
 }
 
-/// How often the preset `resilient` makes data durable: rosbag2's own comes with every
-/// transaction, a second of data at most.
-const RESILIENT_SYNC_INTERVAL: Duration = Duration::from_secs(1);
-
-pub fn wrong(key: &str, why: impl std::fmt::Display) -> CliError {
-    CliError::usage(format!("{key}: {why}"))
-}
-
-fn parsed<T>(
-    key: &str,
-    text: Option<&String>,
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> Result<Option<T>, CliError> {
-    text.map(|text| parse(text).map_err(|why| wrong(key, why))).transpose()
-}
-
-fn count(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err(format!("`{text}` is not a number from 1 on")),
-    }
-}
-
-fn overflow(text: &str) -> Result<Overflow, String> {
-    match text {
-        "drop-newest" => Ok(Overflow::DropNewest),
-        "drop-oldest" => Ok(Overflow::DropOldest),
-        _ => Err(format!("`{text}` is none of drop-newest, drop-oldest")),
-    }
-}
-
-fn priority(text: &str) -> Result<Priority, String> {
-    match text {
-        "critical" => Ok(Priority::Critical),
-        "normal" => Ok(Priority::Normal),
-        "low" => Ok(Priority::Low),
-        _ => Err(format!("`{text}` is none of critical, normal, low")),
-    }
-}
-
-fn low_space(text: &str) -> Result<LowSpace, String> {
-    match text {
-        "stop" => Ok(LowSpace::Stop),
-        "delete-oldest" | "delete_oldest_files" => Ok(LowSpace::DeleteOldest),
-        _ => Err(format!("`{text}` is none of stop, delete-oldest")),
-    }
-}
-
-/// Format of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Storage {
-    #[default]
-    Container,
-    Mcap,
-    Sqlite3,
-}
-
-fn storage(text: &str) -> Result<Storage, String> {
-    match text {
-        "container" => Ok(Storage::Container),
-        "mcap" => Ok(Storage::Mcap),
-        "sqlite3" => Ok(Storage::Sqlite3),
-        _ => Err(format!("`{text}` is none of container, mcap, sqlite3")),
-    }
-}
-
-fn metadata_version(text: &str) -> Result<MetadataVersion, String> {
-    let number = text.parse().ok();
-    let version = number.and_then(MetadataVersion::from_number);
-    version.ok_or_else(|| format!("`{text}` is none of 5, 7, 9"))
-}
-
-fn schedule(text: &str) -> Result<Schedule, String> {
-    match text {
-        "immediate" => Ok(Schedule::Immediate),
-        "cycle-aware" => Ok(Schedule::CycleAware),
-        _ => Err(format!("`{text}` is none of immediate, cycle-aware")),
-    }
-}
-
-fn compression(text: &str) -> Result<Compression, String> {
-    match text {
-        "none" => Ok(Compression::None),
-        "lz4" => Ok(Compression::Lz4),
-        "zstd" => Ok(Compression::Zstd),
-        _ => Err(format!("`{text}` is none of none, lz4, zstd")),
-    }
-}
-
-fn compression_level(text: &str) -> Result<i32, String> {
-    let level = text.parse().ok().filter(|level| (-7..=22).contains(level));
-    level.ok_or_else(|| format!("`{text}` is not a level from -7 to 22"))
-}
-
-fn compression_threads(text: &str) -> Result<usize, String> {
-    let threads =
-        text.parse().ok().filter(|threads| (0..=COMPRESSION_THREADS_MAX).contains(threads));
-    threads.ok_or_else(|| format!("`{text}` is not a number from 0 to {COMPRESSION_THREADS_MAX}"))
-}
-
-/// Meaning of a preset of rosbag2's MCAP or SQLite storage.
-struct Preset {
-    compression: ChunkCompression,
-    checksum: bool,
-    sync_interval: Option<Duration>,
-}
-
-fn preset_of(text: &str) -> Result<Preset, String> {
-    let plain =
-        Preset { compression: ChunkCompression::default(), checksum: false, sync_interval: None };
-    let zstd = |level| ChunkCompression {
-        compression: Compression::Zstd,
-        level,
-        ..ChunkCompression::default()
-    };
-    match text {
-        "none" | "fastwrite" => Ok(plain),
-        "resilient" => {
-            Ok(Preset { checksum: true, sync_interval: Some(RESILIENT_SYNC_INTERVAL), ..plain })
-        }
-        // The levels of rosbag2's MCAP storage: mcap-cpp's `fastest` is -5 of zstd, its `slowest`
-        // 19 of 22.
-        "zstd_fast" => Ok(Preset { compression: zstd(-5), ..plain }),
-        "zstd_small" => Ok(Preset { compression: zstd(19), checksum: true, ..plain }),
-        _ => Err(format!("`{text}` is none of none, fastwrite, resilient, zstd_fast, zstd_small")),
-    }
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches("Hz").trim().parse() {
-        Ok(hz) if hz > 0.0 && f64::is_finite(hz) => Ok(hz),
-        _ => Err(format!("`{text}` is not a rate above zero in Hz")),
-    }
-}
-
-fn pair<'a>(key: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
-    text.split_once('=')
-        .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| wrong(key, format!("`{text}` is not of the form NAME=VALUE")))
-}
-
 impl Settings {
     /// Options of the server during recording; `None` if they are not.
     pub fn server_options(&self) -> Result<Option<serve::Options>, CliError> {
@@ -505,7 +367,7 @@ impl Settings {
         }
         let preset = self.preset.as_deref().unwrap_or_default();
         let preset = Sqlite3Preset::from_name(preset)
-            .ok_or_else(|| wrong("preset", format!("`{preset}` is none of none, resilient")))?;
+            .ok_or_else(|| wrong("preset", format!("`{preset}` is not one of none, resilient")))?;
         let unfit = [
             ("compression", self.compression.is_some()),
             ("checksum", self.checksum),
@@ -666,32 +528,6 @@ impl Settings {
         entries.push(entry);
         Ok(entries)
     }
-}
-
-/// `PATTERN:key=value,…`. The last colon counts: patterns may have some.
-fn rule(text: &str) -> Result<TopicRule, String> {
-    let (pattern, settings) = text
-        .rsplit_once(':')
-        .ok_or_else(|| format!("`{text}` is not of the form PATTERN:KEY=VALUE,…"))?;
-    let whole = format!("^(?:{pattern})$");
-    let pattern = livebag::pattern(&whole).map_err(|error| error.to_string())?;
-    let mut sum = TopicSettings::default();
-    for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
-        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-        match key {
-            "overflow" => sum.overflow = Some(overflow(value)?),
-            "priority" => sum.priority = Some(priority(value)?),
-            "queue" => sum.bytes_max = Some(parse::size_bytes(value)?),
-            "throttle" => sum.rate_max_hz = Some(rate(value)?),
-            "latched" if value.is_empty() || value == "true" => sum.latched = true,
-            _ => {
-                return Err(format!(
-                    "`{setting}` is none of overflow=, priority=, queue=, throttle=, latched"
-                ));
-            }
-        }
-    }
-    Ok(TopicRule { pattern, settings: sum })
 }
 
 /// Whether the command line sets this option.

@@ -87,14 +87,14 @@ impl Waiting {
     fn nothing(&self, here: &BTreeSet<String>) -> String {
         match &self.network {
             Some(network) => format!(
-                "waiting for topics: nothing that was asked for is published in this network yet \
+                "waiting for topics: no requested topic is published in this network yet \
                  ({}); {}: {}",
                 network.describe(),
                 self.kind(),
                 listed(here)
             ),
             None => format!(
-                "waiting for streams: nothing that was asked for is here yet; {}: {}",
+                "waiting for streams: no requested stream exists yet; {}: {}",
                 self.kind(),
                 listed(here)
             ),

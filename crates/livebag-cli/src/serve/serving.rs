@@ -79,9 +79,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let fresh = Arc::new(Messenger::start(options.clock.clone())?);
     let plan = index::plan(&args.directories, args.index_dir.as_deref())?;
     let count = plan.count();
-    let catalog = Catalog::new(&plan.roots, options.clock.clone(), Some(fresh))?;
-    let _index = plan.start()?;
-    let catalog = Arc::new(catalog);
+    let catalog = Arc::new(Catalog::new(&plan.roots, options.clock.clone(), Some(fresh))?);
+    let _index = plan.start(catalog.clone())?;
     let zenoh = args.zenoh.start(&catalog)?;
     options.robots = zenoh.as_ref().map(ZenohServer::others);
     let server = Server::start(catalog, options)?;

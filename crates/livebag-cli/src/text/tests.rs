@@ -16,6 +16,7 @@ fn counts_are_grouped() {
     assert_eq!(count(999), "999");
     assert_eq!(count(1000), "1,000");
     assert_eq!(count(12_345_678), "12,345,678");
+    assert_eq!([0, 1, 2000].map(messages), ["0 messages", "1 message", "2,000 messages"]);
 }
 
 #[test]

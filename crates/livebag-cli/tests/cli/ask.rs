@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use livebag_shm::{FrameMeta, StreamOptions};
+use livebag_shm::{FrameMeta, StreamOptions, Writer};
 use serde_json::Value;
 
 use crate::common::{Recording, livebag, run, stream, text};
@@ -38,17 +38,37 @@ fn recordings_of_other_makes_are_asked_without_being_converted() {
     }
 }
 
+/// A live recording `live` of one stream, with its first message.
+struct Live {
+    folder: tempfile::TempDir,
+    name: String,
+    writer: Writer,
+    recording: Recording,
+}
+
+impl Live {
+    fn begin() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("live");
+        let (name, mut writer) = stream(StreamOptions::message("std_msgs/msg/UInt8", 8).slots(64));
+        let recording = Recording::begin(&[&name, "-o", text(&path)], 1);
+        Self::publish(&mut writer, 0);
+        crate::common::wait_until("the first is recorded", || {
+            run(&["info", text(&path), "--json"]).json()["message_count"] == 1
+        });
+        Self { folder, name, writer, recording }
+    }
+
+    fn publish(writer: &mut Writer, number: u8) {
+        writer.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, number]).unwrap();
+    }
+}
+
 #[test]
 fn new_messages_are_followed_until_the_recording_ends() {
-    let folder = tempfile::tempdir().unwrap();
+    let Live { folder, mut writer, recording, .. } = Live::begin();
     let path = folder.path().join("live");
-    let (name, mut writer) = stream(StreamOptions::message("std_msgs/msg/UInt8", 8).slots(64));
-    let recording = Recording::begin(&[&name, "-o", text(&path)], 1);
-    let mut publish = |number| writer.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, number]).unwrap();
-    publish(0);
-    crate::common::wait_until("the first is recorded", || {
-        run(&["info", text(&path), "--json"]).json()["message_count"] == 1
-    });
+    let mut publish = |number| Live::publish(&mut writer, number);
     let mut command =
         livebag(&["query", text(&path), "follow", "--last", "0s", "--json", "--decode"]);
     let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -70,15 +90,8 @@ fn new_messages_are_followed_until_the_recording_ends() {
 
 #[test]
 fn new_messages_are_followed_on_a_server() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("live");
-    let (name, mut writer) = stream(StreamOptions::message("std_msgs/msg/UInt8", 8).slots(64));
-    let recording = Recording::begin(&[&name, "-o", text(&path)], 1);
-    let mut publish = |number| writer.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, number]).unwrap();
-    publish(0);
-    crate::common::wait_until("the first is recorded", || {
-        run(&["info", text(&path), "--json"]).json()["message_count"] == 1
-    });
+    let Live { folder, name, mut writer, recording } = Live::begin();
+    let mut publish = |number| Live::publish(&mut writer, number);
     let (_server, url) = crate::remote::serve(folder.path());
     let url = format!("{}/live", url.trim_end_matches('/'));
     run(&["query", &url, "follow", "-t", "/none"]).expect(1, &["no topic /none"]);
@@ -107,15 +120,8 @@ fn new_messages_are_followed_on_a_server() {
 #[test]
 fn a_server_tells_of_new_messages_as_events() {
     use std::io::Write;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("live");
-    let (name, mut writer) = stream(StreamOptions::message("std_msgs/msg/UInt8", 8).slots(64));
-    let recording = Recording::begin(&[&name, "-o", text(&path)], 1);
-    let mut publish = |number| writer.publish(&FrameMeta::bytes(), &[0, 1, 0, 0, number]).unwrap();
-    publish(0);
-    crate::common::wait_until("the first is recorded", || {
-        run(&["info", text(&path), "--json"]).json()["message_count"] == 1
-    });
+    let Live { folder, name, mut writer, recording } = Live::begin();
+    let mut publish = |number| Live::publish(&mut writer, number);
     let (_server, url) = crate::remote::serve(folder.path());
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let follow = |topic: &str| {

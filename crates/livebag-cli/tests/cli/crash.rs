@@ -22,21 +22,9 @@ const HEIGHT: u32 = 479;
 const POINT_BYTES: u32 = 16;
 const POINTS_MAX: u32 = 6000;
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
+#[path = "../../../../tests/random.rs"]
+mod random;
+use random::Random;
 
 /// The payload of a topic's message: length and bytes follow from its sequence.
 fn payload(topic: usize, sequence: u64) -> &'static [u8] {

@@ -35,4 +35,6 @@ mod retention;
 mod robots;
 mod rosbag2;
 mod rosbag2_versions;
+#[path = "../../../../tests/skipped.rs"]
+mod skipped;
 mod terminal;

@@ -287,6 +287,23 @@ fn several_bags_go_out_under_other_names_with_a_clock() {
 }
 
 #[test]
+fn a_part_is_named_by_times_as_in_queries() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    let name = format!("play-part-{}", std::process::id());
+    record_counted(&first, &format!("/{name}.a"), &[10, 11]);
+    record_counted(&second, &format!("/{name}.b"), &[12, 14]);
+    let play = |times: &[&str]| {
+        let bags = ["play", text(&first), text(&second), "-r", "100", "--json"];
+        let said = run(&[&bags, times].concat()).expect(0, &[]).json();
+        (said["message_count"].as_u64().unwrap(), said["length_nanos"].as_u64().unwrap())
+    };
+    assert_eq!(play(&["--from", "+1s", "--to", "+2s"]), (2, 1_000_000_000));
+    assert_eq!(play(&["--from", "1970-01-01T00:00:11.5Z"]), (2, 2_500_000_000));
+    assert_eq!(play(&["--to", "11000000000"]), (2, 1_000_000_000));
+}
+
+#[test]
 fn options_that_make_no_sense_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("bag");
@@ -294,7 +311,7 @@ fn options_that_make_no_sense_are_named() {
     let qos = folder.path().join("qos.yaml");
     std::fs::write(&qos, "/a: {reliability: perhaps}\n").unwrap();
     let none = folder.path().join("none.yaml");
-    let wrong: [(&[&str], i32, &str); 10] = [
+    let wrong: [(&[&str], i32, &str); 13] = [
         (&["--clock", "0"], 2, "/clock is 0 Hz"),
         (&["--clock", "5", "--clock-topics-all"], 2, "cannot be used with"),
         (&["--remap", "/a"], 2, "/scan:=/old/scan"),
@@ -302,6 +319,9 @@ fn options_that_make_no_sense_are_named() {
         (&["-x", "."], 2, "no topic is left"),
         (&["--playback-until-sec", "soon"], 2, "seconds since 1970"),
         (&["--start-offset=-3"], 2, "not a duration"),
+        (&["--from", "+1s", "--start-offset", "1"], 2, "cannot be used with"),
+        (&["--to", "+1s", "--playback-duration", "1"], 2, "cannot be used with"),
+        (&["--from", "+1s", "--to", "+0s"], 2, "exchange them"),
         (&["--message-order", "reversed"], 2, "received"),
         (&["--qos-profile-overrides-path", text(&qos)], 2, "reliability is perhaps"),
         (&["--qos-profile-overrides-path", text(&none)], 1, "none.yaml"),

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::SystemTime;
 
 use livebag_shm::{FrameMeta, StreamOptions};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{Ended, Recording, livebag, run, stream, text, wait_until};
@@ -91,11 +93,13 @@ pub fn serve(folder: &Path) -> (Killed, String) {
 }
 
 fn serve_with(folder: &Path, arguments: &[&str]) -> (Killed, String) {
-    let server = livebag(&["serve", text(folder), "--listen", "127.0.0.1:0", "--json"])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut server = Killed(server.unwrap());
+    let mut server = livebag(&["serve", text(folder), "--listen", "127.0.0.1:0", "--json"]);
+    server.args(arguments);
+    served(server)
+}
+
+fn served(mut server: Command) -> (Killed, String) {
+    let mut server = Killed(server.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let said: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -105,6 +109,13 @@ fn serve_with(folder: &Path, arguments: &[&str]) -> (Killed, String) {
 
 /// A process that ends with its test, however that ends.
 pub struct Killed(Child);
+
+impl Killed {
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id() as i32).expect("a process id");
+        kill_process(pid, signal).expect("it is there");
+    }
+}
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -205,6 +216,53 @@ fn recordings_of_other_makes_are_served() {
         all.filter(|r| r.as_ref().unwrap().path().join("source.json").exists()).count() == 3
             && stamps().iter().zip(&first).filter(|(now, then)| now != then).count() == 1
     });
+}
+
+#[test]
+fn recordings_of_other_makes_that_come_or_change_are_served_and_copies_outlive_no_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let (runs, temporary) = (folder.path().join("runs"), folder.path().join("tmp"));
+    std::fs::create_dir(&runs).unwrap();
+    std::fs::create_dir(&temporary).unwrap();
+    let path = crate::names::recording(folder.path(), "drive").0;
+    let bags = [&["bag"][..], &["bag", "twice"]].map(|inputs| {
+        let bag = folder.path().join(inputs[inputs.len() - 1]);
+        let sources = ["-i", text(&path)].repeat(inputs.len());
+        run(&[&["convert", "-o", text(&bag)], &sources[..]].concat()).expect(0, &[]);
+        std::fs::read_dir(bag).unwrap().map(|entry| entry.unwrap().path())
+    });
+    let [once, twice] = bags.map(|mut files| {
+        files.find(|file| file.extension().is_some_and(|kind| kind == "mcap")).unwrap()
+    });
+    // Written a while ago: nobody is at it any more.
+    let put = |file: &Path, name: &str| {
+        let place = runs.join(name);
+        std::fs::copy(file, &place).unwrap();
+        let file = std::fs::File::options().write(true).open(place).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    };
+    let start = || {
+        let mut server = livebag(&["serve", text(&runs), "--listen", "127.0.0.1:0", "--json"]);
+        server.env("TMPDIR", &temporary);
+        served(server)
+    };
+    let copies = || std::fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().path());
+    let (server, base) = start();
+    assert_eq!(copies().count(), 0, "there is nothing to copy");
+    put(&once, "late.mcap");
+    wait_until("one that comes is served", || count(&format!("{base}/late")) == 5);
+    put(&twice, "late.mcap");
+    wait_until("it is served as it is now", || count(&format!("{base}/late")) == 10);
+    let left: Vec<_> = copies().collect();
+    assert_eq!(left.len(), 1);
+    // It is killed, and cannot remove what it made.
+    drop(server);
+    assert!(left[0].exists());
+    let (server, base) = start();
+    wait_until("it is served again", || count(&format!("{base}/late")) == 10);
+    assert!(!left[0].exists(), "the next server does");
+    server.signal(Signal::INT);
+    wait_until("the last server has ended, and its copies are gone", || copies().count() == 0);
 }
 
 #[test]

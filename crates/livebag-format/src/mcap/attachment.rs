@@ -1,5 +1,4 @@
-//! Attachment records: files that an MCAP carries along. They may be larger than memory, so their heads are parsed
-//! separately.
+//! Attachment records: files stored in an MCAP. They may be larger than memory, so their heads are parsed separately.
 
 use super::{RECORD_HEADER_BYTES, RecordHeader, opcode};
 

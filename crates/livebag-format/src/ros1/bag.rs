@@ -205,8 +205,8 @@ pub fn chunk_records(
     })
 }
 
-/// The topic that a connection record stands for: `data` is the connection header. Its fields
-/// other than type and definition (`md5sum`, `callerid`, `latching`, …) become the metadata.
+/// The topic of a connection record: `data` is the connection header. Its fields other than type and definition
+/// (`md5sum`, `callerid`, `latching`, …) become the metadata.
 pub fn connection_topic(topic: &str, data: &[u8]) -> Result<Topic, ContainerError> {
     let fields = fields(data)?;
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();

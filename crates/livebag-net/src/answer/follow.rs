@@ -14,7 +14,7 @@ use crate::tell::MessageLine;
 /// Messages of one topic already sent.
 #[derive(Clone, Copy)]
 struct Told {
-    /// Log time of the newest message told, and how many of that time were.
+    /// Log time of the newest message sent, and the number sent with that time.
     time_nanos: u64,
     count: u64,
 }

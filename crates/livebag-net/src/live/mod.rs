@@ -84,7 +84,7 @@ pub trait Feed: Send {
     fn subscribe(&mut self, id: u32, channel: u64) -> bool;
     /// Ends a subscription; whether there was one.
     fn unsubscribe(&mut self, id: u32) -> bool;
-    /// Has all subscriptions begin anew at this log time.
+    /// Restarts all subscriptions at this log time.
     fn seek(&mut self, nanos: u64);
     /// Messages up to the log time `until`.
     ///

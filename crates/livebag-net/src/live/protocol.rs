@@ -16,7 +16,7 @@ use crate::limits::{LIVE_REQUEST_ID_BYTES_MAX, LIVE_SPEED_MAX, LIVE_SUBSCRIPTION
 /// The names of the protocol, the older one first: a client that knows both gets what every client
 /// understands. They are the same on the wire.
 pub const SUBPROTOCOLS: [&str; 2] = ["foxglove.websocket.v1", "foxglove.sdk.v1"];
-/// The subprotocol that stands for a token; the token follows.
+/// Prefix of the subprotocol with a token; the token follows.
 pub const TOKEN_SUBPROTOCOL: &str = "livebag.token.";
 
 /// Bytes of a message's head: opcode, subscription, log time.
@@ -32,7 +32,7 @@ const OPCODE_PLAYBACK_CONTROL: u8 = 3;
 pub enum Asked {
     /// Messages of channels: subscription and channel.
     Subscribe(Vec<(u32, u64)>),
-    /// No more of these subscriptions.
+    /// Ends these subscriptions.
     Unsubscribe(Vec<u32>),
     /// To play, pause or seek.
     Playback(PlaybackRequest),

@@ -60,7 +60,7 @@ struct Work {
     pool: Pool,
     patience: Duration,
     playhead: Option<Playhead>,
-    /// Whether the client knows of playing: told by the newer subprotocol, or by asking.
+    /// Whether the client supports playing: it uses the newer subprotocol, or has requested it.
     knows_playback: bool,
     asked: VecDeque<PlaybackRequest>,
     subscriptions: Vec<u32>,

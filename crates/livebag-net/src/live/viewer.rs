@@ -58,7 +58,7 @@ impl Viewer {
     }
 }
 
-/// The media type that a name stands for. Browsers must not guess the type.
+/// The media type of a file name. Browsers must not guess the type.
 fn media_type(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, extension)| extension) {
         "html" => "text/html; charset=utf-8",

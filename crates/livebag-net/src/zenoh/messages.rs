@@ -195,8 +195,7 @@ impl ZenohMessages {
         Ok(next.map_or(Polled::End, Polled::Message))
     }
 
-    /// Sees to it that a source has a message ready, unless it has no more; `false` if it is not known
-    /// by then.
+    /// Makes a source's next message ready, if it has one; `false` if it is not known by then.
     fn fill(&mut self, at: usize, until_nanos: u64) -> Result<bool, ZenohError> {
         while self.sources[at].ready.is_empty() {
             if self.sources[at].page.is_none() {

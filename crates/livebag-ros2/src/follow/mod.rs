@@ -45,7 +45,7 @@ pub struct FollowOptions {
     pub selection: Selection,
     /// QoS of subscriptions, where it is not to follow what publishers offer.
     pub overrides: QosOverrides,
-    /// Take log times from `/clock`; nothing is recorded before it has told one.
+    /// Take log times from `/clock`; recording begins with its first message.
     pub use_sim_time: bool,
     /// Follow topics that appear within this time after the first poll, and none later.
     pub discover_for: Option<Duration>,
@@ -223,7 +223,7 @@ impl Follower {
         }
         let is_known = self.sim_time.as_ref().is_some_and(|time| time.now_nanos().is_some());
         if !is_known {
-            self.say("waiting for /clock: nothing is recorded before it tells the time".to_owned());
+            self.say("waiting for /clock: recording begins with its first message".to_owned());
         }
         is_known
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::network::{EndpointId, Receiver, Sample, TopicRequest};
 use crate::qos::{History, Qos, Reliability};
 
-/// The last time told, nanoseconds; [`NOT_TOLD`] before the first. A simulation's time begins with 0.
+/// The last time received, nanoseconds; [`NOT_TOLD`] before the first. A simulation's time begins with 0.
 #[derive(Debug)]
 pub(super) struct SimTime(AtomicU64);
 

@@ -36,8 +36,8 @@ impl Sequences {
         self.take_published(publisher, sequence, None)
     }
 
-    /// The same of a message that says when it was published. A number that is no higher than the
-    /// last but of a message published later is of a publisher that began anew under its old id.
+    /// The same of a message that says when it was published. A number that is not higher than the last, for a message
+    /// published later, belongs to a publisher that restarted with its old id.
     pub fn take_published(
         &mut self,
         publisher: EndpointId,

@@ -28,7 +28,7 @@ pub struct Definition {
     pub schema_encoding: String,
     /// The definition, with those of all types it needs.
     pub schema: Vec<u8>,
-    /// RIHS01 hash: as told, or of the definition; empty if neither is known.
+    /// RIHS01 hash: as announced, or of the definition; empty if neither is known.
     pub type_hash: String,
     /// A warning, as a sentence.
     pub warning: Option<String>,

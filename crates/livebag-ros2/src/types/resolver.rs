@@ -39,8 +39,8 @@ pub struct TypeResolver {
     installed: Installed,
     requests: Option<SyncSender<Wanted>>,
     answers: Arc<Mutex<Vec<(Wanted, Definition)>>>,
-    /// Questions under way: many topics of one type ask once. No more than [`TYPES_ASKED_MAX`] and the one
-    /// that is being asked.
+    /// Questions under way: many topics of one type ask once. At most [`TYPES_ASKED_MAX`], plus the one being
+    /// requested.
     asked: Mutex<BTreeSet<Wanted>>,
     /// Requests still in the queue are dropped. It synchronises nothing else, so it needs no order.
     is_over: Arc<AtomicBool>,

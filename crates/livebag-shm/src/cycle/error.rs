@@ -17,8 +17,8 @@ pub enum CycleError {
     Board(#[from] NameError),
     /// All slots are taken by living applications.
     #[error(
-        "all {slots} places of the cycle board are taken by living applications; end some of them, \
-         or let one process speak for several"
+        "all {slots} places of the cycle board are used by living applications; end some of them, \
+         or let one process act for several"
     )]
     Full {
         /// Places of the board.

@@ -38,7 +38,7 @@ pub enum EventError {
         to_nanos: u64,
     },
     /// The file has reached its bound.
-    #[error("{} has {EVENTS_BYTES_MAX} bytes of events, which is as many as it can have", .0.display())]
+    #[error("{} has {EVENTS_BYTES_MAX} bytes of events, the maximum", .0.display())]
     Full(PathBuf),
     /// A recorder or another program holds the lock.
     #[error(

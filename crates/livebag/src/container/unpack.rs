@@ -36,7 +36,7 @@ impl Unpacked {
     /// Records of the chunk at `offset`.
     ///
     /// # Errors
-    /// If it cannot be read, is cut, or its checksum does not fit.
+    /// If it cannot be read, is truncated, or its checksum is wrong.
     pub fn records(
         &mut self,
         file: &dyn ReadFile,
@@ -96,7 +96,7 @@ fn read_records(file: &dyn ReadFile, offset: u64) -> Result<Vec<u8>, UnpackError
     let records = header.records(&chunk);
     let records = records.map_err(|_| UnpackError::Damaged("the chunk does not unpack"))?;
     if header.crc != 0 && crc32fast::hash(&records) != header.crc {
-        return Err(UnpackError::Damaged("the chunk's checksum does not fit"));
+        return Err(UnpackError::Damaged("the chunk's checksum does not match"));
     }
     Ok(records.into_owned())
 }

@@ -2,7 +2,7 @@
 
 use livebag_format::Message;
 
-use super::options::{ClockTicks, clock_topic};
+use super::options::{ClockTicks, clock_topic, is_called};
 use super::{Output, PlayError, PlayedTopic};
 
 /// Bytes of a `rosgraph_msgs/msg/Clock` in CDR: encapsulation, seconds, nanoseconds.
@@ -32,7 +32,8 @@ impl ClockTopic {
         let (period_nanos, announced) = match ticks {
             ClockTicks::Rate(hz) => (Some(((1e9 / hz) as u64).max(1)), Vec::new()),
             ClockTicks::Topics(wanted) => {
-                let is_wanted = |name| wanted.is_empty() || wanted.iter().any(|w| w == name);
+                let is_wanted =
+                    |name| wanted.is_empty() || wanted.iter().any(|w| is_called(name, w));
                 (None, names.map(is_wanted).collect())
             }
         };

@@ -85,7 +85,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Plays to the end, or until told to stop.
+    /// Plays to the end, or until it is stopped.
     pub fn run(mut self) -> Result<PlayStatus, PlayError> {
         self.control.tell(&self.status);
         while !self.control.is_stopped() && self.turn()? == Go::On {}

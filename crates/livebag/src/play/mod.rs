@@ -242,9 +242,9 @@ impl Player {
     /// `None` if there is nothing to play.
     fn span(&self) -> Option<Span> {
         let first_nanos = self.survey.first_nanos?;
-        let begin_nanos = match self.options.start_offset.is_zero() {
-            true => first_nanos,
-            false => self.plan.window.from_nanos,
+        let begin_nanos = match self.options.begins_later() {
+            true => self.plan.window.from_nanos,
+            false => first_nanos,
         };
         Some(Span {
             begin_nanos,
@@ -294,7 +294,7 @@ impl Player {
         self.lost += damaged;
         if damaged > 0 {
             self.warnings.push(format!(
-                "{damaged} messages are damaged and were left out; `livebag verify` tells which"
+                "{damaged} messages are damaged and were left out; `livebag verify` lists them"
             ));
         }
         if early > 0 {

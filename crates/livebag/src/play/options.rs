@@ -69,6 +69,9 @@ pub struct PlayOptions {
     pub order: MessageOrder,
     /// Where to begin, from the first message of all topics of the recordings.
     pub start_offset: Duration,
+    /// … or at which time of the recording, nanoseconds since the Unix epoch; one before the first message is
+    /// the first message's. The later of both counts.
+    pub from_nanos: Option<u64>,
     /// How much of the recording to play from there …
     pub duration: Option<Duration>,
     /// … or up to which time of the recording, nanoseconds since the Unix epoch. The later of both
@@ -101,6 +104,7 @@ impl Default for PlayOptions {
             qos_overrides: BTreeMap::new(),
             order: MessageOrder::Received,
             start_offset: Duration::ZERO,
+            from_nanos: None,
             duration: None,
             until_nanos: None,
             delay: Duration::ZERO,
@@ -131,7 +135,7 @@ impl PlayOptions {
         let (include, exclude) = (compile(&self.regex)?, compile(&self.exclude_regex)?);
         let known = || topics.iter().map(|topic| topic.name.clone()).collect();
         if let Some(missing) =
-            self.topics.iter().find(|name| topics.iter().all(|t| t.name != **name))
+            self.topics.iter().find(|name| !topics.iter().any(|topic| is_called(&topic.name, name)))
         {
             return Err(PlayError::NoTopic { topic: missing.clone(), known: known() });
         }
@@ -139,10 +143,11 @@ impl PlayOptions {
         let chosen: Vec<bool> = topics
             .iter()
             .map(|Topic { name, .. }| {
-                let is_named = self.topics.contains(name);
+                let is_among = |names: &[String]| names.iter().any(|given| is_called(name, given));
+                let is_named = is_among(&self.topics);
                 let is_included = include.as_ref().is_some_and(|pattern| pattern.is_match(name));
                 let is_excluded = exclude.as_ref().is_some_and(|pattern| pattern.is_match(name))
-                    || self.exclude_topics.contains(name)
+                    || is_among(&self.exclude_topics)
                     || self.clock_ticks.is_some() && self.name_of(name) == super::CLOCK_TOPIC;
                 (is_all || is_named || is_included) && !is_excluded
             })
@@ -155,7 +160,7 @@ impl PlayOptions {
 
     /// The name under which a topic is published.
     fn name_of<'a>(&'a self, topic: &'a str) -> &'a str {
-        let rule = self.remap.iter().find(|(recorded, _)| recorded == topic);
+        let rule = self.remap.iter().find(|(recorded, _)| is_called(topic, recorded));
         rule.map_or(topic, |(_, played)| played)
     }
 
@@ -163,7 +168,8 @@ impl PlayOptions {
     pub(super) fn played(&self, topic: &Topic) -> Topic {
         let mut played = topic.clone();
         played.name = self.name_of(&topic.name).to_owned();
-        if let Some(profile) = self.qos_overrides.get(&topic.name) {
+        let mut overrides = self.qos_overrides.iter();
+        if let Some((_, profile)) = overrides.find(|(name, _)| is_called(&topic.name, name)) {
             let profiles = QosProfile::write_list(std::slice::from_ref(profile), QosStyle::Names);
             played.metadata.insert(OFFERED_QOS.to_owned(), profiles);
         }
@@ -185,26 +191,38 @@ impl PlayOptions {
             ),
         ];
         let named = named.iter().flat_map(|(what, names)| names.iter().map(move |n| (what, n)));
-        let strange = named.filter(|(_, name)| topics.iter().all(|topic| topic.name != ***name));
+        let strange =
+            named.filter(|(_, name)| !topics.iter().any(|topic| is_called(&topic.name, name)));
         strange.map(|(what, name)| format!("{what}: the recording has no topic {name}")).collect()
     }
 
     /// Whether a part of the recording is asked for that begins at its first message.
     pub(super) fn needs_begin(&self) -> bool {
-        !self.start_offset.is_zero() || self.duration.is_some()
+        self.begins_later() || self.duration.is_some()
+    }
+
+    /// Whether it begins at a time of its own, and not with the first message that is played.
+    pub(super) fn begins_later(&self) -> bool {
+        !self.start_offset.is_zero() || self.from_nanos.is_some()
     }
 
     /// The requested range of a recording that begins at a given time.
     pub(super) fn window(&self, begin_nanos: u64) -> Window {
-        let from_nanos = match self.start_offset.is_zero() {
-            true => 0,
-            false => begin_nanos.saturating_add(nanos(self.start_offset)),
+        let offset_nanos = begin_nanos.saturating_add(nanos(self.start_offset));
+        let from_nanos = match self.begins_later() {
+            true => offset_nanos.max(self.from_nanos.unwrap_or_default()),
+            false => 0,
         };
         let start_nanos = from_nanos.max(begin_nanos);
         let until = self.duration.map(|duration| start_nanos.saturating_add(nanos(duration)));
         let until_nanos = until.into_iter().chain(self.until_nanos).max().unwrap_or(u64::MAX);
         Window { from_nanos, until_nanos }
     }
+}
+
+/// Whether `name`, with its leading slash or without, means a topic.
+pub(super) fn is_called(topic: &str, name: &str) -> bool {
+    topic.strip_prefix('/').unwrap_or(topic) == name.strip_prefix('/').unwrap_or(name)
 }
 
 /// A duration in nanoseconds; one of more than 584 years is as good as none.

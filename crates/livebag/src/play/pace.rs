@@ -11,13 +11,12 @@ pub(super) struct Pace {
     /// … the recording stands here.
     position_nanos: u64,
     rate: f64,
-    /// Time does not flow: the recording stands at `position_nanos`, and does not leave it before
-    /// `clock_nanos`.
+    /// Time stands still at `position_nanos`, at least until `clock_nanos`.
     held: bool,
 }
 
 impl Pace {
-    /// Stands at a position until released, and does not leave it before `clock_nanos`.
+    /// Stays at a position until released, at least until `clock_nanos`.
     pub fn held(clock_nanos: u64, position_nanos: u64, rate: f64) -> Self {
         Self { clock_nanos, position_nanos, rate, held: true }
     }

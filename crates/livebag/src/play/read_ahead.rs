@@ -68,7 +68,7 @@ impl ReadAhead {
         }
     }
 
-    /// Every change is whole before the lock is let go of.
+    /// Every change is complete before the lock is released.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

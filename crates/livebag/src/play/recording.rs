@@ -16,7 +16,7 @@ use crate::query::{Buffer, Container, Cursor, Query, Span};
 /// Something that can be played.
 enum Recording {
     Container(Container),
-    /// Opened anew for every reading.
+    /// Opened again for every reading.
     Foreign {
         path: PathBuf,
         topics: Vec<Topic>,

@@ -12,7 +12,7 @@ use crate::limits::READ_WINDOW_BYTES;
 use crate::storage::{FilePart, Mapping, ReadFile};
 
 /// The damage of a message whose chunk has a wrong checksum.
-pub(super) const WRONG_CHECKSUM: &str = "the chunk's checksum does not fit";
+pub(super) const WRONG_CHECKSUM: &str = "the chunk's checksum does not match";
 /// The damage of a message whose chunk does not begin where it should.
 pub(super) const NO_CHUNK: &str = "the time index names a chunk that is not there";
 

@@ -67,7 +67,7 @@ impl Follow {
     pub const INTERVAL: Duration = Duration::from_millis(50);
 
     /// Follows `topics` (all if there are none) from now on, or from `last` before the newest message on.
-    /// `imu` stands for `/imu`. A topic of a running recording may be named before it is there.
+    /// `imu` means `/imu`. A topic of a running recording may be named before it is there.
     ///
     /// # Errors
     /// If the recording cannot be read, or is finished and has no such topic.

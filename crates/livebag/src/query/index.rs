@@ -84,7 +84,7 @@ impl IndexReader {
         let offset = entry_offset(number);
         self.read(offset, &mut bytes)?;
         IndexEntry::decode(&bytes)
-            .ok_or_else(|| self.damaged(offset, "the entry's checksum does not fit"))
+            .ok_or_else(|| self.damaged(offset, "the entry's checksum does not match"))
     }
 
     /// Hints that its head will be read soon.

@@ -164,7 +164,7 @@ impl ContainerTopic {
     }
 
     /// Messages that were recorded and cannot be reached, because the topic's files are gone or cut:
-    /// `livebag recover` makes a time index anew from its brick.
+    /// `livebag recover` rebuilds a time index from its brick.
     pub fn missing(&self) -> u64 {
         self.missing
     }

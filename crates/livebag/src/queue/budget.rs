@@ -20,7 +20,7 @@ pub struct Budget {
     common_max_bytes: AtomicU64,
     common_used_bytes: AtomicU64,
     topics: AtomicU32,
-    /// Writers waiting for room, of whatever topic: what one gives back may serve another.
+    /// Writers waiting for room, of any topic: room that one returns may serve another.
     waiting: AtomicU32,
     gate: Mutex<()>,
     room: Condvar,

@@ -347,12 +347,12 @@ impl TopicQueue {
         }
     }
 
-    /// Gives back the memory of a chunk of small messages.
+    /// Returns the memory of a chunk of small messages.
     pub fn recycle_records(&self, records: Vec<u8>) {
         self.lock().keep_records(records);
     }
 
-    /// Gives back the memory of a large message.
+    /// Returns the memory of a large message.
     pub fn recycle_block(&self, block: Block) {
         self.block_pool.give_block(block);
     }

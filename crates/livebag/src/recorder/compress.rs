@@ -56,7 +56,7 @@ pub(super) struct Compressors {
     done: Receiver<Done>,
     /// What does not fit into the channel.
     waiting: VecDeque<(u64, Job)>,
-    /// Ready before one that was handed over earlier. In a brick a topic's chunks are in the topic's order, or a crash
+    /// Ready before one that was submitted earlier. In a brick a topic's chunks are in the topic's order, or a crash
     /// could lose a message and keep the one after it.
     early: BTreeMap<u64, Done>,
     next_in: u64,

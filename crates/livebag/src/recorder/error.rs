@@ -78,7 +78,7 @@ pub enum RecordError {
         /// Requested minimum.
         least_bytes: u64,
     },
-    /// A schedule that heeds the applications' cycles cannot see them.
+    /// A schedule that uses the applications' cycles cannot read them.
     #[error(
         "the cycle board cannot be watched: {0}; use --schedule immediate, or fix the cause above"
     )]

@@ -70,7 +70,7 @@ struct PendingFrame {
     seen_nanos: u64,
     /// There was no room in memory for a copy at the last look.
     lacks_room: bool,
-    /// When its slot is refilled, at the latest look at its stream's rate.
+    /// When its slot is refilled at the earliest, by its stream's rate.
     deadline_nanos: u64,
 }
 
@@ -113,16 +113,16 @@ pub(super) struct Submitted {
 
 /// Where a frame is written from.
 pub(super) enum Origin {
-    /// Its slot. [`FrameTracker::land`] tells what has become of it.
+    /// Its slot. [`FrameTracker::land`] returns its state.
     Slot { number: FrameNumber, frame: FrameRef, encoder: Encoder },
-    /// A copy, which holds room of its topic's queue: as many bytes as its block.
+    /// A copy, which uses its topic's queue: as many bytes as its block.
     Copy(OwnedExtent),
 }
 
-/// What has become of a frame while the device fetched it.
+/// A frame's state after the device has read it.
 pub(super) struct Completed {
     pub frame: FrameRef,
-    /// A copy of it, which holds room of its topic's queue: as many bytes as its block.
+    /// A copy of it, which uses its topic's queue: as many bytes as its block.
     pub copy: Option<OwnedExtent>,
 }
 
@@ -149,9 +149,9 @@ struct TrackerState {
     next_number: FrameNumber,
     scratch: Vec<u8>,
     copy_buffers: CopyBuffers,
-    /// The shortest lap at the latest look; `None` while there are no streams.
+    /// The shortest lap at the last poll; `None` while there are no streams.
     lap_nanos: Option<u64>,
-    /// No more frames are wanted.
+    /// No more frames are needed.
     is_closing: bool,
     ends: bool,
 }
@@ -159,10 +159,10 @@ struct TrackerState {
 /// See the module's text.
 pub(super) struct FrameTracker {
     shared: Arc<Shared>,
-    /// Whoever has this lock holds no other of the recorder's and makes no system call that waits,
-    /// so that neither of the two threads waits for the disk behind the other.
+    /// A holder of this lock holds no other lock of the recorder and makes no blocking system call, so that neither
+    /// thread waits for the disk behind the other.
     watch: Mutex<TrackerState>,
-    /// A stream has come, or the end.
+    /// Signals a new stream, or the end.
     news: Condvar,
     /// Looks by the recorder's own thread.
     rounds: AtomicU64,
@@ -192,7 +192,7 @@ impl FrameTracker {
         self.news.notify_all();
     }
 
-    /// Streams that were made anew under their old names, by their topics.
+    /// Streams that were recreated under their old names, by their topics.
     pub fn successors(&self) -> Vec<(usize, StreamSource)> {
         let watch = self.lock();
         let successor = |source: &Source| {
@@ -217,7 +217,7 @@ impl FrameTracker {
         watch.sources.iter_mut().filter_map(returned).collect()
     }
 
-    /// Goes on with another stream for a topic, or with none.
+    /// Continues with another stream for a topic, or with none.
     pub fn replace(&self, topic: usize, stream: Option<StreamSource>) {
         let mut watch = self.lock();
         if let Some(source) = watch.sources.iter_mut().find(|source| source.topic == topic) {
@@ -225,13 +225,13 @@ impl FrameTracker {
         }
     }
 
-    /// Looks at every stream, for the recorder's thread. Tells when to look again, if there are streams.
+    /// Polls every stream, for the recorder's thread. Tells when to look again, if there are streams.
     pub fn look(&self) -> Option<Duration> {
         self.rounds.fetch_add(1, Ordering::Relaxed);
         self.lock().look(&self.shared)
     }
 
-    /// Takes no more frames; those that were taken are watched on.
+    /// Takes no more frames, but keeps tracking those it has taken.
     pub fn close(&self) {
         self.lock().is_closing = true;
     }
@@ -304,7 +304,7 @@ impl FrameTracker {
         }
     }
 
-    /// Tells what has become of a frame, which is not watched any more; `None` if it was not.
+    /// Returns the state of a frame, and stops tracking it; `None` if it was not.
     pub fn land(&self, number: FrameNumber) -> Option<Completed> {
         let InFlightFrame { frame, copy, .. } = self.lock().flying.remove(&number)?;
         Some(Completed { frame, copy })
@@ -326,8 +326,8 @@ impl FrameTracker {
             watch = match watch.lap_nanos {
                 None => self.news.wait(watch).unwrap_or_else(PoisonError::into_inner),
                 Some(lap) => {
-                    // Two looks without a round of the recorder's are at most a quarter of a lap; who
-                    // stands in looks as often as the recorder does.
+                    // Two polls without the recorder are at most a quarter of a lap apart; a watchdog that has taken
+                    // over polls as often as the recorder.
                     let rest = match stands_in {
                         true => look_interval(lap),
                         false => Duration::from_nanos(lap / 8).clamp(WATCH_MIN, WATCH_MAX),
@@ -358,7 +358,7 @@ impl FrameTracker {
 }
 
 impl TrackerState {
-    /// Takes every frame that is new now of every stream, and copies what is about to be overwritten.
+    /// Takes every new frame of every stream, and copies frames that are about to be overwritten.
     fn look(&mut self, shared: &Shared) -> Option<Duration> {
         let (mut lap, mut again) = (None, None);
         // An application that computes is to be disturbed seldom, not at each frame.
@@ -433,7 +433,7 @@ impl TrackerState {
             encoder: stream.encoder(),
             seen_nanos: now,
             lacks_room: false,
-            // A sixteenth may have passed between two looks at the stream.
+            // A sixteenth of a lap may have passed between two polls of the stream.
             deadline_nanos: now + lap - lap / 16,
         });
     }
@@ -455,8 +455,8 @@ impl TrackerState {
         let _ = source.queue.write_frame(&message);
     }
 
-    /// Copies frames that are about to be overwritten into memory: one copy when the disk does not keep
-    /// up, loss only when the cache is full until the slot is refilled.
+    /// Copies frames that are about to be overwritten into memory: one copy if the disk does not keep up; a loss only
+    /// if the cache stays full until the slot is refilled.
     fn copy_endangered(&mut self, shared: &Shared) {
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
@@ -492,7 +492,7 @@ impl TrackerState {
         let described = (held.entry, held.encoder);
         match copy(&source.queue, &mut self.copy_buffers, frame, described) {
             Ok(extent) => {
-                // Release: who sees it leave its slot sees a whole copy.
+                // Release: a thread that sees it leave its slot sees a complete copy.
                 shared.slot_bytes.fetch_sub(frame.payload_bytes() as u64, Ordering::Release);
                 held.kept = FrameLocation::Copied(extent);
             }
@@ -520,7 +520,7 @@ impl TrackerState {
     }
 }
 
-/// Between two looks of who stands in a sixteenth of the fastest stream's lap may pass at most.
+/// The watchdog polls at least every 1/16 of the shortest stream lap.
 fn look_interval(lap_nanos: u64) -> Duration {
     Duration::from_nanos(lap_nanos / 16).clamp(POLL_MIN, POLL_MAX)
 }
@@ -555,7 +555,7 @@ fn copy(
     })
 }
 
-/// The thread that stands in.
+/// The thread that polls while the recorder is in a system call.
 pub(super) struct Watchdog {
     tracker: Arc<FrameTracker>,
     thread: Option<JoinHandle<()>>,

@@ -129,7 +129,7 @@ fn work(shared: &Shared, todo: &Receiver<Job>, removals: &SyncSender<Removal>) {
         match job {
             Job::Close(split) => close(shared, *split),
             Job::Remove(removal) => {
-                // That thread lives until this one has let go of the sender.
+                // That thread lives until this one has dropped the sender.
                 let _ = removals.send(removal);
             }
             Job::Sync { bricks, indexes, directory } => {

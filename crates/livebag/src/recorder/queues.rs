@@ -185,11 +185,8 @@ impl Queues {
 
     /// Drops old messages from a ring.
     pub fn evict(&self) {
-        let ring = self.shared.options.snapshot.as_ref();
-        if let Some(duration) = ring.and_then(|ring| ring.duration_max) {
-            let now = self.shared.options.clock.wall_nanos();
-            let before = now.saturating_sub(duration.as_nanos() as u64);
-            self.states.iter().for_each(|state| state.queue.evict_before(before));
+        if let Some(start) = self.shared.ring_start_nanos() {
+            self.states.iter().for_each(|state| state.queue.evict_before(start));
         }
     }
 

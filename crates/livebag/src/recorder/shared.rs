@@ -55,6 +55,12 @@ impl Shared {
         }
     }
 
+    /// Log time before which messages are too old for the ring, if there is a ring bounded in time.
+    pub fn ring_start_nanos(&self) -> Option<u64> {
+        let duration = self.options.snapshot.as_ref()?.duration_max?;
+        Some(self.options.clock.wall_nanos().saturating_sub(duration.as_nanos() as u64))
+    }
+
     /// A queue for one more topic, with its own channel.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ pub const METHOD_VARIABLE: &str = "LIVEBAG_STORAGE";
 pub const OPENAT2_VARIABLE: &str = "LIVEBAG_OPENAT2";
 
 /// Name of the environment variable with a file: while it exists, no message is written, as on a disk that hangs.
-/// For tests: builds without debug assertions, as users have them, do not heed it.
+/// For tests: release builds ignore it.
 pub const HOLD_VARIABLE: &str = "LIVEBAG_HOLD_WRITES";
 
 /// How files are opened for reading.

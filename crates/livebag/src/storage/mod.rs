@@ -6,8 +6,8 @@
 //!
 //! - A file's length grows only after the bytes below it can be read by others (the time index
 //!   relies on it).
-//! - A [`Write`]'s parts live until its [`Completion`], which hands them back. A completion without
-//!   an error means that every byte was accepted; short counts are continued inside.
+//! - A [`Write`]'s parts live until its [`Completion`], which returns them. A completion without an error means that
+//!   every byte was accepted; short counts are continued inside.
 //! - Completions come in any order.
 //! - An error is returned, never swallowed: `ENOSPC` can come from any write, from
 //!   [`DiskFile::reserve`] and from [`ReadFile::sync`].
@@ -60,7 +60,7 @@ pub trait ReadDisk: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
     /// Names of the files in a directory.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
-    /// Whether a process holds the lock that `path` stands for; `false` if there is no such file.
+    /// Whether a process holds the lock at `path`; `false` if there is no such file.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
     /// The present run of the kernel that caches this disk; another one has lost unsynced data. `None` if it does not
     /// tell.
@@ -111,8 +111,8 @@ pub trait Disk: ReadDisk {
     fn sync_file_at(&self, path: &Path) -> io::Result<()> {
         self.open(path)?.sync()
     }
-    /// Takes the lock that `path` stands for, making the file if need be; `None` if another process
-    /// holds it. The caller that makes it writes an [`Owner`] into it.
+    /// Takes the lock at `path`, creating the file if necessary; `None` if another process holds it. The caller that
+    /// makes it writes an [`Owner`] into it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
     /// Bytes that can still be written where `path` is.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;

@@ -23,21 +23,11 @@ const STREAM_PAYLOAD_BYTES: usize = FRAME_BYTES + 5000;
 /// More than a recording writes of a topic: no frame is overwritten.
 const STREAM_SLOTS: u32 = 512;
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Random(pub u64);
+#[path = "../../../../tests/random.rs"]
+mod random;
+pub use random::Random;
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,5 +1,7 @@
 //! Settings from the command line and from profiles.
 
+use livebag::Priority;
+
 use super::*;
 
 fn over(settings: Settings, profile: &str) -> Result<Settings, CliError> {
@@ -84,5 +86,5 @@ fn what_is_given_beside_a_preset_wins() {
     let lower = Settings { compression_level: of("-3"), ..preset };
     assert_eq!(lower.options().unwrap().compression.level, -3);
     let resilient = Settings { preset: of("resilient"), ..Settings::default() };
-    assert_eq!(resilient.options().unwrap().sync_interval, Some(RESILIENT_SYNC_INTERVAL));
+    assert_eq!(resilient.options().unwrap().sync_interval, Some(Duration::from_secs(1)));
 }

@@ -163,7 +163,7 @@ impl DdsOptions {
         (rmem_max_bytes < self.receive_buffer_bytes).then(|| {
             format!(
                 "the kernel gives a receive buffer of at most {} KiB (net.core.rmem_max), {} KiB \
-                 were asked for: bursts of large best-effort messages may be lost. To allow it: \
+                 were requested: bursts of large best-effort messages may be lost. To allow it: \
                  sudo sysctl -w net.core.rmem_max={}",
                 rmem_max_bytes >> 10,
                 self.receive_buffer_bytes >> 10,

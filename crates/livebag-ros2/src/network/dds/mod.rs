@@ -3,7 +3,7 @@
 //! - Losses are gaps in the sequence numbers that every RTPS message has, read from the packets it
 //!   came in (`cyclone/blob.rs`). Nothing is lost behind that point: there is no reader's cache. Messages that a
 //!   publisher sent after the last one that arrived, or before the first, are unknown.
-//! - Messages of publications in this process are handed over by the thread that publishes.
+//! - Messages of publications in this process are passed on by the publishing thread.
 //! - Bytes that DDSI adds to make a length a multiple of four are declared in the encapsulation's options, and removed;
 //!   other options stay as published.
 

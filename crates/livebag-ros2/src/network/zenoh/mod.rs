@@ -258,7 +258,7 @@ impl Network for ZenohNetwork {
             source_nanos: i64::try_from(self.clock.wall_nanos()).unwrap_or(i64::MAX),
             publisher: names::endpoint_id(&self.node.token()),
         };
-        // A server's queryable is complete for its own key, not for all that a `*` stands for.
+        // A server's queryable is complete for its own key, not for all keys that match a `*`.
         let target = match known {
             Some(_) => QueryTarget::AllComplete,
             None => QueryTarget::All,

@@ -5,7 +5,7 @@
 
 use super::super::{EndpointId, NetworkError, check_name, check_type_name};
 
-/// Stands for `/` in a token, whose fields `/` separates.
+/// Represents `/` in a token, whose fields are separated by `/`.
 const SLASH: char = '%';
 
 /// What an endpoint is known by: the hash (XXH3, 128 bits) of its token's key expression, its low
@@ -19,7 +19,7 @@ pub(super) fn mangled(name: &str) -> String {
     name.replace('/', "%")
 }
 
-/// A field of a token as the name that it stands for.
+/// The name in a field of a token.
 pub(super) fn demangled(field: &str) -> String {
     field.replace(SLASH, "/")
 }

@@ -27,7 +27,7 @@ impl Pool {
     }
 
     /// Shared memory for a message: nothing if it is small, or larger than half of the pool, or if there
-    /// is no room. If it `may_wait`, readers are given a moment to let go of some.
+    /// is no room. If it `may_wait`, readers get a moment to release some.
     pub(super) fn room(&self, bytes: usize, may_wait: bool, clock: &Clock) -> Option<ZShmMut> {
         if !(SHARED_BYTES_MIN..=SHARED_POOL_BYTES / 2).contains(&bytes) {
             return None;

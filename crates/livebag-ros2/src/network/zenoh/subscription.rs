@@ -37,8 +37,8 @@ impl Inlet {
 
     /// Hands a message on. Called by Zenoh's threads, of which each carries another connection.
     ///
-    /// A message in shared memory is read there: its publisher reuses the memory only once every
-    /// reader has let go of it. One that came in pieces is put together first.
+    /// A message in shared memory is read there: its publisher reuses the memory only after every reader has released
+    /// it. One that came in pieces is put together first.
     pub(super) fn take(&self, sample: &ZenohSample) {
         if sample.kind() != SampleKind::Put {
             return;

@@ -27,7 +27,7 @@ pub(super) struct Claim {
     pub is_proven: bool,
 }
 
-/// All claims of a brick are held in memory, and an index that has to be made anew is laid out there once more.
+/// All claims of a brick are held in memory, and an index that must be rebuilt is built there, too.
 pub(super) const ENTRY_MEMORY_BYTES: u64 = (size_of::<Claim>() + ENTRY_BYTES) as u64;
 const _: () = assert!(ENTRY_MEMORY_BYTES == 104, "docs/durability.md says so");
 

@@ -1,4 +1,4 @@
-//! A `container.yaml` that is gone or damaged, made anew from bricks and indexes.
+//! Rebuilds a missing or damaged `container.yaml` from bricks and indexes.
 //!
 //! It is replaced as a whole, so a crash of a process never damages it; a power cut may. Bricks know
 //! their topics (MCAP's schemas and channels), and an index belongs to the channel that its entries
@@ -62,7 +62,7 @@ fn is_brick(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "mcap")
 }
 
-/// What is in a directory, without pipes and folders that are called like a brick or an index.
+/// The contents of a directory, without pipes and folders named like a brick or an index.
 fn files_in(disk: &dyn Disk, path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = disk.list(path)?;
     let is_file = |file: &Path| !disk.open(file).is_err_and(|error| is_no_file(&error));
@@ -275,7 +275,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, Containe
         let bricks = vec![brick.name.clone()];
         manifest.topics.push(TopicManifest::new(topic, *channel_id, index, bricks));
     }
-    // Their indexes are gone, and are made anew from the brick.
+    // Their indexes are gone, and are rebuilt from the brick.
     for (at, brick) in bricks.iter().enumerate() {
         for (channel, (channel_id, topic)) in brick.topics.iter().enumerate() {
             if matched.iter().any(|(_, of, which)| (*of, *which) == (at, channel)) {

@@ -6,7 +6,7 @@
 //! 1. makes the manifest again if it is gone or damaged ([`manifest`]),
 //! 2. reads each index as a list of claims ([`index`]),
 //! 3. walks each brick ([`walk`]), and finds all that can be proven ([`proof`], [`survey`]),
-//! 4. mends the brick and its indexes ([`mend`]).
+//! 4. repairs the brick and its indexes ([`mend`]).
 //!
 //! It adds and marks. It never shortens a file whose later chunks can be proven, and keeps the bytes
 //! that it writes over: in `container.damaged`, `NAME.idx.damaged` and `container.yaml.damaged`.
@@ -120,7 +120,7 @@ fn keep_owner(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     }
 }
 
-/// The manifest where nothing can be written: as it is, or as it would be made anew.
+/// The manifest if nothing can be written: as it is, or as it would be rebuilt.
 pub(super) fn read_or_imagine(disk: &dyn Disk, path: &Path) -> Result<Manifest, ContainerError> {
     read_manifest(disk, path).or_else(|error| {
         if manifest::can_help(disk, path, &error) { rebuild(disk, path) } else { Err(error) }

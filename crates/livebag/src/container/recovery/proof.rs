@@ -33,8 +33,8 @@ pub(super) struct Trust {
     /// Chunks below this offset that have all their entries are believed: the kernel that was given
     /// them still runs, and has had the time to tell of a failure.
     pub settled_bytes: u64,
-    /// Whether what the kernel was given is in the file as far as the file goes: it still runs, or the
-    /// recorder closed and synced it. Otherwise a power cut may have cost any sector.
+    /// Whether all data given to the kernel is in the file, up to the file's end: the kernel still runs, or the
+    /// recorder closed and synced the file. Otherwise a power cut may have cost any sector.
     pub has_lost_no_sector: bool,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Proven {
     pub is_believed: bool,
     /// Whether the times in its header are those of its messages.
     pub has_right_times: bool,
-    /// The chunk with its first messages alone, if the end of the file cuts it.
+    /// The chunk with only its first messages, if the end of the file truncates it.
     pub shortened: Option<Vec<u8>>,
-    /// The start of its record, if that is not what it must be.
+    /// The start of its record, if that is incorrect.
     pub record_header: Option<[u8; RECORD_HEADER_BYTES]>,
 }
 
@@ -135,8 +135,8 @@ impl<'a> Evidence<'a> {
         self.claims.get(first).is_some_and(|claim| place_of(&claim.entry).0 < range.end)
     }
 
-    /// The start of the chunk at a place. Where an index tells of a chunk, opcode and length follow from the rest of
-    /// the header.
+    /// The start of the chunk at a place. If an index names a chunk, its opcode and length follow from the rest of the
+    /// header.
     pub fn chunk_at(&self, at: u64) -> io::Result<Option<ChunkStart>> {
         let mut head =
             self.read(at, at + (CHUNK_HEADER_BYTES_MAX + MESSAGE_HEADER_BYTES) as u64)?;
@@ -215,7 +215,7 @@ impl<'a> Evidence<'a> {
         }))
     }
 
-    /// A chunk whose claims are believed, if they are as many as its message indexes say.
+    /// A chunk whose claims are accepted, if their number equals that of its message indexes.
     fn believe(&self, at: u64, end: u64, header: &ChunkHeader) -> io::Result<Option<ChunkExtent>> {
         let claims = self.claims_at(at);
         let is_believed = |claim: &Claim| {
@@ -247,7 +247,7 @@ impl<'a> Evidence<'a> {
         Ok((next != Some(opcode::MESSAGE_INDEX)).then_some(extent))
     }
 
-    /// A chunk whose checksum fits is what was written, whether it has entries or not.
+    /// A chunk with a correct checksum is as written, with or without entries.
     fn prove_checksum(
         &self,
         (at, end): (u64, u64),
@@ -294,7 +294,7 @@ impl<'a> Evidence<'a> {
             if times != (message.log_time_nanos, message.log_time_nanos)
                 || self.read(end, whole_to)? != index
             {
-                // The header alone may have been moved here by a medium that mixes sectors up.
+                // The header alone may have been moved here by a medium that confuses sectors.
                 return Ok(None);
             }
         }
@@ -302,8 +302,8 @@ impl<'a> Evidence<'a> {
         Ok(whole.then(|| vec![(member, entry)]))
     }
 
-    /// The first messages of a chunk that the end of the file cuts. Its checksum is of no use, so they are
-    /// given a chunk without one, which says what they are: not proven to the bit.
+    /// The first messages of a chunk that the end of the file cuts. Its checksum is useless, so they are given a chunk
+    /// without one, which marks them as not proven to the bit.
     fn prove_cut(&self, at: u64) -> io::Result<Option<Proven>> {
         let Some(header) = self.cut_chunk_at(at)? else { return Ok(None) };
         let chunk = self.read(at, self.length)?;
@@ -357,7 +357,7 @@ impl<'a> Evidence<'a> {
         let sizes = (records_bytes, stored_bytes);
         let mut bytes = Vec::new();
         put_compressed_chunk_header(&mut bytes, times, sizes, 0, header.compression);
-        // What is not compressed stays where it is.
+        // Uncompressed data keeps its place.
         bytes.append(&mut stored);
         Ok(Some(Proven {
             extent,

@@ -1,4 +1,4 @@
-//! What has been found in a brick.
+//! The findings in a brick.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,16 +30,16 @@ pub(super) struct Stretch {
     pub records: Vec<u8>,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Default)]
 pub(super) struct Survey {
     /// Proven chunks, in the order of the file.
     pub chunks: Vec<ChunkExtent>,
     pub stretches: Vec<Stretch>,
-    /// Message indexes and headers that are not what they must be.
+    /// Incorrect message indexes and headers, with their corrections.
     pub changes: Vec<Change>,
-    /// The chunk that the end of the file cuts, with what is whole of it. Written before anything else:
-    /// behind its old length nothing must be added while it claims to be longer.
+    /// The chunk that the end of the file truncates, with its complete messages. Written before anything else: behind
+    /// its old length nothing must be added while it claims to be longer.
     pub shortened: Option<Change>,
     /// Messages without an entry, by member.
     pub found: Vec<Vec<IndexEntry>>,

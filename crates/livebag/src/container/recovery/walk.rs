@@ -1,5 +1,5 @@
-//! One pass over a brick, record by record, that changes nothing. What is no record, or cannot be proven, is
-//! passed over up to the next thing that can be.
+//! One pass over a brick, record by record, that changes nothing. Bytes that are no record, or cannot be proven, are
+//! skipped up to the next provable record.
 
 use std::cell::Cell;
 use std::io;
@@ -28,11 +28,11 @@ const FOUND_MEMORY_BYTES: u64 = 4 * ENTRY_BYTES as u64;
 /// Memory for a chunk, in a list that grows.
 const CHUNK_MEMORY_BYTES: u64 = 3 * size_of::<ChunkExtent>() as u64;
 
-/// What is at a place.
+/// The content at a place.
 enum Step {
     /// Something whole that ends here.
     To(u64),
-    /// Padding or what was in flight, up to here.
+    /// Padding or data that was in flight, up to here.
     Filler(u64),
     Chunk(Box<Proven>, u64),
     /// The end of the data.
@@ -48,7 +48,7 @@ pub(super) struct Walk<'a> {
     library: &'a str,
     memory: Memory,
     definitions: Definitions<'a>,
-    /// Behind it there are zeros alone.
+    /// After it there are only zeros.
     end: Cell<u64>,
     /// Where the record before begins, if it is filler.
     last_filler: Option<u64>,
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
         };
         let whole = found == wanted || (parses && self.lands(header.map_or(0, |(_, end)| end))?);
         if !whole {
-            // As far as the next proven thing, it is written again with what belongs behind it.
+            // Up to the next proven record, it is written again with the records that must follow it.
             let next = self.search(magic)?;
             let end = next.map_or(self.end_of_bytes(magic)?, |next| next);
             let records = wanted.split_off(MAGIC.len());
@@ -305,7 +305,7 @@ impl<'a> Walk<'a> {
         let bytes = self.evidence.message_indexes(&proven.extent, &proven.entries);
         let offset = proven.extent.offset + proven.extent.chunk_bytes();
         if self.evidence.read(offset, offset + bytes.len() as u64)? != bytes {
-            // Kept until it is written, beside what it is written over as text.
+            // Kept until it is written, together with the overwritten bytes as text.
             self.memory.take(4 * bytes.len() as u64)?;
             self.survey.changes.push(Change { offset, bytes });
         }

@@ -35,6 +35,11 @@ fn a_part_of_the_recording_is_played() {
     assert_eq!(play(&folder, until), [(SECOND / 2, 1)]);
     let later = PlayOptions { until_nanos: Some(4 * SECOND), ..both };
     assert_eq!(play(&folder, later).len(), 3, "the later end counts");
+    let at = |from, until_nanos| PlayOptions { from_nanos: Some(from), until_nanos, ..simulated() };
+    assert_eq!(play(&folder, at(3 * SECOND, Some(4 * SECOND))), [(0, 2), (SECOND, 3)]);
+    assert_eq!(play(&folder, at(3 * SECOND + 1, None)), [(SECOND - 1, 3), (2 * SECOND - 1, 4)]);
+    assert_eq!(play(&folder, at(0, None)).len(), 5, "before the first message");
+    assert_eq!(play(&folder, at(6 * SECOND, None)), []);
     let none = PlayOptions { start_offset: Duration::from_secs(100), ..simulated() };
     assert_eq!(play(&folder, none), []);
 }
@@ -83,7 +88,7 @@ fn topics_are_chosen_by_names_and_patterns() {
     assert_eq!(names(&folder, simulated()), all);
     let camera = PlayOptions { regex: some("camera"), ..simulated() };
     assert_eq!(names(&folder, camera.clone()), all[..2]);
-    let both = PlayOptions { topics: list(&["/scan"]), ..camera };
+    let both = PlayOptions { topics: list(&["scan"]), ..camera };
     assert_eq!(names(&folder, both.clone()), ["/camera/depth", "/camera/left", "/scan"]);
     let without = PlayOptions { exclude_regex: some("depth$"), ..both };
     assert_eq!(names(&folder, without.clone()), ["/camera/left", "/scan"]);
@@ -115,7 +120,7 @@ fn topics_go_out_under_other_names_with_other_qos() {
     let profile =
         QosProfile { reliability: Policy::Name("best_effort".to_owned()), ..QosProfile::default() };
     let options = PlayOptions {
-        remap: vec![rename("/a", "/old/a"), rename("/b", "/old/a"), rename("/x", "/y")],
+        remap: vec![rename("/a", "/old/a"), rename("b", "/old/a"), rename("/x", "/y")],
         qos_overrides: BTreeMap::from([("/a".to_owned(), profile)]),
         ..simulated()
     };

@@ -1,8 +1,8 @@
 //! Where messages were lost: at gaps in the source's sequence.
 //!
 //! A gap shows how many messages are missing between two, and nothing else: not why, and not whether they were lost or
-//! left out on purpose. Sequences of several publishers on one topic have gaps of no meaning. So gaps are believed
-//! only where there are no more of them than losses were counted, and have a cause where there was but one.
+//! left out on purpose. Sequences of several publishers on one topic have gaps of no meaning. So gaps are used only if
+//! they are not larger than the counted losses, and have a cause only if there was a single one.
 
 use livebag_format::container::Losses;
 use livebag_format::index::IndexEntry;

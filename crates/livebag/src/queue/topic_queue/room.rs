@@ -144,7 +144,7 @@ impl TopicQueue {
         true
     }
 
-    /// Gives back the room of messages that have been written.
+    /// Returns the room of written messages.
     pub fn release(&self, bytes: u64) {
         self.give_back(bytes);
         self.budget.wake();

@@ -202,6 +202,7 @@ impl Collector {
                 Ok(Command::Snapshot) => {
                     // Messages published by now belong to it.
                     self.take_frames();
+                    self.evict();
                     self.order(Order::Snapshot);
                 }
                 Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return true,
@@ -297,11 +298,13 @@ impl Collector {
             }
             source.state.queue.set_share(share);
         }
-        let ring = self.shared.options.snapshot.as_ref();
-        if let Some(duration) = ring.and_then(|ring| ring.duration_max) {
-            let wall = self.shared.options.clock.wall_nanos();
-            let before = wall.saturating_sub(duration.as_nanos() as u64);
-            self.sources.iter().for_each(|source| source.state.queue.evict_before(before));
+        self.evict();
+    }
+
+    /// Drops old messages from a ring.
+    fn evict(&self) {
+        if let Some(start) = self.shared.ring_start_nanos() {
+            self.sources.iter().for_each(|source| source.state.queue.evict_before(start));
         }
     }
 

@@ -223,17 +223,12 @@ impl SimulatedDisk {
         self.lock_state().snapshots.clone()
     }
 
-    /// Writes so far.
-    pub fn write_count(&self) -> u64 {
-        self.lock_state().faults.writes
-    }
-
     /// Operations of every kind so far.
     pub fn operation_count(&self) -> u64 {
         self.lock_state().faults.operations
     }
 
-    /// Has it complete no write that is submitted to a queue, until told otherwise.
+    /// Makes it complete no submitted write until this is undone.
     pub fn stall(&self, stalls: bool) {
         self.lock_state().stalls = stalls;
     }

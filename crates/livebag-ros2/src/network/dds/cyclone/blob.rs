@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "Cyclone DDS calls these functions through tables of pointers")]
 
 use std::ffi::{CStr, c_char, c_void};
+use std::mem::offset_of;
 use std::ptr;
 
 use cyclors::{
@@ -236,7 +237,15 @@ struct Fragment {
     keyhash_offset: u16,
 }
 
-const _: () = assert!(size_of::<Packet>() == 48, "Cyclone's layout on machines of 64 bits");
+// Cyclone's layout on machines of 64 bits.
+const _: () = assert!(size_of::<Packet>() == 48);
+const _: () = assert!(offset_of!(Fragment, next) == 8 && offset_of!(Fragment, start) == 16);
+const _: () = assert!(
+    offset_of!(Fragment, submessage_offset) == 24
+        && offset_of!(Fragment, payload_offset) == 26
+        && offset_of!(Fragment, keyhash_offset) == 28
+);
+
 /// Place of the writer's sequence number within a DATA or DATA_FRAG submessage: two times 32 bits,
 /// high first, which Cyclone has put into this machine's byte order (RTPS 2.5, 9.4.5.4).
 const SEQUENCE_OFFSET: usize = 16;

@@ -61,6 +61,8 @@ struct CacheOps {
     associate: unsafe extern "C" fn(*mut Cache, *mut c_void) -> dds_return_t,
 }
 
+const _: () = assert!(size_of::<CacheOps>() == 80 && size_of::<WriterInfo>() == 16);
+
 type CacheRead =
     unsafe extern "C" fn(*mut Cache, i32, u32, u64, *mut c_void, *mut c_void, *mut c_void) -> i32;
 

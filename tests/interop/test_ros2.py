@@ -571,7 +571,7 @@ def test_a_node_tells_what_an_unknown_type_is(tmp_path, is_honest):
 
 
 @pytest.mark.parametrize("arguments, code, words", [
-    (["record", "--ros2", "carrier-pigeon", "-a"], 2, "none of zenoh, dds"),
+    (["record", "--ros2", "carrier-pigeon", "-a"], 2, "not one of zenoh, dds"),
     (["record", "--ros2", "dds", "-a", "--domain", "233"], 1, "232"),
     (["record", "--ros2", "dds"], 2, "-a"),
     (["record", "--ros2", "dds", "-a", "--interface", "no_such_interface"], 1, "no_such_interface"),

@@ -75,7 +75,12 @@ fn rot_in_a_container_is_named_and_costs_only_what_it_hit() {
     assert_eq!(whole["message_count"], 2 * COUNT);
     assert_eq!(whole["unproven_messages"], COUNT, "frames have no checksum: {whole}");
     let text_of = run(&["verify", text(&bag)]).expect(0, &[]).out;
-    assert!(text_of.contains("whole") && text_of.contains("without a checksum, so that their bytes cannot be proven: 60 messages"), "{text_of}");
+    assert!(
+        text_of.contains("whole")
+            && text_of
+                .contains("without a checksum, so that their bytes cannot be proven: 60 messages"),
+        "{text_of}"
+    );
 
     // Header, schema, and bytes of gathered messages.
     let brick = files(&bag, "mcap").pop().unwrap();

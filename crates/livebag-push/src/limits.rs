@@ -29,7 +29,7 @@ pub const SENDS_MAX: usize = 4;
 /// Objects larger than this are no manifest, claim or list of events.
 pub const SMALL_OBJECT_BYTES_MAX: u64 = 64 << 20;
 
-/// How often progress is told.
+/// Time between two calls of `on_progress`.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 const _: () = assert!(PART_BYTES >= 5 << 20 && PART_BYTES <= usize::MAX as u64);

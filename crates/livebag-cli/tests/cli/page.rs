@@ -53,7 +53,7 @@ fn get(base: &str, target: &str) -> Value {
     serde_json::from_slice(&body(base, target)).unwrap()
 }
 
-/// How a recording goes, as it is told.
+/// The events of `/v1/bags/NAME/events`, in order.
 struct Statuses(BufReader<TcpStream>);
 
 impl Statuses {

@@ -55,7 +55,7 @@ impl Pusher<'_> {
         for attempt in 1..=SENDS_MAX {
             match self.target.store.put(&path, part.bytes.clone().into()).await {
                 Ok(put) if self.is_damaged(put.e_tag.as_deref(), &part) && attempt < SENDS_MAX => {}
-                // What is wrong with the last one is told when it is verified.
+                // After the last attempt verification reports what is wrong.
                 Ok(_) => break,
                 Err(error) if is_damaged_on_the_way(&error) && attempt < SENDS_MAX => {}
                 Err(error) => return Err(of_store(self.target.address_of(&file.key), &error)),

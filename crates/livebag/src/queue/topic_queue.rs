@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use livebag_format::index::IndexEntry;
 use livebag_format::mcap::MESSAGE_HEADER_BYTES;
@@ -42,8 +42,6 @@ pub struct TopicQueue {
     waiting: Mutex<Waiting>,
     /// Changes under the lock.
     is_closed: AtomicBool,
-    /// A writer had the lock at the recorder's last look, which did not wait for it.
-    missed: AtomicBool,
     block_pool: BlockPool,
     last_sequence: AtomicU64,
     /// Log time from which on the next message may come, if the rate is limited.
@@ -78,7 +76,6 @@ impl TopicQueue {
             credit_bytes: AtomicI64::new(0),
             waiting: Mutex::default(),
             is_closed: AtomicBool::new(false),
-            missed: AtomicBool::new(false),
             block_pool: BlockPool::default(),
             last_sequence: AtomicU64::new(0),
             due_nanos: AtomicU64::new(0),
@@ -151,15 +148,6 @@ impl TopicQueue {
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// `None` if another thread has the lock.
-    fn try_lock(&self) -> Option<MutexGuard<'_, Waiting>> {
-        match self.waiting.try_lock() {
-            Ok(waiting) => Some(waiting),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 
     /// Takes room for a copy made outside; [`TopicQueue::release`] gives it back.
@@ -306,16 +294,9 @@ impl TopicQueue {
 
     /// Takes ended batches and large messages, and the open batch too if it was opened before `opened_before_nanos`
     /// (monotonic), but at most `left` bytes plus one batch. `out` is empty.
-    ///
-    /// A writer that has the lock just now is not waited for, unless one had it at the last look as well, or everything
-    /// is asked for.
     pub fn drain(&self, opened_before_nanos: u64, left: &mut u64, out: &mut VecDeque<Queued>) {
         debug_assert!(out.is_empty());
-        let takes_all = opened_before_nanos == u64::MAX;
-        let waits = takes_all || self.missed.load(Relaxed);
-        let waiting = if waits { Some(self.lock()) } else { self.try_lock() };
-        self.missed.store(waiting.is_none(), Relaxed);
-        let Some(mut waiting) = waiting else { return };
+        let mut waiting = self.lock();
         if waiting.open_since_nanos().is_some_and(|since| since <= opened_before_nanos) {
             waiting.end_open();
         }

@@ -257,10 +257,12 @@ impl Contents {
     fn told(&self, statistics: &Statistics) -> Option<SourceTotals> {
         let mut counts = vec![0; self.topics.len()];
         for (channel, count) in &statistics.channel_message_counts {
-            counts[*self.channels.get(channel)?] += count;
+            let sum: &mut u64 = &mut counts[*self.channels.get(channel)?];
+            *sum = sum.checked_add(*count)?;
         }
+        let sum = counts.iter().try_fold(0, |sum: u64, count| sum.checked_add(*count))?;
         let times = (statistics.message_start_time, statistics.message_end_time);
-        let is_whole = counts.iter().sum::<u64>() == statistics.message_count && times.0 <= times.1;
+        let is_whole = sum == statistics.message_count && times.0 <= times.1;
         let times_nanos = (statistics.message_count > 0).then_some(times);
         is_whole.then_some(SourceTotals { counts, times_nanos })
     }

@@ -136,7 +136,9 @@ impl MessageSource for Merged {
     }
 
     fn message_count(&self) -> Option<u64> {
-        self.inputs.iter().map(|input| input.source.message_count()).sum()
+        // What foreign summaries claim need not fit.
+        let mut counts = self.inputs.iter().map(|input| input.source.message_count());
+        counts.try_fold(0, |sum: u64, count| sum.checked_add(count?))
     }
 
     fn lost_count(&self) -> u64 {

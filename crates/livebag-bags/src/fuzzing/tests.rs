@@ -28,6 +28,13 @@ fn mcap_files() {
     run("mcap", mcap, 600, &slices(&seeds));
 }
 
+/// What fuzzing by coverage has found.
+#[test]
+fn found_cases() {
+    // Statistics whose counts by channel add up to more than 64 bits hold.
+    mcap(include_bytes!("found/statistics_overflow.mcap"));
+}
+
 #[test]
 fn ros1_bags() {
     let mut seeds = Vec::new();

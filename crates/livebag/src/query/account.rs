@@ -41,8 +41,8 @@ impl Container {
         self.accounts()?.iter().for_each(|account| sum.add(account));
         // Older versions counted removed messages only for all topics together.
         let removed = &self.manifest.removed;
-        let told = removed.topics.iter().map(|topic| topic.messages).sum::<u64>();
-        if told == 0 && removed.messages > 0 {
+        let is_by_topic = removed.topics.iter().any(|topic| topic.messages > 0);
+        if !is_by_topic && removed.messages > 0 {
             sum.removed = removed.messages;
             sum.repeated = sum.repeated.saturating_add(removed.repeated);
             sum.lost.add(&removed.lost);

@@ -166,6 +166,7 @@ struct OutputArgs {
 }
 
 fn main() -> ExitCode {
+    livebag::raise_file_limit();
     match run(Cli::parse().verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

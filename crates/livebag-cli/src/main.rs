@@ -169,14 +169,6 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
     }
 }
 
-/// Every topic of a container has its own files; the usual soft limit of 1,024 is soon reached.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Without the right the soft limit stays, and opening a file will say so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
 /// clap's tip that a flag it does not know could be meant as a name misleads: nothing is called `--parquet`.
 fn without_tip(mut error: clap::Error) -> clap::Error {
     let has_meant = error.get(clap::error::ContextKind::SuggestedArg).is_some();
@@ -188,7 +180,7 @@ fn without_tip(mut error: clap::Error) -> clap::Error {
 
 fn main() -> ExitCode {
     complete::answer();
-    raise_file_limit();
+    livebag::raise_file_limit();
     logger::to_standard_error();
     color::choose(color::asked_for(std::env::args_os()));
     // `exit` ends the process, with exit code 2 when the usage is wrong.

@@ -65,6 +65,7 @@ pub use recorder::{
     BagFileWriter, BagWriteError, BagWriter, ChunkCompression, LowSpace, Overflow, Priority,
     ReaderNotice, RecordError, Recorder, RecorderOptions, Retention, SnapshotRing, SplitRules,
     Status, TopicRule, TopicRules, TopicSettings, TopicStatus, TopicWriter, WriteError,
+    raise_file_limit,
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, around_frame, pattern, stream_topic};

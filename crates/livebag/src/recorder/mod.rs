@@ -115,7 +115,6 @@ impl Recorder {
             path: parent.to_owned(),
             source,
         })?;
-        raise_file_limit();
         Ok(disk)
     }
 
@@ -356,13 +355,15 @@ fn run<M: Machine>(mut machine: M, commands: &Receiver<Command>) -> Result<(), A
     machine.close()
 }
 
-/// Every topic has its own files; the usual soft limit of 1,024 is soon reached.
-fn raise_file_limit() {
+/// Lets this process open as many files as the machine allows (`RLIMIT_NOFILE`), for programs that record or read
+/// many topics: every topic of a container has its own files, and the usual soft limit of 1,024 is soon reached.
+///
+/// A program calls it, not the recorder: a process that uses `select` must not have descriptors above 1,023.
+pub fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     // Without the right the soft limit stays, and opening a file will say so.
-    let _ = setrlimit(Resource::Nofile, raised);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// Records messages of this process into one topic; from any thread, and cheap to clone.

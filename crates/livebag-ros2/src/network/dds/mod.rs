@@ -1,7 +1,7 @@
 //! ROS 2 over DDS, by Cyclone DDS: what `rmw_cyclonedds`, `rmw_fastrtps` and `rmw_connextdds` speak.
 //!
 //! - Losses are gaps in the sequence numbers that every RTPS message has, read from the packets it
-//!   came in (`cyclone/blob.rs`). Nothing is lost behind that point: there is no reader's cache. Messages that a
+//!   came in (`cyclone/blob/mod.rs`). Nothing is lost behind that point: there is no reader's cache. Messages that a
 //!   publisher sent after the last one that arrived, or before the first, are unknown.
 //! - Messages of publications in this process are passed on by the publishing thread.
 //! - Bytes that DDSI adds to make a length a multiple of four are declared in the encapsulation's options, and removed;

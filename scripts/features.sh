@@ -11,7 +11,7 @@ cargo() { command cargo "$@" --locked --target-dir "$TARGET/features"; }
 
 cargo test --quiet -p livebag-cli --no-default-features --test absent
 # With http, ros2-zenoh takes Zenoh as the feature zenoh has compiled it: two minutes less.
-for feature in demo http parquet push sqlite3 bench zenoh http,ros2-zenoh ros2-dds; do
+for feature in bucket demo http parquet sqlite3 bench zenoh http,ros2-zenoh ros2-dds; do
     note "$feature"
     cargo check --quiet -p livebag-cli --no-default-features --features "$feature"
 done

@@ -1,13 +1,13 @@
 //! Verbs and options that this build lacks: they are listed, and name the feature that adds them.
 
-#[cfg(not(all(feature = "bench", feature = "demo", feature = "push")))]
+#[cfg(not(all(feature = "bench", feature = "bucket", feature = "demo")))]
 use std::ffi::OsString;
 
 use crate::features::{FEATURES, cure};
 use crate::outcome::CliError;
 
 /// The arguments of a verb that is not in this build: whatever they are.
-#[cfg(not(all(feature = "bench", feature = "demo", feature = "push")))]
+#[cfg(not(all(feature = "bench", feature = "bucket", feature = "demo")))]
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {

@@ -3,10 +3,10 @@
 /// The optional features of a build, whether this build has them, and their descriptions.
 pub const FEATURES: [(&str, bool, &str); 9] = [
     ("bench", cfg!(feature = "bench"), "`livebag bench`"),
+    ("bucket", cfg!(feature = "bucket"), "object stores"),
     ("demo", cfg!(feature = "demo"), "`livebag demo`"),
     ("http", cfg!(feature = "http"), "HTTP"),
     ("parquet", cfg!(feature = "parquet"), "`livebag export --parquet`"),
-    ("push", cfg!(feature = "push"), "`livebag push`"),
     ("ros2-dds", cfg!(feature = "ros2-dds"), "ROS 2 over DDS"),
     ("ros2-zenoh", cfg!(feature = "ros2-zenoh"), "ROS 2 over Zenoh"),
     ("sqlite3", cfg!(feature = "sqlite3"), "SQLite"),

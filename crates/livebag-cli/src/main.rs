@@ -35,7 +35,7 @@ mod logger;
 mod ls;
 mod man;
 mod play;
-#[cfg(feature = "push")]
+#[cfg(feature = "bucket")]
 mod push;
 mod query;
 mod record;
@@ -98,9 +98,9 @@ enum Verb {
     Robots(robots::Args),
     Convert(convert::Args),
     Export(export::Args),
-    #[cfg(feature = "push")]
+    #[cfg(feature = "bucket")]
     Push(push::Args),
-    #[cfg(not(feature = "push"))]
+    #[cfg(not(feature = "bucket"))]
     /// Copy recordings to an object store or a network drive (not in this build)
     Push(absent::Args),
     Verify(verify::Args),
@@ -143,10 +143,10 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Robots(args) => robots::run(&args),
         Verb::Convert(args) => convert::run(&args),
         Verb::Export(args) => export::run(&args),
-        #[cfg(feature = "push")]
+        #[cfg(feature = "bucket")]
         Verb::Push(args) => push::run(&args),
-        #[cfg(not(feature = "push"))]
-        Verb::Push(_) => Err(absent::error("push")),
+        #[cfg(not(feature = "bucket"))]
+        Verb::Push(_) => Err(absent::error("bucket")),
         Verb::Verify(args) => verify::run(&args),
         Verb::Recover(args) => recover::run(&args),
         Verb::Play(args) => play::run(&args),

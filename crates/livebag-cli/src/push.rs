@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap_complete::ArgValueCompleter;
 use livebag::Clock;
 use livebag_push::{
-    GIVE_UP_AFTER_DEFAULT, PushError, PushOptions, PushProgress, Pushed, Target, TargetOptions,
-    push,
+    BucketError, GIVE_UP_AFTER_DEFAULT, PushError, PushOptions, PushProgress, Pushed, Target,
+    TargetOptions, push,
 };
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     options.rate_bytes_per_s = args.max_rate;
     options.give_up_after = args.give_up_after;
     let target = Target::open(&args.target, &options).map_err(|error| match error {
-        PushError::Address(_) => CliError::usage(error.to_string()),
+        PushError::Bucket(BucketError::Address(_)) => CliError::usage(error.to_string()),
         error => CliError::failed(error.to_string()),
     })?;
     // This thread computes the checksums of requests.

@@ -12,13 +12,13 @@ use futures_util::stream;
 use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
 use http_body_util::BodyExt;
+use livebag_bucket::{CONNECT, STALL};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpResponseBody, HttpService, ReqwestConnector,
 };
 
-use crate::limits::{CONNECT, STALL};
 use crate::pace::Pacer;
 
 /// Makes clients for `object_store`.

@@ -9,8 +9,8 @@
 //! # Ok::<(), livebag_push::PushError>(())
 //! ```
 //!
-//! A push visits the modules in this order: `recording` lists the files, `target` opens the store (`profile` finds
-//! credentials, `http` sends requests at the rate of `pace`, `folder` writes to a folder), `journal` remembers what
+//! A push visits the modules in this order: `recording` lists the files, `target` opens the store
+//! (`http` sends requests at the rate of `pace`, `folder` writes to a folder), `journal` remembers what
 //! was sent, and `push` sends, verifies (`digest`) and commits.
 
 mod limits;
@@ -21,14 +21,13 @@ mod recording;
 mod folder;
 mod http;
 mod pace;
-mod profile;
 mod target;
 
 mod digest;
 mod journal;
 mod push;
 
-pub use error::{PushError, StoreFailure};
-pub use limits::GIVE_UP_AFTER_DEFAULT;
+pub use error::PushError;
+pub use livebag_bucket::{BucketError, GIVE_UP_AFTER_DEFAULT, StoreFailure};
 pub use push::{PushOptions, PushProgress, Pushed, push};
 pub use target::{Target, TargetOptions};

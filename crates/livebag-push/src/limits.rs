@@ -14,15 +14,6 @@ pub const SLICES_PER_S: u64 = 50;
 /// With a rate limit: how far sending may run ahead after a pause.
 pub const BURST: Duration = Duration::from_millis(100);
 
-/// A request of which the store takes no byte for so long has failed.
-pub const STALL: Duration = Duration::from_secs(60);
-/// For a new connection.
-pub const CONNECT: Duration = Duration::from_secs(10);
-/// How long a store that does not answer is asked again.
-pub const GIVE_UP_AFTER_DEFAULT: Duration = Duration::from_secs(120);
-/// The longest pause between two requests to a store that is busy.
-pub const BACKOFF_MAX: Duration = Duration::from_secs(10);
-
 /// How often a part, or an object that does not verify, is sent.
 pub const SENDS_MAX: usize = 4;
 

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use livebag::{Clock, lower_priority};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use livebag_bucket::{Address, BucketError, GIVE_UP_AFTER_DEFAULT, open_store};
+use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
-use crate::error::{self, PushError};
+use crate::error::PushError;
 use crate::folder::FolderParts;
 use crate::http::PacedConnector;
-use crate::limits::{BACKOFF_MAX, CONNECT, GIVE_UP_AFTER_DEFAULT, PART_BYTES, PARTS_MAX, STALL};
+use crate::limits::{PART_BYTES, PARTS_MAX};
 use crate::pace::Pacer;
-use crate::profile::Profile;
 
 /// How a target is talked to.
 #[derive(Clone, Debug)]
@@ -65,17 +62,15 @@ impl Target {
     /// # Errors
     /// If the address makes no sense, or options of the environment contradict each other.
     pub fn open(address: &str, options: &TargetOptions) -> Result<Self, PushError> {
-        // Fails if there is one, which serves as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let pacer = Arc::new(Pacer::new(Clock::system(), options.rate_bytes_per_s));
-        match address.split_once("://") {
-            None => Self::open_folder(address, pacer),
-            Some((scheme, rest)) => Self::open_bucket(address, scheme, rest, options, pacer),
+        match address.contains("://") {
+            false => Self::open_folder(address, pacer),
+            true => Self::open_bucket(address, options, pacer),
         }
     }
 
     fn open_folder(address: &str, pacer: Arc<Pacer>) -> Result<Self, PushError> {
-        let wrong = |why: String| PushError::Address(format!("{address}: {why}"));
+        let wrong = |why| BucketError::Address(format!("{address}: {why}"));
         let root = FilePath::new(address).canonicalize();
         let root = root.map_err(|error| {
             wrong(format!(
@@ -97,35 +92,21 @@ impl Target {
 
     fn open_bucket(
         address: &str,
-        scheme: &str,
-        rest: &str,
         options: &TargetOptions,
         pacer: Arc<Pacer>,
     ) -> Result<Self, PushError> {
-        let wrong = |why: String| PushError::Address(format!("{scheme}://…: {why}"));
-        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        if bucket.contains('@') {
-            return Err(wrong(
-                "credentials do not belong into an address: set them in the environment".to_owned(),
-            ));
-        }
-        if bucket.is_empty() || rest.contains(['?', '#']) {
-            return Err(wrong(format!(
-                "expected a bucket and a prefix, as in {scheme}://fleet/robot7"
-            )));
-        }
-        let prefix =
-            Path::parse(prefix.trim_end_matches('/')).map_err(|error| wrong(error.to_string()))?;
-        let settings = Settings { retry: retry(options), client: client(), pacer: pacer.clone() };
-        let (store, parts) = match scheme {
-            "s3" | "s3a" => both(settings.s3(bucket)),
-            "gs" => both(settings.gcs(bucket)),
-            "az" | "azure" | "abfs" => both(settings.azure(bucket)),
-            _ => return Err(wrong("expected s3://, gs://, az:// or a folder".to_owned())),
-        }
-        .map_err(|error| error::of_store(address, &error))?;
-        let address = address.trim_end_matches('/').to_owned();
-        Ok(Self { address, prefix, store, parts, pacer, runtime: runtime()?, folder: None })
+        let address = Address::parse(address)?;
+        let connector = PacedConnector { pacer: pacer.clone() };
+        let store = open_store(&address, options.give_up_after, connector)?;
+        Ok(Self {
+            prefix: address.prefix().clone(),
+            address: address.to_string(),
+            store: store.objects,
+            parts: store.parts,
+            pacer,
+            runtime: runtime()?,
+            folder: None,
+        })
     }
 
     /// As it was given.
@@ -135,13 +116,7 @@ impl Target {
 
     /// The object of a key.
     pub(crate) fn path(&self, key: &str) -> Result<Path, PushError> {
-        let path = match self.prefix.as_ref() {
-            "" => Path::parse(key),
-            prefix => Path::parse(format!("{prefix}/{key}")),
-        };
-        path.map_err(|error| {
-            PushError::Address(format!("{key} cannot be the name of an object: {error}"))
-        })
+        Ok(livebag_bucket::path_below(&self.prefix, key)?)
     }
 
     /// The address of a key.
@@ -175,99 +150,9 @@ impl Target {
     }
 }
 
-type Both = (Arc<dyn ObjectStore>, Arc<dyn MultipartStore>);
-
-fn both<S: ObjectStore + MultipartStore>(
-    store: object_store::Result<S>,
-) -> object_store::Result<Both> {
-    let store = Arc::new(store?);
-    Ok((store.clone(), store))
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, PushError> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("livebag-push")
-        // Below the recorder, for processors and disks.
-        .on_thread_start(lower_priority)
-        .enable_all()
-        .build()
-        .map_err(PushError::Runtime)
-}
-
-fn retry(options: &TargetOptions) -> RetryConfig {
-    let backoff = BackoffConfig { max_backoff: BACKOFF_MAX, ..BackoffConfig::default() };
-    // The time bounds them.
-    RetryConfig { backoff, max_retries: 1000, retry_timeout: options.give_up_after }
-}
-
-fn client() -> ClientOptions {
-    // A part takes as long as the link needs.
-    ClientOptions::new()
-        .with_timeout_disabled()
-        .with_read_timeout(STALL)
-        .with_connect_timeout(CONNECT)
-}
-
-struct Settings {
-    retry: RetryConfig,
-    client: ClientOptions,
-    pacer: Arc<Pacer>,
-}
-
-impl Settings {
-    fn s3(self, bucket: &str) -> object_store::Result<object_store::aws::AmazonS3> {
-        let mut builder = AmazonS3Builder::from_env();
-        // AWS's tools take the environment's credentials before a profile's, unless a profile is named.
-        let is_set = |key| builder.get_config_value(&key).is_some();
-        let has_keys = is_set(AmazonS3ConfigKey::AccessKeyId);
-        let profile =
-            Profile::find().filter(|_| !has_keys || std::env::var_os("AWS_PROFILE").is_some());
-        if let Some(profile) = profile {
-            for (name, key) in [
-                ("aws_access_key_id", AmazonS3ConfigKey::AccessKeyId),
-                ("aws_secret_access_key", AmazonS3ConfigKey::SecretAccessKey),
-                ("aws_session_token", AmazonS3ConfigKey::Token),
-                ("region", AmazonS3ConfigKey::Region),
-                ("endpoint_url", AmazonS3ConfigKey::Endpoint),
-            ] {
-                let is_place =
-                    matches!(key, AmazonS3ConfigKey::Region | AmazonS3ConfigKey::Endpoint);
-                if let Some(value) = profile.get(name)
-                    && !(is_place && builder.get_config_value(&key).is_some())
-                {
-                    builder = builder.with_config(key, value);
-                }
-            }
-        }
-        let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
-        let client = self.client.with_allow_http(endpoint.starts_with("http://"));
-        let connector = PacedConnector { pacer: self.pacer };
-        builder
-            .with_client_options(client)
-            .with_retry(self.retry)
-            .with_http_connector(connector)
-            .with_bucket_name(bucket)
-            .build()
-    }
-
-    fn gcs(self, bucket: &str) -> object_store::Result<object_store::gcp::GoogleCloudStorage> {
-        GoogleCloudStorageBuilder::from_env()
-            .with_client_options(self.client)
-            .with_retry(self.retry)
-            .with_http_connector(PacedConnector { pacer: self.pacer })
-            .with_bucket_name(bucket)
-            .build()
-    }
-
-    fn azure(self, container: &str) -> object_store::Result<object_store::azure::MicrosoftAzure> {
-        MicrosoftAzureBuilder::from_env()
-            .with_client_options(self.client)
-            .with_retry(self.retry)
-            .with_http_connector(PacedConnector { pacer: self.pacer })
-            .with_container_name(container)
-            .build()
-    }
+fn runtime() -> Result<tokio::runtime::Runtime, BucketError> {
+    // Below the recorder, for processors and disks.
+    livebag_bucket::runtime("livebag-push", lower_priority)
 }
 
 #[cfg(test)]
@@ -279,13 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_make_no_sense_are_refused_without_repeating_secrets() {
-        assert!(refusal("s3://KEY:SECRET@bucket/x").contains("do not belong"));
-        assert!(!refusal("s3://KEY:SECRET@bucket/x").contains("SECRET"));
-        assert!(!refusal("az://container/x?sig=SECRET").contains("SECRET"));
-        assert!(refusal("s3:///x").contains("expected a bucket"));
-        assert!(refusal("ftp://host/x").contains("expected s3://"));
+    fn a_folder_that_is_not_there_may_be_a_drive() {
         assert!(refusal("/nonexistent/drive").contains("not mounted"));
+        assert!(refusal("ftp://host/x").contains("expected s3://"));
     }
 
     #[test]

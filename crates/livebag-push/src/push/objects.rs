@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use futures_util::TryStreamExt;
+use livebag_bucket::{BucketError, StoreFailure, is_lost_on_the_way};
 use object_store::{Error, GetOptions, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
 
 use super::{PushError, Pusher};
 use crate::digest::{hex, md5_of};
-use crate::error::{is_lost_on_the_way, of_store};
+use crate::error::of_store;
 use crate::limits::{SENDS_MAX, SMALL_OBJECT_BYTES_MAX};
 
 /// A small object.
@@ -58,9 +59,10 @@ impl Pusher<'_> {
                 // A bucket that is not there is no object that is not there.
                 let failure = failed(error);
                 return match &failure {
-                    PushError::Store { failure: crate::error::StoreFailure::NoBucket, .. } => {
-                        Err(failure)
-                    }
+                    PushError::Bucket(BucketError::Store {
+                        failure: StoreFailure::NoBucket,
+                        ..
+                    }) => Err(failure),
                     _ => Ok(None),
                 };
             }

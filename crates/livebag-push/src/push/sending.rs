@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
+use livebag_bucket::{BucketError, is_damaged_on_the_way, is_forgotten};
 use object_store::multipart::PartId;
 use object_store::{Error, ObjectMeta, ObjectStoreExt};
 
 use super::{PushError, Pusher};
 use crate::digest::{Digests, Part, PartReader};
-use crate::error::{is_damaged_on_the_way, is_forgotten, of_store};
+use crate::error::of_store;
 use crate::journal::Upload;
 use crate::limits::SENDS_MAX;
 use crate::recording::SourceFile;
@@ -215,5 +216,5 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, PushError> + Send + 'static,
 ) -> Result<T, PushError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| PushError::Runtime(std::io::Error::other(error)))?
+    done.map_err(|error| BucketError::Runtime(std::io::Error::other(error)).into()).flatten()
 }

@@ -1,15 +1,15 @@
 //! Recording into SQLite: every published message is recorded or lost there too.
 
-use std::path::PathBuf;
-
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use livebag::{
-    Overflow, Recorder, RecorderOptions, SnapshotRing, SplitRules, TopicRule, TopicRules,
-    TopicSettings, WriteError,
+    Overflow, Recorder, RecorderOptions, Selector, SnapshotRing, SplitRules, TopicRule, TopicRules,
+    TopicSettings, TopicStatus, WriteError,
 };
 use livebag_format::{Message, Topic};
+use livebag_shm::{FrameMeta, StreamOptions, Writer};
 
 use crate::{Sqlite3Options, open_any, record_sqlite};
 
@@ -180,4 +180,41 @@ fn a_snapshot_in_a_database_has_nothing_older_than_its_duration() {
     recorder.snapshot().unwrap();
     let status = recorder.finish().unwrap();
     assert_eq!((status.totals().0, status.topics[0].skipped), (5, 5));
+}
+
+/// A writer that comes back, to its region or with another one, is counted as it is in a container.
+#[test]
+fn writers_that_come_back_are_counted() {
+    let (_folder, path) = bag();
+    let name = format!("sqlite-back-{}", std::process::id());
+    let small = StreamOptions::bytes(10);
+    let mut writer = Writer::create(&name, &small).unwrap();
+    let recorder = recorder_at(&path, Sqlite3Options::default(), RecorderOptions::default());
+    recorder.follow(Selector::names([&name])).unwrap();
+    let until = |messages: u64, returns: u64| {
+        let is_so =
+            |topic: &TopicStatus| (topic.messages, topic.writer_returns) == (messages, returns);
+        for _ in 0..60_000 {
+            if recorder.status().topics.first().is_some_and(is_so) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{messages} messages, {returns} returns: {:?}", recorder.status().topics);
+    };
+    // Streams that are there at the start are recorded from now on.
+    until(0, 0);
+    writer.publish(&FrameMeta::bytes(), &[1; 10]).unwrap();
+    until(1, 0);
+    drop(writer);
+    writer = Writer::create(&name, &small).unwrap();
+    writer.publish(&FrameMeta::bytes(), &[2; 10]).unwrap();
+    until(2, 1);
+    drop(writer);
+    let large = StreamOptions::bytes(1000).remove_on_drop(true);
+    writer = Writer::create(&name, &large).unwrap();
+    writer.publish(&FrameMeta::bytes(), &[3; 1000]).unwrap();
+    until(3, 2);
+    drop(writer);
+    assert_eq!(recorder.finish().unwrap().topics[0].writer_returns, 2);
 }

@@ -135,6 +135,12 @@ impl Source {
         add(&self.counters.transport, gaps);
         add(&self.counters.skipped, skipped);
     }
+
+    /// Counts a writer that has come back to its stream.
+    fn note_return(&mut self) {
+        let has_returned = self.stream.as_mut().is_some_and(StreamSource::take_return);
+        add(&self.counters.returns, has_returned.into());
+    }
 }
 
 fn add(counter: &AtomicU64, count: u64) {
@@ -232,12 +238,14 @@ impl Collector {
         let clock = self.shared.options.clock.clone();
         let Some(appeared) = self.discovery.look(now, &clock) else { return };
         appeared.into_iter().for_each(|stream| self.add_stream(stream));
+        self.sources.iter_mut().for_each(Source::note_return);
         for at in 0..self.sources.len() {
             let stream = self.sources[at].stream.as_ref();
             let Some(stream) = stream.and_then(StreamSource::successor) else { continue };
             // The old region's remaining frames come first.
             self.take_frames();
             if stream.topic() == *self.sources[at].topic {
+                add(&self.sources[at].counters.returns, 1);
                 self.sources[at].stream = Some(stream);
             } else {
                 self.sources[at].stream = None;
@@ -363,6 +371,7 @@ impl Machine for Collector {
 
     fn close(mut self) -> Result<(), Arc<RecordError>> {
         self.take_frames();
+        self.sources.iter_mut().for_each(Source::note_return);
         self.sources.iter().for_each(|source| source.state.queue.close());
         self.order(Order::Finish);
         let writing = self.writing.take().ok_or(RecordError::Stopped)?;

@@ -17,7 +17,7 @@ pub use serving::{Options, beside, run};
 #[cfg(feature = "http")]
 mod index;
 
-#[cfg_attr(not(feature = "http"), path = "serve/absent.rs")]
+#[cfg_attr(not(feature = "http"), path = "absent.rs")]
 mod serving;
 
 /// Default address of servers.

@@ -142,7 +142,7 @@ impl MessageSource for Merged {
     }
 
     fn lost_count(&self) -> u64 {
-        self.inputs.iter().map(|input| input.source.lost_count()).sum()
+        self.inputs.iter().map(|input| input.source.lost_count()).fold(0, u64::saturating_add)
     }
 
     fn warnings(&self) -> &[String] {

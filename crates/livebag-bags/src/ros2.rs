@@ -133,7 +133,7 @@ impl MessageSource for Ros2 {
     }
 
     fn lost_count(&self) -> u64 {
-        self.inner.lost_count() + self.lost
+        self.inner.lost_count().saturating_add(self.lost)
     }
 
     fn warnings(&self) -> &[String] {

@@ -125,7 +125,7 @@ impl Rosbag2Dir {
                 self.metadata = source.bag_metadata().cloned();
             }
             let count = source.message_count();
-            self.message_count = self.message_count.and_then(|sum| Some(sum + count?));
+            self.message_count = self.message_count.and_then(|sum| sum.checked_add(count?));
             for warning in source.warnings() {
                 self.warnings.say(format!("{}: {warning}", file.display()));
             }
@@ -146,24 +146,25 @@ impl Rosbag2Dir {
         let name = file.strip_prefix(path).unwrap_or(file);
         let known = self.metadata.iter().flat_map(|metadata| &metadata.files);
         let mut known = known.filter(|entry| plain_name(entry.path.as_ref()) == plain_name(name));
-        self.lost_count += known.next().map_or(1, |entry| entry.message_count);
+        let lost = known.next().map_or(1, |entry| entry.message_count);
+        self.lost_count = self.lost_count.saturating_add(lost);
         // The totals of the others would be incomplete.
         self.totals = None;
     }
 
     fn add_totals(&mut self, source: &dyn MessageSource, topics: &[usize]) {
-        let Some(sum) = &mut self.totals else { return };
-        let Some(totals) = source.totals() else {
-            self.totals = None;
-            return;
-        };
+        let Some(mut sum) = self.totals.take() else { return };
+        let Some(totals) = source.totals() else { return };
         sum.counts.resize(self.topics.len(), 0);
         for (topic, count) in topics.iter().zip(totals.counts) {
-            sum.counts[*topic] += count;
+            // What files claim need not fit.
+            let Some(count) = sum.counts[*topic].checked_add(count) else { return };
+            sum.counts[*topic] = count;
         }
         if let Some((first, last)) = totals.times_nanos {
             sum.add_times(first, last);
         }
+        self.totals = Some(sum);
     }
 
     /// The bag's topic that equals a file's topic, QoS and hash filled in from `metadata.yaml`
@@ -226,7 +227,7 @@ impl Rosbag2Dir {
 
     /// Keeps the warnings of a file that has ended.
     fn take_leave(&mut self, path: &Path, source: &dyn MessageSource) {
-        self.lost_count += source.lost_count();
+        self.lost_count = self.lost_count.saturating_add(source.lost_count());
         for warning in source.warnings() {
             self.warnings.say(format!("{}: {warning}", path.display()));
         }
@@ -286,7 +287,7 @@ impl MessageSource for Rosbag2Dir {
 
     fn lost_count(&self) -> u64 {
         let open = self.open.iter().map(|open| open.source.lost_count());
-        self.lost_count + open.sum::<u64>()
+        open.fold(self.lost_count, u64::saturating_add)
     }
 
     fn warnings(&self) -> &[String] {

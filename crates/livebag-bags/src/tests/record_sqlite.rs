@@ -198,7 +198,7 @@ fn writers_that_come_back_are_counted() {
             if recorder.status().topics.first().is_some_and(is_so) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::park_timeout(Duration::from_millis(1));
         }
         panic!("{messages} messages, {returns} returns: {:?}", recorder.status().topics);
     };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use livebag_format::rosbag2::MetadataVersion;
+use livebag_format::rosbag2::{FileEntry, MetadataVersion};
 use regex::Regex;
 
 use super::*;
@@ -242,6 +242,37 @@ fn several_recordings_are_one_in_order_of_time() {
     assert_eq!(all.start_time_nanos(), Some(1));
     let expected = [("/a", 1), ("/a", 2), ("/b", 5), ("/a", 5)];
     assert_eq!(names_and_times(&mut *all), expected.map(|(name, time)| (name.to_owned(), time)));
+}
+
+/// What files claim to hold need not fit 64 bits together.
+#[test]
+fn claimed_counts_that_overflow_are_unknown() {
+    let bag = tempfile::tempdir().unwrap();
+    let mut bytes = mcap_bytes(mcap::WriteOptions::new(), &[(0, 1), (1, 5)]);
+    // The count is the first field of the statistics: behind the opcode and the length. The footer has no checksum.
+    let statistics = mcap::Summary::read(&bytes).unwrap().unwrap().stats.unwrap();
+    let body = statistics.message_count.to_le_bytes();
+    let is_record = |at: &usize| bytes[*at] == 0x0b && bytes[*at + 9..].starts_with(&body);
+    let at = (0..bytes.len() - 17).rev().find(is_record).unwrap();
+    bytes[at + 9..at + 17].copy_from_slice(&u64::MAX.to_le_bytes());
+    let checksum = bytes.len() - 12;
+    bytes[checksum..checksum + 4].fill(0);
+    let files = ["run_0.mcap", "run_1.mcap"].map(|name| write_file(bag.path(), name, &bytes));
+    let single = || files.iter().map(|file| open_any(file).unwrap());
+    assert_eq!(single().next().unwrap().message_count(), Some(u64::MAX));
+    assert_eq!(merged(single().collect()).message_count(), None);
+    assert_eq!(open_any(bag.path()).unwrap().message_count(), None);
+
+    let mut told = BagMetadata { storage_identifier: "mcap".into(), ..BagMetadata::default() };
+    for number in 0..3 {
+        let path = format!("run_{number}.mcap");
+        let message_count = u64::MAX / 2 + 1;
+        told.relative_file_paths.push(path.clone());
+        told.files.push(FileEntry { path, message_count, ..FileEntry::default() });
+    }
+    std::fs::remove_file(&files[1]).unwrap();
+    write_file(bag.path(), "metadata.yaml", told.to_yaml(MetadataVersion::Jazzy).as_bytes());
+    assert_eq!(open_any(bag.path()).unwrap().lost_count(), u64::MAX);
 }
 
 #[test]

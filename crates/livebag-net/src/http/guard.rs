@@ -11,7 +11,8 @@ use subtle::ConstantTimeEq;
 use super::app::App;
 use super::cookie::is_of_own_page;
 use super::error::refusal;
-use super::routes::{is_file_path, is_page};
+use super::file::is_file_path;
+use super::routes::is_page;
 use crate::ask::Parameters;
 use crate::live::TOKEN_SUBPROTOCOL;
 

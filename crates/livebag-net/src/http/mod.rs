@@ -4,6 +4,7 @@ mod app;
 mod body;
 mod cookie;
 mod error;
+mod file;
 mod guard;
 mod live;
 mod range;

@@ -16,15 +16,13 @@ use super::app::{Answer, App, lay_out};
 use super::body;
 use super::error::{HttpError, refusal};
 use super::guard::guard;
-use super::live;
-use super::range::{self, Wanted};
+use super::{file, live};
 use crate::answer::{
-    AnswerError, Auto, Decimation, JsonOut, MessageHead, MessageQuery, Outlet, SeriesQuery,
-    bytes_of, send_all, send_fields, send_follow, send_info, send_message, send_points,
-    send_series, send_status, send_timeline, span_of,
+    AnswerError, Auto, Decimation, JsonOut, MessageHead, MessageQuery, SeriesQuery, bytes_of,
+    send_all, send_fields, send_follow, send_info, send_message, send_points, send_series,
+    send_status, send_timeline, span_of,
 };
 use crate::ask::{AskError, Form, MessageForm, Parameters, between, full_names};
-use crate::catalog::{Reading, ServedFile};
 use crate::limits::{
     BINS_MAX, BODY_BYTES_MAX, NAME_BYTES_MAX, OPEN_BAGS_MAX, PIECE_BYTES, POINTS_DEFAULT,
     POINTS_MAX, SERIES_BINS_DEFAULT, TIMELINE_BINS_DEFAULT,
@@ -37,9 +35,6 @@ use crate::wireless;
 
 /// The API, described (OpenAPI 3.1).
 pub const OPENAPI: &str = include_str!("openapi.json");
-/// The last part of a virtual file's address.
-const FILE_SUFFIX: &str = ".mcap";
-
 /// All addresses.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
@@ -62,7 +57,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/bags/{bag}/fields", get(fields))
         .route("/v1/bags/{bag}/events", get(events))
         .route("/v1/bags/{bag}/manifest", get(live::manifest))
-        .route("/bags/{file}", get(file))
+        .route("/bags/{file}", get(file::file))
         .route("/live", get(live::of_streams))
         .route("/live/{bag}", get(live::of_recording))
         .route("/viewer/", get(live::viewer))
@@ -73,12 +68,7 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Whether an address is that of a virtual file.
-pub fn is_file_path(path: &str) -> bool {
-    path.starts_with("/bags/") && path.ends_with(FILE_SUFFIX)
-}
-
-async fn nowhere() -> Response {
+pub async fn nowhere() -> Response {
     refusal(
         StatusCode::NOT_FOUND,
         "nothing is at that address: /openapi.json describes what there is",
@@ -314,7 +304,7 @@ async fn history(
     answer(app, &link, &method, name, ask, which).await
 }
 
-fn parameters(query: Option<String>) -> Result<Parameters, AnswerError> {
+pub fn parameters(query: Option<String>) -> Result<Parameters, AnswerError> {
     Ok(Parameters::parse(query.as_deref().unwrap_or_default())?)
 }
 
@@ -391,7 +381,7 @@ async fn respond(
 }
 
 /// Adds a header, unless its value cannot be one: names in recordings may be anything, of any length.
-fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
+pub fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if value.len() <= NAME_BYTES_MAX
         && let Ok(value) = HeaderValue::from_str(value)
     {
@@ -614,123 +604,6 @@ async fn events(
     respond(&app, asked_nanos, answer, "text/event-stream", false).await
 }
 
-async fn file(
-    State(app): State<Arc<App>>,
-    Extension(link): Extension<Arc<Link>>,
-    method: Method,
-    headers: HeaderMap,
-    name: Name,
-    RawQuery(query): RawQuery,
-) -> Result<Response, HttpError> {
-    let mut ask = parameters(query)?;
-    let (topics, from, to) = (ask.topics()?, ask.moment("from")?, ask.moment("to")?);
-    // The guard has checked it.
-    ask.all("access_token");
-    ask.end()?;
-    let asked_nanos = app.clock.monotonic_nanos();
-    let name = text_of(name)?;
-    let Some(bag_name) = name.strip_suffix(FILE_SUFFIX) else { return Ok(nowhere().await) };
-    let served = app.container(bag_name)?;
-    let turn = app.turn(link.peer()).await?;
-    let range = text_header(&headers, header::RANGE);
-    let if_range = text_header(&headers, header::IF_RANGE);
-    let is_end = range.as_deref().is_some_and(|range| range.trim().starts_with("bytes=-"));
-    let reading = match range::wanted(range.as_deref(), u64::MAX) {
-        // A request for its beginning or for all of it opens the file; others continue reading.
-        Wanted::All | Wanted::Part(0, _) => Reading::Opens,
-        _ if is_end => Reading::End,
-        _ => Reading::GoesOn { knows_state: if_range.is_some() },
-    };
-    let peer = link.peer();
-    let (file, turn) = blocking(move || {
-        let container = served.container()?;
-        let query = between(&container, &topics, from, to)?;
-        Ok((served.file(&query, reading, peer)?, turn))
-    })
-    .await?;
-    let bytes = file.bytes();
-    let tag = file.tag(bytes);
-    if text_header(&headers, header::IF_NONE_MATCH).is_some_and(|known| known.contains(&tag)) {
-        return Ok(with_file_headers(
-            StatusCode::NOT_MODIFIED.into_response(),
-            &file,
-            &tag,
-            bag_name,
-        ));
-    }
-    let is_same = if_range.is_none_or(|known| known == tag);
-    let wanted = range::wanted(range.as_deref().filter(|_| is_same), bytes);
-    let (first, last) = match wanted {
-        Wanted::All => (0, bytes - 1),
-        Wanted::Part(first, last) => (first, last),
-        Wanted::Nothing => return Err(HttpError::Range(bytes)),
-    };
-    let count = last - first + 1;
-    let mut response = match method == Method::HEAD {
-        true => {
-            drop(turn);
-            let mut response = Response::new(Body::empty());
-            insert(response.headers_mut(), "content-length", &count.to_string());
-            response
-        }
-        false => {
-            let served = file.clone();
-            let mut answer = lay_out(turn, asked_nanos, move |_, outlet| {
-                send_file(&served, first, count, outlet)
-            });
-            let first_piece = match answer.pieces.recv().await {
-                Some(Err(error)) => return Err(error.into()),
-                Some(Ok(piece)) => piece,
-                None => return Err(HttpError::Broken),
-            };
-            Response::new(body::stream_of(count, first_piece, answer))
-        }
-    };
-    if matches!(wanted, Wanted::Part(..)) {
-        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        let range = format!("bytes {first}-{last}/{bytes}");
-        insert(response.headers_mut(), "content-range", &range);
-    }
-    Ok(with_file_headers(response, &file, &tag, bag_name))
-}
-
-fn text_header(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+pub fn text_header(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
-}
-
-fn with_file_headers(
-    mut response: Response,
-    file: &ServedFile,
-    tag: &str,
-    bag_name: &str,
-) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/mcap"));
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    // Names of recordings are plain characters here.
-    insert(headers, "content-disposition", &format!("inline; filename=\"{bag_name}.mcap\""));
-    insert(headers, "etag", tag);
-    let cache = if file.is_live() { "no-store" } else { "no-cache" };
-    insert(headers, "cache-control", cache);
-    response
-}
-
-fn send_file(
-    file: &ServedFile,
-    first: u64,
-    count: u64,
-    outlet: &mut Outlet,
-) -> Result<(), AnswerError> {
-    let mut sent = 0;
-    while sent < count {
-        let wanted = (count - sent).min(PIECE_BYTES as u64) as usize;
-        let mut piece = outlet.piece(wanted);
-        file.read(first + sent, wanted, piece.buffer())?;
-        if piece.buffer().is_empty() {
-            break;
-        }
-        sent += piece.buffer().len() as u64;
-        outlet.send(piece)?;
-    }
-    Ok(())
 }

@@ -3,11 +3,9 @@
 //! An [`Address`] names a bucket and a prefix. [`open_store`] finds the credentials (`profile`) and opens it. A
 //! [`BucketError`] says what a store's failure means and what to do about it.
 
-mod limits;
-
 mod address;
 mod error;
-
+mod limits;
 mod profile;
 mod store;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use livebag::{Container, ContainerState, Message, Overflow, Recorder, RecorderOptions, Topic};
 use livebag_bags::verify;
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]
 fn topics_that_are_one_too_many_are_refused_and_the_others_go_on() {
@@ -13,7 +13,8 @@ fn topics_that_are_one_too_many_are_refused_and_the_others_go_on() {
     let folder = tempfile::tempdir().unwrap();
     // An even and an odd number: a topic's brick or its index is the one file too many.
     for files in [65, 64] {
-        setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) }).unwrap();
+        let limit = Rlimit { current: Some(files), maximum: Some(files + 1000) };
+        setrlimit(Resource::Nofile, limit).unwrap();
         let path = folder.path().join(format!("run{files}"));
         let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
         let recorder = Recorder::create(&path, options).unwrap();
@@ -42,7 +43,7 @@ fn topics_that_are_one_too_many_are_refused_and_the_others_go_on() {
             );
             let system = topic.refused.as_ref().and_then(|error| error.io_error()?.raw_os_error());
             assert_eq!(system, refusal.as_ref().map(|_| Errno::MFILE.raw_os_error()));
-            assert!(refusal.is_none_or(|text| text.contains("hard limit")));
+            assert!(refusal.is_none_or(|text| text.contains("ulimit -n")));
         }
         assert!(verify(&path, &mut |_| {}).unwrap().is_whole());
         let container = Container::open(&path).unwrap();
@@ -50,5 +51,10 @@ fn topics_that_are_one_too_many_are_refused_and_the_others_go_on() {
         let account = container.account().unwrap();
         assert!(account.recorded > 20, "{account:?}");
         assert_eq!(account.recorded + account.lost.disk, 2 * TOPICS, "{account:?}");
+        // The limit is the program's to raise, not the recorder's.
+        assert_eq!(getrlimit(Resource::Nofile), limit);
     }
+    livebag::raise_file_limit();
+    let raised = getrlimit(Resource::Nofile);
+    assert_eq!(raised.current, raised.maximum);
 }

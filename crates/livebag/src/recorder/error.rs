@@ -121,8 +121,8 @@ pub(super) fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => " (mounted read-only: record elsewhere)",
         _ => match error.raw_os_error() {
             Some(libc::EMFILE) => {
-                " (too many open files, of which every topic has some: raise the hard limit, `ulimit -Hn` \
-                 or LimitNOFILE= in systemd)"
+                " (too many open files, of which every topic has some: raise the limit, `ulimit -n` or \
+                 LimitNOFILE= in systemd)"
             }
             _ => "",
         },

@@ -210,6 +210,7 @@ TEST_F(RecordingTest, StreamsOfThisMachineAreRecorded) {
     for (int k = 0; k < 3; ++k) stream.publish({layout, "camera"}, pixels.data(), pixels.size());
     while (!has(3)) std::this_thread::sleep_for(1ms);
     recorder.finish();
+    stream.close_and_remove();
     const livebag::Recording recording(path());
     ASSERT_EQ(recording.topics().size(), 1u);
     EXPECT_EQ(recording.topics()[0].type_name, "sensor_msgs/msg/Image");

@@ -4,7 +4,7 @@
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 choose_target_dir
-bash "$ROOT/scripts/setup.sh" rust cyclone package
+bash "$ROOT/scripts/setup.sh" rust cyclone package engines
 cd "$ROOT/python"
 
 # Not the profile that users get: that takes two minutes more. A target folder of its own, since
@@ -13,8 +13,10 @@ say "building the wheel"
 rm -rf "$BUILD/wheels"
 CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build --quiet --locked --profile dev --features zenoh --compatibility linux \
     --out "$BUILD/wheels"
-"$PACKAGE_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
-    --no-index "$BUILD"/wheels/livebag-*.whl
+for environment in "$PACKAGE_VENV" "$ENGINES_VENV"; do
+    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
+        --no-index "$BUILD"/wheels/livebag-*.whl
+done
 # A server for the tests of addresses.
 read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli --features zenoh}"
 cargo build --quiet --locked --manifest-path "$ROOT/Cargo.toml" "${packages[@]}" --bins
@@ -25,5 +27,9 @@ say "annotations and stubs"
     --mypy-config-file pyproject.toml
 # From the tests' folder, so that what is imported is what was installed.
 cd tests
+say "datasets on engines: Ray, Daft, Polars, DuckDB"
+"$ENGINES_VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --rootdir "$ROOT/python" \
+    --confcutdir "$ROOT/python" -W ignore::DeprecationWarning:ray engines.py "$@" || [ $? = 5 ]   # 5: -k chose none of these
+say "the package"
 exec "$PACKAGE_VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --rootdir "$ROOT/python" \
     --confcutdir "$ROOT/python" --doctest-modules --pyargs . livebag "$@"

@@ -4,6 +4,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$ROOT/build        # everything the scripts fetch or make, git-ignored; `make clean` removes it
 VENV=$ROOT/.venv         # Python packages
 PACKAGE_VENV=$BUILD/python   # those that build and test the Python package of ours
+ENGINES_VENV=$BUILD/engines  # those that read its datasets
 STAMPS=$BUILD/stamps     # one file per finished set-up step, named after what it was made from
 DEBS=$BUILD/deb          # Debian packages unpacked without root
 

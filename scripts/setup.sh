@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets what building and testing need: setup.sh [PART…]. Parts: rust cyclone cpp python package node
-# page deny cross browser dds s3 shells. Without a part, all. Asks no questions, prints what it installs and where, and
+# Gets what building and testing need: setup.sh [PART…]. Parts: rust cyclone cpp python package
+# engines node page deny cross browser dds s3 shells. Without a part, all. Asks no questions, prints what it installs and where, and
 # does each step once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -101,22 +101,28 @@ setup_python() {
 
 # What builds and tests the Python package `livebag`, apart from the readers of tests/interop: NumPy,
 # pyarrow and pandas are large.
-setup_package() {
+# A separate environment for each file of python/, since their packages exclude each other.
+python_environment() { # NAME FILE FOLDER
     local inputs
-    inputs=$(cat "$ROOT/python/requirements.txt"; python3 --version 2>&1; echo "$ROOT")
-    stamped package "$inputs" && [ -x "$PACKAGE_VENV/bin/python" ] && return
+    inputs=$(cat "$ROOT/python/$2"; python3 --version 2>&1; echo "$ROOT")
+    stamped "$1" "$inputs" && [ -x "$3/bin/python" ] && return
     command -v python3 >/dev/null || install_debs "Python 3" python3 python3-venv
-    say "installing the Python packages of python/requirements.txt into build/python"
-    rm -rf "$PACKAGE_VENV"
-    python3 -m venv "$PACKAGE_VENV" >"$BUILD/venv.log" 2>&1 || {
+    say "installing the Python packages of python/$2 into ${3#"$ROOT/"}"
+    rm -rf "$3"
+    python3 -m venv "$3" >"$BUILD/venv.log" 2>&1 || {
         install_debs "Python's venv module" python3-venv
-        rm -rf "$PACKAGE_VENV"
-        python3 -m venv "$PACKAGE_VENV"
+        rm -rf "$3"
+        python3 -m venv "$3"
     }
-    "$PACKAGE_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
-        -r "$ROOT/python/requirements.txt" || fail "pip could not install python/requirements.txt"
-    stamp package "$inputs"
+    "$3/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+        -r "$ROOT/python/$2" || fail "pip could not install python/$2"
+    stamp "$1" "$inputs"
 }
+
+setup_package() { python_environment package requirements.txt "$PACKAGE_VENV"; }
+
+# What datasets are read by. Daft has no wheels for every Python.
+setup_engines() { python_environment engines requirements-engines.txt "$ENGINES_VENV"; }
 
 setup_node() {
     local inputs modules=$BUILD/npm
@@ -247,10 +253,10 @@ setup_shells() {
         note "leaving out the tests of completions of zsh and fish (Debian: zsh, fish)"
 }
 
-[ $# -gt 0 ] || set -- rust cyclone cpp python package node page deny cross browser dds s3 shells
+[ $# -gt 0 ] || set -- rust cyclone cpp python package engines node page deny cross browser dds s3 shells
 for part in "$@"; do
     case $part in
-        rust|cyclone|cpp|python|package|node|page|deny|cross|browser|dds|s3|shells) "setup_$part" ;;
-        *) fail "setup.sh knows rust, cyclone, cpp, python, package, node, page, deny, cross, browser, dds, s3 and shells; not '$part'" ;;
+        rust|cyclone|cpp|python|package|engines|node|page|deny|cross|browser|dds|s3|shells) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cyclone, cpp, python, package, engines, node, page, deny, cross, browser, dds, s3 and shells; not '$part'" ;;
     esac
 done

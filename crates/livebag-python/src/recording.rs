@@ -28,6 +28,10 @@ struct Sum {
 
 /// Channel, messages, bytes, first and last log time, account.
 type Summary = (Py<Channel>, u64, u64, Option<u64>, Option<u64>, Option<Account>);
+/// First and last log time, messages, bytes.
+type RangeRow = (u64, u64, u64, u64);
+/// Log times before and after a time.
+type Neighbours = (Option<u64>, Option<u64>);
 type Channels = Arc<Vec<Py<Channel>>>;
 
 enum Way {
@@ -363,6 +367,33 @@ impl Recording {
             Ok(sum)
         });
         sum.map(Some).map_err(errors::bag)
+    }
+
+    /// A topic's messages in stretches of about `bytes` each: first and last log time, messages, bytes. None unless this
+    /// is a container.
+    fn ranges(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        start: u64,
+        end: u64,
+        bytes: u64,
+    ) -> PyResult<Option<Vec<RangeRow>>> {
+        let Way::Container(last) = &self.way else { return Ok(None) };
+        let (bag, _) = self.now(py, last)?;
+        let ranges = py.detach(|| bag.ranges(topic, start, end, bytes)).map_err(errors::bag)?;
+        let row = |range: livebag::TopicRange| {
+            (range.from_nanos, range.to_nanos, range.message_count, range.message_bytes)
+        };
+        Ok(Some(ranges.into_iter().map(row).collect()))
+    }
+
+    /// Log times of a topic's newest message at or before a time and of its oldest at or after it. None unless this is
+    /// a container.
+    fn around(&self, py: Python<'_>, topic: &str, time: u64) -> PyResult<Option<Neighbours>> {
+        let Way::Container(last) = &self.way else { return Ok(None) };
+        let (bag, _) = self.now(py, last)?;
+        py.detach(|| bag.around(topic, time)).map(Some).map_err(errors::bag)
     }
 
     /// The same of one topic, as columns.

@@ -58,7 +58,7 @@ pub use query::{
     Buffer, Container, ContainerError, ContainerFile, ContainerState, ContainerTopic, Cursor,
     DAMAGED_RECORD, Follow, Followed, IndexEntry, Laid, LossCause, LossSpan, McapAnswer, Messages,
     NewestFirst, Query, Span, TimeBins, Timeline, TimelineCache, TimelineQuery, TopicProgress,
-    TopicTimeline, Verdict, VirtualFile, VirtualFileError, damaged_topics,
+    TopicRange, TopicTimeline, Verdict, VirtualFile, VirtualFileError, damaged_topics,
 };
 pub use queue::NewMessage;
 pub use recorder::{

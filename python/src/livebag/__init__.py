@@ -18,9 +18,11 @@ Returned times are nanoseconds since 1970. As arguments, an ``int`` is nanosecon
 ``datetime`` and texts (``"+1s"``, RFC 3339) work as well.
 """
 
-from . import _decode  # noqa: F401
+# Submodules cannot be found later (see the end).
+from . import _align, _daft, _decode, _polars, _ray  # noqa: F401
 from ._recording import Recording, Topic, Topics, convert, open
 from ._cycle import Cycle, cycle
+from ._dataset import Dataset, dataset
 from ._errors import (
     Damaged,
     DecodeError,
@@ -43,6 +45,7 @@ __all__ = [
     "Channel",
     "Cycle",
     "Damaged",
+    "Dataset",
     "DecodeError",
     "Error",
     "Event",
@@ -67,6 +70,7 @@ __all__ = [
     "__version__",
     "convert",
     "cycle",
+    "dataset",
     "open",
     "remove_stream",
     "streams",

@@ -477,6 +477,16 @@ class Recording:
             end = begin - 1
             width = width * 2 if size < _AUTO_BYTES else max(width // 2, 1)
 
+    # --- For datasets ---
+
+    def _ranges(self, topic: str, start: int, end: int, size: int) -> list[tuple[int, int, int, int]] | None:
+        """Stretches of about `size` bytes: first and last log time, messages, bytes. None without a time index here."""
+        return self._core.ranges(topic, start, end, size) if isinstance(self._core, _livebag.Recording) else None
+
+    def _around(self, topic: str, time: int) -> tuple[int | None, int | None] | None:
+        """The log times before and after. None without a time index here."""
+        return self._core.around(topic, time) if isinstance(self._core, _livebag.Recording) else None
+
     # --- Tables ---
 
     def to_arrow(

@@ -26,6 +26,7 @@ mod follow;
 mod index;
 mod newest_first;
 mod open;
+mod ranges;
 mod timeline;
 mod topic;
 mod virtual_file;
@@ -36,6 +37,7 @@ pub use cursor::Cursor;
 pub use follow::{Follow, Followed};
 pub use livebag_format::index::IndexEntry;
 pub use newest_first::NewestFirst;
+pub use ranges::TopicRange;
 pub use timeline::{
     LossCause, LossSpan, TimeBins, Timeline, TimelineCache, TimelineQuery, TopicProgress,
     TopicTimeline,

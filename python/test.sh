@@ -4,21 +4,22 @@
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 choose_target_dir
-bash "$ROOT/scripts/setup.sh" rust cyclone package engines
+bash "$ROOT/scripts/setup.sh" rust cyclone package engines s3
 cd "$ROOT/python"
 
 # Not the profile that users get: that takes two minutes more. A target folder of its own, since
 # maturin builds PyO3 in another way than the workspace does.
 say "building the wheel"
 rm -rf "$BUILD/wheels"
-CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build --quiet --locked --profile dev --features zenoh --compatibility linux \
+CARGO_TARGET_DIR=$TARGET/python "$PACKAGE_VENV/bin/maturin" build --quiet --locked --profile dev --features bucket,zenoh --compatibility linux \
     --out "$BUILD/wheels"
 for environment in "$PACKAGE_VENV" "$ENGINES_VENV"; do
     "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
         --no-index "$BUILD"/wheels/livebag-*.whl
 done
-# A server for the tests of addresses.
-read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli --features zenoh}"
+# Servers for the tests of addresses.
+[ ! -x "$BUILD/s3/versitygw" ] || export LIVEBAG_VERSITYGW=$BUILD/s3/versitygw
+read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-cli --features bucket,zenoh}"
 cargo build --quiet --locked --manifest-path "$ROOT/Cargo.toml" "${packages[@]}" --bins
 export LIVEBAG="$TARGET/debug/livebag"
 say "annotations and stubs"

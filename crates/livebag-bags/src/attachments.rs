@@ -218,7 +218,7 @@ fn parse(head: &[u8], at: u64, file: &Arc<ForeignFile>) -> Result<Attachment, &'
 pub fn attachments(bag: &Container) -> Result<Vec<Attachment>, ConvertError> {
     let Some(path) = bag.attachments_path() else { return Ok(Vec::new()) };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let file = match ForeignFile::open(&path) {
+    let file = match ForeignFile::open_on(&**bag.disk(), &path) {
         Ok(file) => file,
         Err(ConvertError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             return Ok(vec![Attachment::missing(&name, "the file is missing".to_owned())]);

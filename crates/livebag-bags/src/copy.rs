@@ -62,10 +62,18 @@ impl Copied {
 /// # Errors
 /// If it is none of these, or too damaged to read.
 pub fn open_any(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
-    if path.join(CONTAINER_FILE).exists() {
-        return Ok(Box::new(ContainerSource::open(path)?));
+    match path.join(CONTAINER_FILE).exists() {
+        true => container_source(Container::open(path)?),
+        false => open_foreign(path),
     }
-    open_foreign(path)
+}
+
+/// A container as a source.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn container_source(bag: Container) -> Result<Box<dyn MessageSource>, ConvertError> {
+    Ok(Box::new(ContainerSource::new(bag)?))
 }
 
 /// Copies everything into a new container. Messages keep bytes, times, sequence and topic.
@@ -286,8 +294,7 @@ const STRETCH_MESSAGES: usize = 4096;
 const STRETCH_BYTES: usize = 16 << 20;
 
 impl ContainerSource {
-    fn open(path: &Path) -> Result<Self, ConvertError> {
-        let bag = Container::open(path)?;
+    fn new(bag: Container) -> Result<Self, ConvertError> {
         let mut warnings = Vec::new();
         if bag.state() == ContainerState::Live {
             warnings.push("the container is still being written: copied up to now".to_owned());

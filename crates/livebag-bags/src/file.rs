@@ -1,26 +1,39 @@
 //! Foreign files, read by offset. The only place in `convert` that opens them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::ConvertError;
-use livebag::internal::open_regular;
+use livebag::{KernelDisk, ReadDisk, ReadFile};
 
 /// A file of another program's making. Its length is the one it had when it was opened.
 pub(super) struct ForeignFile {
-    file: File,
+    file: Arc<dyn ReadFile>,
     path: PathBuf,
     length_bytes: u64,
 }
 
 impl ForeignFile {
     pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
-        let file = open_regular(OpenOptions::new().read(true), path)
-            .map_err(|source| ConvertError::io("open", path, source))?;
-        let metadata = file.metadata().map_err(|source| ConvertError::io("open", path, source))?;
-        Ok(ForeignFile { file, path: path.to_owned(), length_bytes: metadata.len() })
+        Self::open_on(&KernelDisk::for_reading(), path)
+    }
+
+    /// On any disk.
+    pub(super) fn open_on(disk: &dyn ReadDisk, path: &Path) -> Result<Self, ConvertError> {
+        let file = disk.open(path).map_err(|source| ConvertError::io("open", path, source))?;
+        Self::of(file, path)
+    }
+
+    /// The same file once more, with its length now.
+    pub(super) fn again(&self) -> Result<Self, ConvertError> {
+        Self::of(self.file.clone(), &self.path)
+    }
+
+    fn of(file: Arc<dyn ReadFile>, path: &Path) -> Result<Self, ConvertError> {
+        let length = file.length().map_err(|source| ConvertError::io("open", path, source))?;
+        Ok(ForeignFile { file, path: path.to_owned(), length_bytes: length })
     }
 
     /// Makes a file that must not exist yet, for writing.

@@ -85,13 +85,15 @@ pub use attachments::{Attachment, AttachmentData, attachments};
 pub(crate) use bag_metadata::joined_metadata;
 pub use bag_metadata::{make_rosbag2, write_bag_metadata};
 pub(crate) use compressed::{Unpacked, is_compressed, plain_name, standing_for};
-pub use copy::{Copied, Progress, events, open_any, to_container, to_mcap, to_sqlite3};
+pub use copy::{
+    Copied, Progress, container_source, events, open_any, to_container, to_mcap, to_sqlite3,
+};
 pub use error::ConvertError;
 pub use livebag::{SourceMessage, SourceTotals};
 pub(crate) use mcap_file::{McapSummary, mcap_summary};
 pub use mcap_sink::{McapSink, SinkCompression, SinkOptions, SinkSummary};
 pub use merged::merged;
-pub use player::{open_player, survey_play};
+pub use player::{open_playable, open_player, playable, survey_play};
 pub use record_sqlite::record_sqlite;
 pub use reindex::{Reindexed, reindex};
 pub(crate) use reindex::{difference, survey};
@@ -113,7 +115,7 @@ pub use sqlite_options::{Sqlite3Options, Sqlite3Preset, Sqlite3Summary};
 pub use sqlite_writer::Sqlite3Writer;
 pub use verify::{
     Damage, Glance, GlanceState, RecordingKind, Verified, VerifyError, VerifyProgress, glance,
-    verify, verify_container_on,
+    verify, verify_on,
 };
 
 use file::ForeignFile;
@@ -265,16 +267,32 @@ pub fn open_foreign(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError>
     open_file(path)
 }
 
+/// Opens a ROS 1 bag or an MCAP file on any disk.
+pub fn open_foreign_on(
+    disk: &dyn livebag::ReadDisk,
+    path: &Path,
+) -> Result<Box<dyn MessageSource>, ConvertError> {
+    let file = ForeignFile::open_on(disk, path)?;
+    let head = file.read_up_to(0, 16)?;
+    match open_by_offset(file, &head)? {
+        Some(source) => Ok(source),
+        None if is_sqlite(&head) || is_compressed(path) => {
+            let reason =
+                "databases and compressed files are read on a disk only: copy it here first";
+            Err(ConvertError::unsupported(path, reason))
+        }
+        None => Err(ConvertError::Foreign { path: path.to_owned(), found: describe(&head) }),
+    }
+}
+
 /// Opens a single file.
 fn open_file(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     let file = ForeignFile::open(path)?;
     let head = file.read_up_to(0, 16)?;
-    if head.starts_with(ROS1_MAGIC) {
-        Ok(Box::new(ros1_bag::Ros1Bag::open(file)?))
-    } else if head.starts_with(&MCAP_MAGIC) {
-        let source = Box::new(mcap_file::McapFile::open(file)?);
-        Ok(compressed::with_messages_unpacked(source))
-    } else if head.starts_with(b"SQLite format 3\0") {
+    if let Some(source) = open_by_offset(file, &head)? {
+        return Ok(source);
+    }
+    if is_sqlite(&head) {
         #[cfg(feature = "sqlite3")]
         let source: Box<dyn MessageSource> = Box::new(sqlite::SqliteBag::open(path)?);
         #[cfg(not(feature = "sqlite3"))]
@@ -285,6 +303,25 @@ fn open_file(path: &Path) -> Result<Box<dyn MessageSource>, ConvertError> {
     } else {
         Err(ConvertError::Foreign { path: path.to_owned(), found: describe(&head) })
     }
+}
+
+/// The formats of which only parts of the file are read. `None` if it is none of them.
+fn open_by_offset(
+    file: ForeignFile,
+    head: &[u8],
+) -> Result<Option<Box<dyn MessageSource>>, ConvertError> {
+    if head.starts_with(ROS1_MAGIC) {
+        return Ok(Some(Box::new(ros1_bag::Ros1Bag::open(file)?)));
+    }
+    if head.starts_with(&MCAP_MAGIC) {
+        let source = Box::new(mcap_file::McapFile::open(file)?);
+        return Ok(Some(compressed::with_messages_unpacked(source)));
+    }
+    Ok(None)
+}
+
+fn is_sqlite(head: &[u8]) -> bool {
+    head.starts_with(b"SQLite format 3\0")
 }
 
 /// The start of a file, in words.

@@ -5,7 +5,7 @@ use livebag_format::mcap::{
 };
 use mcap::records::Record;
 
-use super::file::{ForeignFile, Window};
+use super::file::Window;
 use super::mcap_contents::{Block, BlockKind, Contents, RECORD_BYTES_MAX, indexed};
 use super::mcap_records::{message, parse_record, unpack};
 use super::mcap_resync::{is_cut_chunk, next_record};
@@ -48,7 +48,7 @@ impl<'a> Scan<'a> {
 
     pub(super) fn run(mut self) -> Result<Vec<BlockPlace>, ConvertError> {
         // The window borrows the file while `contents` is filled.
-        let file = ForeignFile::open(self.contents.file.path())?;
+        let file = self.contents.file.again()?;
         let length = self.contents.file.length_bytes();
         let mut window = Window::new(&file);
         let mut at = MAGIC.len() as u64;

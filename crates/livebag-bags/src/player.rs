@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use livebag::{
-    Output, PlayError, PlayOptions, PlaySource, Player, SourceError, SourceMessage, SourceTotals,
-    TopicSurvey,
+    Container, Output, PlayError, PlayOptions, PlaySource, Playable, Player, SourceError,
+    SourceMessage, SourceTotals, TopicSurvey,
 };
 use livebag_format::Topic;
 
@@ -38,8 +38,20 @@ impl PlaySource for Foreign {
     }
 }
 
-fn open(path: &Path) -> Result<Box<dyn PlaySource>, SourceError> {
-    Ok(Box::new(Foreign(open_foreign(path)?)))
+/// Opens what [`open_foreign`] does, to be played.
+///
+/// # Errors
+/// If it is not there, or cannot be read.
+pub fn open_playable(path: &Path) -> Result<Playable, SourceError> {
+    match path.exists() {
+        true => Ok(playable(open_foreign(path)?)),
+        false => Ok(Playable::Container(Container::open(path)?)),
+    }
+}
+
+/// A source, to be played.
+pub fn playable(source: Box<dyn MessageSource>) -> Playable {
+    Playable::Source(Box::new(Foreign(source)))
 }
 
 /// A player of containers and of anything that [`open_foreign`] opens, played as one.
@@ -51,7 +63,7 @@ pub fn open_player(
     options: PlayOptions,
     output: &mut dyn Output,
 ) -> Result<Player, PlayError> {
-    Player::open_with(paths, options, output, open)
+    Player::open_with(paths, options, output, open_playable)
 }
 
 /// The topics of anything that can be played, with the number and size of their messages.
@@ -59,5 +71,5 @@ pub fn open_player(
 /// # Errors
 /// If it cannot be read.
 pub fn survey_play(path: &Path) -> Result<Vec<(Topic, TopicSurvey)>, PlayError> {
-    livebag::survey_with(path, open)
+    livebag::survey_with(path, open_playable)
 }

@@ -205,7 +205,7 @@ impl Chunks {
     fn scan(&mut self, mut at: u64) -> Result<Vec<BlockPlace>, ConvertError> {
         let mut places = Vec::new();
         // The window borrows the file while `self` is filled.
-        let file = ForeignFile::open(self.file.path())?;
+        let file = self.file.again()?;
         let mut window = Window::new(&file);
         while at < self.file.length_bytes() {
             let head = head_at(&mut window, at)?;

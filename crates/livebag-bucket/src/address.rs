@@ -22,6 +22,11 @@ pub struct Address {
 }
 
 impl Address {
+    /// Whether a text is meant as one, and not as a path.
+    pub fn is_one(text: &str) -> bool {
+        text.split_once("://").is_some_and(|(scheme, _)| kind(scheme).is_some())
+    }
+
     /// Reads an address.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io;
 
+use crate::limits::OBJECTS_MAX;
+
 /// Why something was not read from a store, or not written to it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -20,6 +22,20 @@ pub enum BucketError {
         /// The store's own words, without secrets.
         said: String,
     },
+    /// No recording is there.
+    #[error(
+        "{0}: the store has no recording of that name, and no folder: check the address (`livebag push` says where it \
+         puts recordings)"
+    )]
+    Nothing(String),
+    /// Its manifest, which is written last, is not there.
+    #[error(
+        "{0} is not complete: its push is under way or was interrupted; the same `livebag push` goes on with it"
+    )]
+    Incomplete(String),
+    /// More than one recording has.
+    #[error("{0} has more than {OBJECTS_MAX} objects: give the address of one recording")]
+    TooManyObjects(String),
     /// The runtime for requests could not be started.
     #[error("the network's thread cannot be started: {0}")]
     Runtime(io::Error),
@@ -69,6 +85,14 @@ impl std::fmt::Display for StoreFailure {
 }
 
 impl BucketError {
+    /// Without the address, where the caller names it.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Store { failure, said, .. } => format!("{failure} ({said})"),
+            error => error.to_string(),
+        }
+    }
+
     /// What a store's error means for `address`.
     pub fn of_store(address: impl Into<String>, error: &object_store::Error) -> Self {
         let text = chain(error);

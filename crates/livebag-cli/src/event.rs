@@ -9,6 +9,7 @@ use livebag_format::visible;
 use crate::control::{self, NewEvent};
 use crate::outcome::{CliError, Outcome};
 use crate::select::{self, When};
+use crate::stored::{self, Stored};
 use crate::text;
 
 /// Name moments and time ranges of a recording.
@@ -56,8 +57,13 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     if args.list {
         // Listing changes nothing, also where a recorder died.
-        return list(&Container::peek(&args.bag)?.events()?, args.json);
+        let container = match stored::is_address(&args.bag) {
+            true => Stored::open(&args.bag)?.container()?,
+            false => Container::peek(&args.bag)?,
+        };
+        return list(&container.events()?, args.json);
     }
+    stored::refuse(&args.bag, "event")?;
     let container = Container::open(&args.bag)?;
     let name = args.name.clone().unwrap_or_default();
     let text = args.text.clone().unwrap_or_default();

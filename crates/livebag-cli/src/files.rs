@@ -113,6 +113,24 @@ pub fn list(directory: &Path) -> Result<Vec<(String, u64)>, CliError> {
     Ok(files)
 }
 
+/// The same on any disk.
+pub fn list_on(
+    disk: &dyn livebag::ReadDisk,
+    directory: &Path,
+) -> Result<Vec<(String, u64)>, CliError> {
+    let listed =
+        disk.list(directory).map_err(|source| CliError::file("listing", directory, source));
+    let mut files = Vec::new();
+    for path in listed? {
+        // Folders are none.
+        let Ok(length) = disk.open(&path).and_then(|file| file.length()) else { continue };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        files.push((name, length));
+    }
+    files.sort();
+    Ok(files)
+}
+
 /// A setting of the kernel, one line; `None` if this kernel does not have it.
 #[expect(clippy::disallowed_methods, reason = "a kernel setting, not a recording")]
 pub fn kernel_setting(path: &str) -> Option<String> {

@@ -141,6 +141,12 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 fn of(directory: &Path, args: &Args) -> Result<Vec<Row>, CliError> {
     Ok(match Place::of(directory)? {
         Place::Here(path) => below(&path)?,
+        Place::Stored(address) => {
+            return Err(CliError::usage(format!(
+                "{} is an object store: `livebag info` takes the address of one recording there",
+                address.display()
+            )));
+        }
         Place::Server(address) => {
             place::rows(&address, &args.server)?.into_iter().map(Row::told).collect()
         }

@@ -43,6 +43,7 @@ mod recover;
 mod robots;
 mod ros2;
 mod serve;
+mod stored;
 mod streams;
 mod verify;
 

@@ -1,4 +1,4 @@
-//! Where a recording is: on this machine, on a server, or with robots.
+//! Where a recording is: on this machine, in an object store, on a server, or with robots.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use livebag_net::zenoh::{Found, ZenohAddress, ZenohAsker, ZenohError};
 pub use crate::below::missing;
 use crate::outcome::CliError;
 use crate::serve::ZenohArgs;
+use crate::stored;
 
 /// Access to a server.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -42,6 +43,8 @@ impl Trust {
 pub enum Place {
     /// Files of this machine.
     Here(PathBuf),
+    /// The address of an object store.
+    Stored(PathBuf),
     /// A server, and perhaps one of its recordings.
     Server(Address),
     /// Recordings on Zenoh.
@@ -55,6 +58,7 @@ impl Place {
     /// If an address is none, or a path does not exist.
     pub fn of(argument: &Path) -> Result<Self, CliError> {
         match argument.to_str() {
+            Some(_) if stored::is_address(argument) => Ok(Self::Stored(argument.to_owned())),
             Some(text) if Address::is_one(text) => Ok(Self::Server(Address::parse(text)?)),
             Some(text) if ZenohAddress::is_one(text) && !argument.exists() => {
                 Ok(Self::Robots(ZenohAddress::parse(text)?))

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::complete;
 use crate::outcome::{CliError, Outcome};
-use crate::text;
+use crate::{stored, text};
 
 /// Repair a damaged or unclosed recording.
 ///
@@ -95,6 +95,7 @@ struct Report {
 /// Recovers.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
+    stored::refuse(&args.bag, "recover")?;
     let Some(glance) = livebag_bags::glance(&args.bag) else {
         // A folder that its files' names do not reveal as a bag: the user knows that it is one.
         let is_bag = args.bag.is_dir() && livebag_bags::open_any(&args.bag).is_ok();
@@ -163,7 +164,7 @@ fn container(path: &Path) -> Result<Report, CliError> {
         make_rosbag2(&bag, MetadataVersion::Iron)?;
     }
     let counts = bag.topics().iter().map(ContainerTopic::message_count);
-    let missing: u64 = bag.topics().iter().map(ContainerTopic::missing).sum();
+    let missing = bag.topics().iter().map(ContainerTopic::missing).sum::<Result<u64, _>>()?;
     Ok(Report {
         path: path.display().to_string(),
         kind: RecordingKind::Container.to_string(),

@@ -13,7 +13,7 @@ use livebag_format::{visible, visible_list};
 use crate::complete;
 use crate::outcome::CliError;
 use crate::parse::{self, Moment};
-use crate::text;
+use crate::{stored, text};
 
 /// Jaro-Winkler similarity from which a name is taken for the one that was meant.
 const SIMILAR: f64 = 0.85;
@@ -210,7 +210,7 @@ pub fn range_of(source: &dyn MessageSource, inputs: &[PathBuf]) -> Result<(u64, 
         None => {
             let mut firsts = Vec::new();
             for input in inputs {
-                let first = livebag_bags::open_any(input)?.next_message()?;
+                let first = stored::open_any(input)?.next_message()?;
                 firsts.extend(first.map(|message| message.log_time_nanos));
             }
             firsts.into_iter().min().unwrap_or(0)

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::color::{self, To, Tone};
 use crate::complete;
 use crate::outcome::{CliError, Outcome};
+use crate::stored::{self, Stored};
 use crate::text;
 
 /// Check a recording and list damage
@@ -27,7 +28,8 @@ use crate::text;
 Frames from streams have no checksum: only their headers and places are checked, and they are counted \
 as `unproven_messages`. In a live recording, committed messages are checked.")]
 pub struct Args {
-    /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
+    /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag; or its address in an
+    /// object store (s3://BUCKET/PREFIX/NAME, …), from which all of it is fetched.
     #[arg(required = true, value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
     /// Print one JSON object (an array for several recordings): `whole`, `damage` (file, offset, what), and the checks
@@ -84,16 +86,16 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
             bar.set_length(progress.bytes_total);
             bar.set_position(progress.bytes);
         };
-        let verified = livebag_bags::verify(path, &mut show);
+        let verified = checked(path, &mut show);
         bar.finish_and_clear();
         let verified = match verified {
             Ok(verified) => verified,
             // The others are still checked.
             Err(error) if args.bags.len() > 1 => {
-                outcome = CliError::from(error).report();
+                outcome = error.report();
                 continue;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
         let seconds = clock.monotonic_nanos() as f64 / 1e9;
         if !verified.is_whole() {
@@ -112,6 +114,14 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         reports => writeln!(out, "{}", serde_json::to_string_pretty(reports)?)?,
     }
     Ok(outcome)
+}
+
+fn checked(path: &Path, show: &mut dyn FnMut(&VerifyProgress)) -> Result<Verified, CliError> {
+    if stored::is_address(path) {
+        let stored = Stored::open(path)?;
+        return Ok(livebag_bags::verify_on(&*stored.disk, &stored.path, show)?);
+    }
+    Ok(livebag_bags::verify(path, show)?)
 }
 
 /// Bytes checked, on a terminal.

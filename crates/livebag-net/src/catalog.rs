@@ -339,7 +339,7 @@ impl ServedRecording {
             }
         }
         // The targets of a folder's links were not given to be served.
-        let opened = Container::peek_on(&KernelDisk::for_serving(), &self.path);
+        let opened = Container::peek_on(Arc::new(KernelDisk::for_serving()), &self.path);
         let container = match (opened, &*open) {
             (Ok(container), _) => Arc::new(container),
             // Retention may be removing a split just now: the next look succeeds.

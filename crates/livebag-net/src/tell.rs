@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use livebag::{Account, Container, ContainerError, ContainerTopic, Event, KernelDisk, Topic};
+use livebag::{Account, Container, ContainerError, ContainerTopic, Event, Topic};
 use livebag_format::container::{ClockJumps, Losses};
 use serde::ser::{Error, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
@@ -100,7 +100,7 @@ impl BagRow {
             message_count: counts.sum::<Result<u64, _>>()?,
             size_bytes: Some(size_bytes(container)),
             topic_count: container.topics().len(),
-            event_count: Some(container.events_on(&KernelDisk::for_serving())?.len() as u64),
+            event_count: Some(container.events()?.len() as u64),
             lost: (&container.account()?).into(),
         })
     }
@@ -172,7 +172,7 @@ impl<Rows> RecordingInfo<Rows> {
             account: Some(container.account()?),
             clock_jumps: Some(container.clock_jumps()),
             removed_splits: container.removed().splits,
-            events: container.events_on(&KernelDisk::for_serving())?,
+            events: container.events()?,
             topics,
         })
     }

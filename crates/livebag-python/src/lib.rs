@@ -1,6 +1,6 @@
 //! The native part of the Python package `livebag`: what Python code in `python/src/livebag` builds on.
 //!
-//! A [`recording`] of any kind is opened, on this machine, on a server ([`remote`]) or on [`robots`]. [`walk`] iterates
+//! A [`recording`] of any kind is opened, on this machine, in an object store ([`stored`]), on a server ([`remote`]) or on [`robots`]. [`walk`] iterates
 //! over its messages, which become [`message`]s or [`columns`]. [`stream`], [`cycle`] and [`recorder`] are separate
 //! from that. Whatever waits for a disk or another process does so without holding Python's lock. NumPy gets views of
 //! shared memory as addresses, with an object that keeps the memory mapped.
@@ -20,6 +20,7 @@ mod recorder;
 mod recording;
 mod remote;
 mod robots;
+mod stored;
 mod stream;
 mod waiting;
 mod walk;

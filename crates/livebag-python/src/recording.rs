@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use livebag::{Container, ContainerState, Query, Span};
 use livebag_bags::RecordingKind;
-use livebag_bags::{ConvertError, open_foreign};
+use livebag_bags::{ConvertError, MessageSource, open_foreign, open_foreign_on};
 use livebag_format::container::CONTAINER_FILE;
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
 use crate::account::Account;
@@ -15,6 +16,7 @@ use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
 use crate::errors::{self, python};
 use crate::event::{EventRow, event_row};
+use crate::stored::{self, Stored};
 use crate::walk::{Foreign, Large, Messages, Step, walk};
 
 /// Totals of a topic's messages.
@@ -46,10 +48,24 @@ enum Way {
     },
 }
 
+impl Way {
+    fn foreign(py: Python<'_>, kind: String, source: &dyn MessageSource) -> PyResult<Self> {
+        let channels = source.topics().iter().map(|topic| Channel::new(py, topic.clone()));
+        Ok(Self::Foreign {
+            kind,
+            channels: Arc::new(channels.collect::<PyResult<_>>()?),
+            warnings: Mutex::new(source.warnings().to_vec()),
+            sums: Mutex::default(),
+        })
+    }
+}
+
 /// A container, an MCAP file, a rosbag2 directory or database, or a ROS 1 bag.
 #[pyclass(frozen, module = "livebag._livebag")]
 pub struct Recording {
     path: PathBuf,
+    /// If it is in an object store.
+    stored: Option<Stored>,
     way: Way,
     /// What becomes of large messages of a finished container.
     large: Large,
@@ -73,6 +89,14 @@ fn kind_of(path: &Path) -> String {
 }
 
 impl Recording {
+    /// A recording of another make, from its beginning on.
+    fn source(&self) -> Result<Box<dyn MessageSource>, ConvertError> {
+        match &self.stored {
+            Some(stored) => open_foreign_on(&*stored.disk, &self.path),
+            None => open_foreign(&self.path),
+        }
+    }
+
     /// The container as it is now.
     fn now(
         &self,
@@ -112,7 +136,7 @@ impl Recording {
         }
         let is_wanted = |name: &String| topics.is_none_or(|topics| topics.contains(name));
         let mut wanted: Vec<bool> = names().map(is_wanted).collect();
-        let mut source = py.detach(|| open_foreign(&self.path)).map_err(errors::convert)?;
+        let mut source = py.detach(|| self.source()).map_err(errors::convert)?;
         source.skip_before(span.0);
         wanted.resize(source.topics().len(), false);
         Ok(Foreign { source, wanted, span })
@@ -163,6 +187,23 @@ impl Recording {
     }
 }
 
+impl Recording {
+    fn open_stored(py: Python<'_>, path: PathBuf, large: Large) -> PyResult<Self> {
+        let stored = py.detach(|| stored::open(&path))?;
+        let way = if stored.is_container {
+            let opened = py.detach(|| Container::peek_on(stored.disk.clone(), &path));
+            let bag = Arc::new(opened.map_err(errors::bag)?);
+            let channels = channels_of(py, &bag, &[])?;
+            Way::Container(Mutex::new((bag, channels)))
+        } else {
+            let source = py.detach(|| open_foreign_on(&*stored.disk, &path));
+            let kind = RecordingKind::of_file(&path).to_string();
+            Way::foreign(py, kind, &*source.map_err(errors::convert)?)?
+        };
+        Ok(Self { path, stored: Some(stored), way, large })
+    }
+}
+
 /// Counts some thousand messages; `false` at the end.
 fn count_on(foreign: &mut Foreign, sums: &mut [Sum]) -> Result<bool, ConvertError> {
     for _ in 0..4096 {
@@ -192,6 +233,9 @@ impl Recording {
             Some(true) => Large::Shown,
             Some(false) => Large::Read,
         };
+        if path.to_str().is_some_and(|text| text.contains("://")) {
+            return Self::open_stored(py, path, large);
+        }
         if !path.exists() {
             return Err(errors::bag(livebag::ContainerError::NotFound(path)));
         }
@@ -203,23 +247,20 @@ impl Recording {
             let bag = Arc::new(py.detach(|| Container::open(&path)).map_err(errors::bag)?);
             let channels = channels_of(py, &bag, &[])?;
             let way = Way::Container(Mutex::new((bag, channels)));
-            return Ok(Self { path, way, large });
+            return Ok(Self { path, stored: None, way, large });
         }
         let source = py.detach(|| open_foreign(&path)).map_err(errors::convert)?;
-        let channels = source.topics().iter().map(|topic| Channel::new(py, topic.clone()));
-        let way = Way::Foreign {
-            kind: kind_of(&path),
-            channels: Arc::new(channels.collect::<PyResult<_>>()?),
-            warnings: Mutex::new(source.warnings().to_vec()),
-            sums: Mutex::default(),
-        };
-        Ok(Self { path, way, large })
+        let way = Way::foreign(py, kind_of(&path), &*source)?;
+        Ok(Self { path, stored: None, way, large })
     }
 
-    /// Where it is.
+    /// Where it is: a path, or an address as text.
     #[getter]
-    fn path(&self) -> &Path {
-        &self.path
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.stored {
+            Some(_) => self.path.to_string_lossy().into_bound_py_any(py),
+            None => self.path.as_path().into_bound_py_any(py),
+        }
     }
 
     /// Its kind, in words.
@@ -262,7 +303,7 @@ impl Recording {
                 livebag_bags::attachments(&bag)
             }
             Way::Foreign { .. } => {
-                let mut source = open_foreign(&self.path)?;
+                let mut source = self.source()?;
                 let mut all = Vec::new();
                 while let Some(attachment) = source.next_attachment()? {
                     all.push(attachment);
@@ -280,9 +321,9 @@ impl Recording {
                 let bag = lock(last).0.clone();
                 bag.events().map_err(errors::bag)
             }
-            Way::Foreign { .. } => open_foreign(&self.path)
-                .map(|source| livebag_bags::events(&*source))
-                .map_err(errors::convert),
+            Way::Foreign { .. } => {
+                self.source().map(|source| livebag_bags::events(&*source)).map_err(errors::convert)
+            }
         });
         Ok(all?.into_iter().map(event_row).collect())
     }

@@ -51,8 +51,8 @@ pub use livebag_format::{Message, Topic};
 pub use memory::cache_bytes_available;
 pub use play::{
     ClockTicks, MessageOrder, Output, PlayControl, PlayError, PlayOptions, PlaySeek, PlaySource,
-    PlayStatus, PlayedTopic, Player, SourceError, SourceMessage, SourceTotals, Stamp, StreamOutput,
-    TopicOutput, TopicSurvey, survey_with,
+    PlayStatus, Playable, PlayedTopic, Player, SourceError, SourceMessage, SourceTotals, Stamp,
+    StreamOutput, TopicOutput, TopicSurvey, survey_with,
 };
 pub use query::{
     Buffer, Container, ContainerError, ContainerFile, ContainerState, ContainerTopic, Cursor,

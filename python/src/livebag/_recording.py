@@ -35,6 +35,8 @@ Names = Union[str, Iterable[str], None]
 
 #: Kinds that tell their counts without a look at every message.
 _COUNTED = ("livebag container", "livebag server", "livebag robots")
+#: Schemes of object stores.
+_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs")
 #: Where `auto` begins to look, and what it aims to read at once.
 _AUTO_NANOS = 1_000_000
 _AUTO_BYTES = 8 << 20
@@ -53,8 +55,9 @@ def open(
     """Opens a recording for reading and gives a :class:`Recording`.
 
     ``path`` is a livebag container (finished, or still being written), an MCAP file, a rosbag2
-    directory or database, or a ROS 1 bag; its contents tell which. Or it is the address of a recording
-    on a server (``livebag serve``, ``livebag record --serve``): ``http://HOST:PORT/NAME``. Or it is
+    directory or database, or a ROS 1 bag; its contents tell which. Or it is the address of a container, an
+    MCAP file or a ROS 1 bag in an object store: ``s3://BUCKET/PREFIX/NAME``, ``gs://…``, ``az://…``, with the
+    credentials of the environment; only what is needed is fetched. Or it is the address of a recording on a server (``livebag serve``, ``livebag record --serve``): ``http://HOST:PORT/NAME``. Or it is
     ``zenoh/ROBOT/NAME``, with ``*`` for any: recordings of robots that serve with ``--zenoh``, those that
     are there now, merged. Of several, topics are called ``/ROBOT/TOPIC``. If a robot stops answering half-way, a
     ``RuntimeWarning`` and the iterator's ``lost`` name it.
@@ -80,6 +83,8 @@ def open(
         token = token or os.environ.get("LIVEBAG_TOKEN") or None
         trusted = None if ca_certificates is None else os.fspath(ca_certificates)
         return Recording(_livebag.RemoteRecording.open(text, token, trusted))
+    if mark and scheme.lower() in _STORES:
+        return Recording(_livebag.Recording.open(text, mapped), mapped)
     if mark and scheme.isalnum():
         raise Unsupported(f"{text}: addresses of servers begin with http:// or https://, not {scheme}://")
     # If a folder has that name, it means the folder.

@@ -4,15 +4,19 @@ use std::io;
 use std::path::Path;
 
 use super::{Check, RecordingKind, Verified, VerifyError, VerifyProgress, is_mcap, mcap_file};
-use crate::{ConvertError, METADATA_FILE};
+use crate::{ConvertError, METADATA_FILE, MessageSource};
 use livebag::{ReadDisk, ReadFile};
 
 type OnProgress<'a> = &'a mut dyn FnMut(&VerifyProgress);
+
+/// How a recording's messages are read.
+type Open<'a> = &'a dyn Fn(&Path) -> Result<Box<dyn MessageSource>, ConvertError>;
 
 /// Checks one file, whose kind its first bytes tell.
 pub(super) fn check_file(
     disk: &dyn ReadDisk,
     path: &Path,
+    open: Open<'_>,
     on_progress: OnProgress<'_>,
 ) -> Result<Verified, VerifyError> {
     let io_error = |source| match source {
@@ -33,19 +37,19 @@ pub(super) fn check_file(
     if head.starts_with(b"SQLite format 3\0") {
         check.verified.kind = RecordingKind::Sqlite3;
         check_database(&mut check, path, path, &*file)?;
-        check.verified.messages = read_through(&mut check, path)?;
+        check.verified.messages = read_through(&mut check, path, open)?;
         return Ok(check.verified);
     }
     check.verified.kind = RecordingKind::Ros1Bag;
     check.begin_file(length);
-    check.verified.messages = read_through(&mut check, path)?;
+    check.verified.messages = read_through(&mut check, path, open)?;
     check.verified.unproven_messages = check.verified.messages;
     Ok(check.verified)
 }
 
 /// Reads every message; the reader reports damage.
-fn read_through(check: &mut Check<'_>, path: &Path) -> Result<u64, VerifyError> {
-    let mut source = match crate::open_foreign(path) {
+fn read_through(check: &mut Check<'_>, path: &Path, open: Open<'_>) -> Result<u64, VerifyError> {
+    let mut source = match open(path) {
         Ok(source) => source,
         Err(ConvertError::Damaged { path, reason }) => {
             check.damage(&path, None, reason);

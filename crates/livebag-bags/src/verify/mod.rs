@@ -225,19 +225,27 @@ pub fn verify(
     if path.is_dir() {
         return foreign::check_directory(&disk, path, on_progress);
     }
-    foreign::check_file(&disk, path, on_progress)
+    foreign::check_file(&disk, path, &crate::open_foreign, on_progress)
 }
 
-/// The same for a container on any disk.
+/// Checks a container, an MCAP file or a ROS 1 bag on any disk.
 ///
 /// # Errors
 /// As [`verify`].
-pub fn verify_container_on(
+pub fn verify_on(
     disk: &dyn ReadDisk,
     path: &Path,
     on_progress: &mut dyn FnMut(&VerifyProgress),
 ) -> Result<Verified, VerifyError> {
-    container::check(disk, path, on_progress)
+    if is_container(disk, path) {
+        return container::check(disk, path, on_progress);
+    }
+    let open = |path: &Path| crate::open_foreign_on(disk, path);
+    // Some kinds of files cannot be checked there, which this says.
+    match open(path) {
+        Err(error @ ConvertError::Unsupported { .. }) => Err(error.into()),
+        _ => foreign::check_file(disk, path, &open, on_progress),
+    }
 }
 
 /// Whether a directory has what only a container has.

@@ -23,6 +23,7 @@ use crate::guarded::Guarded;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
 use crate::select::{self, Selection};
+use crate::stored::{self, Stored};
 use crate::{absent, parse, place, text};
 
 mod options;
@@ -53,8 +54,8 @@ Environment:\n  \
     LIVEBAG_STORAGE  how containers are written: io_uring (default) or pwrite, with ,buffered \
 behind either")]
 pub struct Args {
-    /// The recording: a container, a ROS 1 bag, a rosbag2 folder or database, or an MCAP file.
-    /// With -i: the folder to create.
+    /// The recording: a container, a ROS 1 bag, a rosbag2 folder or database, or an MCAP file; or its address in an
+    /// object store (s3://BUCKET/PREFIX/NAME, …). With -i: the folder to create.
     #[arg(value_name = "IN", add = ArgValueCompleter::new(complete::recordings))]
     first: Option<PathBuf>,
     /// The folder to create.
@@ -250,7 +251,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
             return Err(CliError::usage(what));
         }
     }
-    if let Some(missing) = inputs.iter().find(|input| !input.exists()) {
+    if let Some(missing) = inputs.iter().find(|input| !stored::is_address(input) && !input.exists())
+    {
         return Err(place::missing(missing, io::ErrorKind::NotFound.into()));
     }
     let mut summaries = Vec::new();
@@ -296,12 +298,28 @@ fn inputs_and_output(args: &Args) -> Result<(Vec<PathBuf>, Option<&Path>), CliEr
     }
 }
 
+fn are_containers(inputs: &[PathBuf]) -> Result<bool, CliError> {
+    for input in inputs {
+        let is_container = match stored::is_address(input) {
+            true => Stored::open(input)?.is_container(),
+            false => input.join(CONTAINER_FILE).exists(),
+        };
+        if !is_container {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// The conversion that the command line requests.
 fn job(args: &Args, inputs: &[PathBuf], output: &Path) -> Result<Job, CliError> {
-    let storage = args.storage.unwrap_or_else(|| {
-        let is_container = inputs.iter().all(|input| input.join(CONTAINER_FILE).exists());
-        if is_container || args.to_ros2 { Storage::Mcap } else { Storage::Container }
-    });
+    let storage = match args.storage {
+        Some(storage) => storage,
+        None => match args.to_ros2 || are_containers(inputs)? {
+            true => Storage::Mcap,
+            false => Storage::Container,
+        },
+    };
     if storage != Storage::Mcap && args.compression != Compression::None {
         return Err(CliError::usage("--compression is for --storage mcap: the others have none"));
     }
@@ -391,7 +409,7 @@ fn convert_one(job: &Job, inputs: &[PathBuf], args: &Args) -> Result<Summary, Cl
     let interrupt = Interrupt::watch()?;
     let mut sources = Vec::new();
     for input in inputs {
-        let source = livebag_bags::open_any(input)?;
+        let source = stored::open_any(input)?;
         sources.push(if args.to_ros2 { livebag_bags::to_ros2(source) } else { source });
     }
     let source = match (sources.len(), sources.pop()) {

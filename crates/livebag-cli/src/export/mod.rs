@@ -17,7 +17,7 @@ use crate::convert::bar;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
 use crate::select::{self, Selection};
-use crate::{files, place, text};
+use crate::{files, place, stored, text};
 
 mod csv;
 mod images;
@@ -42,7 +42,8 @@ use csv::Table;
     livebag export run1 out --video mp4 -t /camera_front\n\n\
 Exit code 3: done, but some messages could not be read or exported.")]
 pub struct Args {
-    /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag.
+    /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag; or its address in an
+    /// object store (s3://BUCKET/PREFIX/NAME, …).
     #[arg(value_name = "RUN", add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
     /// The folder to create.
@@ -132,13 +133,13 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let Some(directory) = args.directory.as_ref().or(args.output.as_ref()) else {
         return Err(CliError::usage("give the folder to make behind the recording"));
     };
-    if !args.bag.exists() {
+    if !stored::is_address(&args.bag) && !args.bag.exists() {
         return Err(place::missing(&args.bag, std::io::ErrorKind::NotFound.into()));
     }
     let clock = Clock::system();
     let interrupt = Interrupt::watch()?;
     let inputs = [args.bag.clone()];
-    let source = livebag_bags::open_any(&args.bag)?;
+    let source = stored::open_any(&args.bag)?;
     let mut source = select::chosen(source, &args.selection, &inputs)?;
     files::make_folder(directory)?;
     let mut topics = Topics::new(source.topics(), directory, args, drawn);

@@ -10,9 +10,12 @@ use crate::files;
 use crate::outcome::CliError;
 use crate::report::TopicReport;
 
-/// Reads the recording through.
-pub fn read(path: &Path) -> Result<Info, CliError> {
-    let mut source = livebag_bags::open_foreign(path)?;
+/// Reads the recording at `path` through.
+pub fn read(
+    mut source: Box<dyn MessageSource>,
+    path: &Path,
+    files: Vec<File>,
+) -> Result<Info, CliError> {
     let mut topics: Vec<TopicReport> = source.topics().iter().map(blank).collect();
     let bar = crate::convert::bar(source.message_count());
     while let Some(message) = source.next_message()? {
@@ -34,7 +37,6 @@ pub fn read(path: &Path) -> Result<Info, CliError> {
     }
     let start_nanos = topics.iter().filter_map(|topic| topic.start_nanos).min();
     let end_nanos = topics.iter().filter_map(|topic| topic.end_nanos).max();
-    let files = files_of(path)?;
     Ok(Info {
         path: path.display().to_string(),
         storage: storage(&*source, path),
@@ -92,7 +94,8 @@ fn storage(source: &dyn MessageSource, path: &Path) -> String {
     }
 }
 
-fn files_of(path: &Path) -> Result<Vec<File>, CliError> {
+/// Those of a recording on this machine.
+pub fn files_of(path: &Path) -> Result<Vec<File>, CliError> {
     if path.is_dir() {
         let files = files::list(path)?.into_iter();
         return Ok(files.map(|(name, bytes)| File { name, bytes }).collect());

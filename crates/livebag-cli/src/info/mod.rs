@@ -18,6 +18,7 @@ use crate::place::Trust;
 use crate::place::{self, Place};
 use crate::report::{self, Lost, TopicReport};
 use crate::serve::ZenohArgs;
+use crate::stored::Stored;
 use crate::{event, files, select, text};
 
 mod foreign;
@@ -36,11 +37,12 @@ const LOST: &str = "lost";
     livebag info run1 --json | jq .lost.total\n  \
     livebag info drive.bag\n  \
     livebag info http://robot:8767/run1\n  \
+    livebag info s3://fleet/robot7/run1\n  \
     livebag info 'zenoh/r2/*' --json")]
 pub struct Args {
     /// The recording: a container, finished or still being written; a ROS 1 bag, a rosbag2 folder or an MCAP file,
-    /// which are read completely; a recording on a server (http://HOST:PORT/NAME, https://…); or one on Zenoh
-    /// (zenoh/ROBOT/NAME, with * for any).
+    /// which are read completely; a recording in an object store (s3://BUCKET/PREFIX/NAME, gs://…, az://…) or on a
+    /// server (http://HOST:PORT/NAME, https://…); or one on Zenoh (zenoh/ROBOT/NAME, with * for any).
     #[arg(required = true, value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
     /// Show only these topics.
@@ -178,10 +180,15 @@ fn of(bag: &Path, args: &Args) -> Result<(Vec<Info>, bool, bool), CliError> {
             let is_pattern = address.robot.contains('*') || address.recording.contains('*');
             (remote::of_robots(told), is_whole, is_pattern)
         }
+        Place::Stored(address) => (vec![in_store(&address)?], true, false),
         Place::Here(path) if path.exists() && !path.join(CONTAINER_FILE).exists() => {
-            (vec![foreign::read(&path)?], true, false)
+            let source = livebag_bags::open_foreign(&path)?;
+            (vec![foreign::read(source, &path, foreign::files_of(&path)?)?], true, false)
         }
-        Place::Here(path) => (vec![container(&path)?], true, false),
+        Place::Here(path) => {
+            let bag = Container::open(&path)?;
+            (vec![container(&bag, &|directory| files::list(directory))?], true, false)
+        }
     })
 }
 
@@ -222,13 +229,29 @@ fn print(infos: &[Info], as_json: bool, is_one: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-fn container(path: &Path) -> Result<Info, CliError> {
-    let bag = Container::open(path)?;
-    let topics = report::topics(&bag)?;
+fn in_store(address: &Path) -> Result<Info, CliError> {
+    let stored = Stored::open(address)?;
+    let list = |directory: &Path| files::list_on(&*stored.disk, directory);
+    if stored.is_container() {
+        return container(&stored.container()?, &list);
+    }
+    let length = stored.disk.open(&stored.path).and_then(|file| file.length());
+    let bytes = length.map_err(|source| CliError::file("reading", &stored.path, source))?;
+    let name = stored.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    foreign::read(stored.source()?, &stored.path, vec![File { name, bytes }])
+}
+
+/// Names and lengths of the files in a folder.
+type List<'a> = &'a dyn Fn(&Path) -> Result<Vec<(String, u64)>, CliError>;
+
+fn container(bag: &Container, list: List<'_>) -> Result<Info, CliError> {
+    let path = bag.path();
+    // First, since it has all indexes fetched together.
     let range = bag.time_range()?;
+    let topics = report::topics(bag)?;
     let mut files = Vec::new();
     for split in std::iter::once("").chain(bag.splits().iter().map(String::as_str)) {
-        let listed = files::list(&path.join(split))?.into_iter();
+        let listed = list(&path.join(split))?.into_iter();
         let named = |(name, bytes)| File { name: split_file(split, name), bytes };
         files.extend(listed.map(named));
     }
@@ -261,7 +284,7 @@ fn container(path: &Path) -> Result<Info, CliError> {
         account: Some(account),
         clock_jumps: Some(bag.clock_jumps()),
         attachments: Some(
-            livebag_bags::attachments(&bag)?.iter().map(AttachmentReport::from).collect(),
+            livebag_bags::attachments(bag)?.iter().map(AttachmentReport::from).collect(),
         ),
         events: bag.events()?,
         warnings,

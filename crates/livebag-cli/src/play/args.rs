@@ -47,8 +47,8 @@ Keys on a terminal: space pauses and resumes, → plays the next message while p
 10 % faster and slower, ← or , goes 5 s back and . 5 s ahead, q or Ctrl-C ends.\n\n\
 ROS 1 bags, rosbag2 directories and MCAP files are read once before playing.")]
 pub struct Args {
-    /// The recordings: containers, finished or being recorded, ROS 1 bags, rosbag2 directories or MCAP files. Several
-    /// are played as one.
+    /// The recordings: containers, finished or being recorded, ROS 1 bags, rosbag2 directories or MCAP files, or
+    /// addresses in an object store (s3://BUCKET/PREFIX/NAME, …). Several are played as one.
     #[arg(required_unless_present = "input", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
     /// Another recording.

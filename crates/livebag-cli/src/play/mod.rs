@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
-use crate::text;
+use crate::{stored, text};
 
 mod args;
 mod keys;
@@ -87,7 +87,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let interrupt = Interrupt::watch()?;
     let clock = Clock::system();
     let options = PlayOptions { clock: clock.clone(), ..args.options()? };
-    let mut player = livebag_bags::open_player(&args.bags(), options, &mut *output(args)?)?;
+    let mut player =
+        Player::open_with(&args.bags(), options, &mut *output(args)?, stored::playable)?;
     let streams: Vec<_> = player.topics().iter().chain(player.clock_topic()).map(report).collect();
     announce(args, &player, &streams);
     let began_nanos = clock.monotonic_nanos();

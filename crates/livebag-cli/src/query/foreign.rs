@@ -15,22 +15,25 @@ use crate::select;
 /// The time read before the newest message at first, to find the newest one of the requested topics.
 const WINDOW_NANOS: u64 = 1_000_000_000;
 
+/// Opens the recording, once for each reading.
+type Open<'a> = &'a dyn Fn() -> Result<Box<dyn MessageSource>, CliError>;
+
 /// Answers.
-pub fn run(args: &Args, path: &Path, clock: &Clock) -> Result<Outcome, CliError> {
+pub fn run(args: &Args, path: &Path, open: Open<'_>, clock: &Clock) -> Result<Outcome, CliError> {
     let wanted = args.question.wanted();
-    let source = livebag_bags::open_foreign(path)?;
+    let source = open()?;
     let known = || source.topics().iter().map(|topic| topic.name.as_str());
     let names = wanted.topics.iter().map(|name| select::full_name(name, known));
     let filter = filter(names.collect::<Result<_, _>>()?);
     let times = match source.totals().and_then(|totals| totals.times_nanos) {
         Some(times) => Some(times),
-        None => read_through(path)?,
+        None => read_through(path, open)?,
     };
     drop(source);
     let range = times.unwrap_or_default();
     let (from, to) = match &args.question {
         Question::History { from, to, .. } => select::between(*from, *to, range)?,
-        Question::Latest { last, .. } => match newest(path, &filter, range)? {
+        Question::Latest { last, .. } => match newest(open, &filter, range)? {
             Some(newest) => (newest.saturating_sub(nanos(*last)), newest),
             None => (0, 0),
         },
@@ -47,10 +50,10 @@ pub fn run(args: &Args, path: &Path, clock: &Clock) -> Result<Outcome, CliError>
             )));
         }
     };
-    let source = livebag_bags::open_foreign(path)?;
+    let source = open()?;
     let source = livebag_bags::selected(source, &filter, Some(from), Some(to));
     let mut answer = Foreign { source, current: None, has_any: false };
-    give(&mut answer, wanted, clock, clock.monotonic_nanos(), range.0)?;
+    give(&mut answer, wanted, clock, clock.monotonic_nanos(), &|| Ok(range.0))?;
     if !answer.has_any {
         explain_nothing(
             times,
@@ -72,9 +75,9 @@ fn filter(topics: Vec<String>) -> TopicFilter {
 }
 
 /// Times of a recording that does not store them.
-fn read_through(path: &Path) -> Result<Option<(u64, u64)>, CliError> {
+fn read_through(path: &Path, open: Open<'_>) -> Result<Option<(u64, u64)>, CliError> {
     say!("livebag: {} has no times: it is read once to find them", path.display());
-    let mut source = livebag_bags::open_foreign(path)?;
+    let mut source = open()?;
     let mut times: Option<(u64, u64)> = None;
     while let Some(message) = source.next_message()? {
         let time = message.log_time_nanos;
@@ -84,14 +87,18 @@ fn read_through(path: &Path) -> Result<Option<(u64, u64)>, CliError> {
 }
 
 /// Log time of the newest message of these topics: longer and longer stretches of the end are read.
-fn newest(path: &Path, filter: &TopicFilter, range: (u64, u64)) -> Result<Option<u64>, CliError> {
+fn newest(
+    open: Open<'_>,
+    filter: &TopicFilter,
+    range: (u64, u64),
+) -> Result<Option<u64>, CliError> {
     if filter.topics.is_empty() {
         return Ok(Some(range.1));
     }
     let mut window = WINDOW_NANOS;
     loop {
         let from = range.1.saturating_sub(window);
-        let source = livebag_bags::open_foreign(path)?;
+        let source = open()?;
         let mut source = livebag_bags::selected(source, filter, Some(from), None);
         let mut newest = None;
         while let Some(message) = source.next_message()? {

@@ -16,6 +16,7 @@ use crate::parse;
 use crate::place::{Place, Trust};
 use crate::select::{self, When};
 use crate::serve::ZenohArgs;
+use crate::stored::Stored;
 use crate::text;
 use answer::Answer;
 
@@ -39,14 +40,15 @@ mod summary;
     livebag query drive.mcap history --from 21:29:38 --json\n  \
     livebag query run1 latest --last 100ms -t /imu --json --decode\n  \
     livebag query run1 history --from 2026-05-01T12:00:00Z --count\n  \
+    livebag query s3://fleet/robot7/run1 history -t /imu -o imu.mcap\n  \
     livebag query http://robot:8767/run1 follow\n  \
     livebag query http://robot:8767/run1 auto --within 1s -o now.mcap\n  \
     livebag query 'zenoh/*/*' latest --last 1s --json\n  \
     livebag query 'zenoh/r2/*' auto --decimate /camera_front:5 -o now.mcap")]
 pub struct Args {
     /// The recording: a container, finished or still being written; an MCAP file, a rosbag2 folder or database, or a
-    /// ROS 1 bag; a recording on a server (http://HOST:PORT/NAME, https://…); or one on Zenoh (zenoh/ROBOT/NAME, with *
-    /// for any).
+    /// ROS 1 bag; a recording in an object store (s3://BUCKET/PREFIX/NAME, gs://…, az://…) or on a server
+    /// (http://HOST:PORT/NAME, https://…); or one on Zenoh (zenoh/ROBOT/NAME, with * for any).
     #[arg(add = ArgValueCompleter::new(complete::recordings))]
     bag: String,
     #[command(flatten)]
@@ -159,12 +161,21 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     match Place::of(args.bag.as_ref())? {
         Place::Server(_) => remote::run(args, &clock),
         Place::Robots(address) => robots::run(args, &address, &clock),
+        Place::Stored(address) => match (Stored::open(&address)?, &args.question) {
+            (_, Question::Follow { .. }) => Err(CliError::usage(format!(
+                "{} does not grow: follow is for recordings that a recorder is writing",
+                address.display()
+            ))),
+            (stored, _) if stored.is_container() => local(args, &stored.container()?, &clock),
+            (stored, _) => foreign::run(args, &address, &|| stored.source(), &clock),
+        },
         Place::Here(path) => match &args.question {
             _ if !path.join(CONTAINER_FILE).exists() && !is_bare_container(&path) => {
-                foreign::run(args, &path, &clock)
+                let open = || Ok(livebag_bags::open_foreign(&path)?);
+                foreign::run(args, &path, &open, &clock)
             }
             Question::Follow { last, wanted } => follow::run(args, *last, wanted),
-            _ => local(args, &clock),
+            _ => local(args, &Container::open(&path)?, &clock),
         },
     }
 }
@@ -174,19 +185,17 @@ fn is_bare_container(path: &std::path::Path) -> bool {
     livebag_bags::glance(path).is_some_and(|glance| glance.kind == RecordingKind::Container)
 }
 
-fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
-    let bag = Container::open(args.bag.as_ref())?;
+fn local(args: &Args, bag: &Container, clock: &Clock) -> Result<Outcome, CliError> {
     let wanted = args.question.wanted();
-    let topics = named(&bag, &wanted.topics)?;
-    let start_nanos = bag.time_range()?.map_or(0, |(start, _)| start);
+    let topics = named(bag, &wanted.topics)?;
     let span = match &args.question {
         Question::Latest { last, .. } => Span::Latest(*last),
-        Question::History { from, to, .. } => history(&bag, *from, *to)?,
-        Question::Follow { .. } => Span::All,
+        Question::History { from: None, to: None, .. } | Question::Follow { .. } => Span::All,
+        Question::History { from, to, .. } => history(bag, *from, *to)?,
         Question::Auto { within, last, decimate, .. } => {
             let span = last.map_or(Span::All, Span::Latest);
             let query = Query { topics, span };
-            return auto(&bag, &query, *within, decimate, wanted, clock);
+            return auto(bag, &query, *within, decimate, wanted, clock);
         }
     };
     let cursor = bag.query(&Query { topics, span })?;
@@ -199,8 +208,8 @@ fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
         writeln!(std::io::stdout().lock(), "{}", cursor.remaining())?;
         return Ok(outcome(cursor.damaged(), &args.bag));
     }
-    let mut answer = answer::Local::new(&bag, cursor);
-    give(&mut answer, wanted, clock, planned_nanos, start_nanos)?;
+    let mut answer = answer::Local::new(bag, cursor);
+    give(&mut answer, wanted, clock, planned_nanos, &|| start_of(bag))?;
     Ok(outcome(answer.damaged(), &args.bag))
 }
 
@@ -208,6 +217,11 @@ fn local(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
 fn named(bag: &Container, names: &[String]) -> Result<Vec<String>, CliError> {
     let known = || bag.topics().iter().map(|topic| topic.topic().name.as_str());
     names.iter().map(|name| select::full_name(name, known)).collect()
+}
+
+/// Log time of the first message of all topics, which takes all indexes.
+fn start_of(bag: &Container) -> Result<u64, CliError> {
+    Ok(bag.time_range()?.map_or(0, |(start, _)| start))
 }
 
 /// The newest messages of a container on this machine, as many as can be written in the given time.
@@ -226,19 +240,18 @@ fn auto(
     let mut is_first = true;
     let may_go_on = || std::mem::take(&mut is_first) || clock.monotonic_nanos() < end_nanos;
     let mut answer = answer::LocalNewest::new(bag, bag.newest_first(query)?, may_go_on);
-    let start_nanos = bag.time_range()?.map_or(0, |(start, _)| start);
     let planned_nanos = clock.monotonic_nanos();
-    give(&mut answer, wanted, clock, planned_nanos, start_nanos)?;
+    give(&mut answer, wanted, clock, planned_nanos, &|| start_of(bag))?;
     Ok(outcome(answer.damaged(), &bag.path().display().to_string()))
 }
 
-/// Gives an answer in the form that is wanted.
+/// Gives an answer in the form that is wanted. `start_nanos` gives the recording's start, where people read it.
 fn give(
     answer: &mut dyn Answer,
     wanted: &Wanted,
     clock: &Clock,
     planned_nanos: u64,
-    start_nanos: u64,
+    start_nanos: &dyn Fn() -> Result<u64, CliError>,
 ) -> Result<(), CliError> {
     if let Some(path) = &wanted.output {
         let exported = export::write(answer, path, wanted.force)?;
@@ -263,11 +276,11 @@ fn give(
     } else if wanted.json && !wanted.count {
         lines::write(answer, &mut out)?;
     } else {
-        let summary = summary::of(answer, clock, planned_nanos, start_nanos)?;
+        let summary = summary::of(answer, clock, planned_nanos)?;
         match (wanted.count, wanted.json) {
             (true, true) => writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?,
             (true, false) => writeln!(out, "{}", summary.message_count())?,
-            _ => write!(out, "{}", summary.render())?,
+            _ => write!(out, "{}", summary.render(start_nanos()?))?,
         }
     }
     out.flush()?;

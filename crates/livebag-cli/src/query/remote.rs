@@ -45,7 +45,7 @@ pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
         }
     };
     let start_nanos = info.row.start_nanos.unwrap_or(0);
-    give(&mut *answer, wanted, clock, planned_nanos, start_nanos)?;
+    give(&mut *answer, wanted, clock, planned_nanos, &|| Ok(start_nanos))?;
     Ok(remote_outcome(answer.damaged()))
 }
 

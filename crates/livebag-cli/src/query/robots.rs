@@ -31,7 +31,7 @@ pub fn run(args: &Args, address: &ZenohAddress, clock: &Clock) -> Result<Outcome
     let messages = asker.messages(address, &wanted.topics, &plan)?;
     let planned_nanos = clock.monotonic_nanos();
     let mut answer = Robots { messages, current: None };
-    give(&mut answer, wanted, clock, planned_nanos, 0)?;
+    give(&mut answer, wanted, clock, planned_nanos, &|| Ok(0))?;
     let damaged = answer.messages.damaged();
     if damaged > 0 {
         complain!("livebag: {damaged} messages left out that are damaged");

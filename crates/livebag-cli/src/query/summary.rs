@@ -24,8 +24,6 @@ pub struct Summary {
     /// The same and reading the time index.
     total_nanos: u64,
     topics: Vec<TopicSummary>,
-    #[serde(skip)]
-    recording_start_nanos: u64,
 }
 
 #[derive(Serialize, Clone)]
@@ -43,12 +41,7 @@ struct TopicSummary {
 }
 
 /// Reads through the rest of an answer. `clock` was made when the command began.
-pub fn of(
-    answer: &mut dyn Answer,
-    clock: &Clock,
-    plan_nanos: u64,
-    recording_start_nanos: u64,
-) -> Result<Summary, CliError> {
+pub fn of(answer: &mut dyn Answer, clock: &Clock, plan_nanos: u64) -> Result<Summary, CliError> {
     let mut topics: Vec<TopicSummary> = Vec::new();
     while let Some(entry) = answer.next()? {
         while topics.len() <= entry.topic {
@@ -79,7 +72,6 @@ pub fn of(
         plan_nanos,
         total_nanos: clock.monotonic_nanos(),
         topics,
-        recording_start_nanos,
     })
 }
 
@@ -90,10 +82,10 @@ impl Summary {
     }
 
     /// For people. Times of topics are after the recording's start, as `--from` and `--to` take
-    /// them.
-    pub fn render(&self) -> String {
+    /// them: `recording_start_nanos`.
+    pub fn render(&self, recording_start_nanos: u64) -> String {
         let after = |nanos: u64| {
-            format!("+{:.3} s", nanos.saturating_sub(self.recording_start_nanos) as f64 / 1e9)
+            format!("+{:.3} s", nanos.saturating_sub(recording_start_nanos) as f64 / 1e9)
         };
         let mut out = String::new();
         if !self.topics.is_empty() {

@@ -1,10 +1,11 @@
-//! `livebag push` against a real S3 server in this process, whose connections fail as the tests want.
+//! Pushing to and reading from a real S3 server in this process, whose connections fail as the tests want.
 #![expect(clippy::disallowed_methods, reason = "tests look at files as users do")]
 
 mod faults;
 mod folder;
 mod killed;
 mod names;
+mod reading;
 mod run;
 mod store;
 mod whole;

@@ -55,13 +55,17 @@ pub fn livebag(arguments: &[&str]) -> Command {
     command
 }
 
-/// A push to the store.
-pub fn push_command(store: &Store, bag: &Path, more: &[&str]) -> Command {
-    let target = format!("s3://{BUCKET}/robot7");
-    let mut command = livebag(&[&["push", bag.to_str().unwrap(), &target], more].concat());
+/// The command with the store's credentials.
+pub fn in_store(store: &Store, mut command: Command) -> Command {
     command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
     command.env("AWS_ENDPOINT_URL", &store.endpoint);
     command
+}
+
+/// A push to the store.
+pub fn push_command(store: &Store, bag: &Path, more: &[&str]) -> Command {
+    let target = format!("s3://{BUCKET}/robot7");
+    in_store(store, livebag(&[&["push", bag.to_str().unwrap(), &target], more].concat()))
 }
 
 pub fn push(store: &Store, bag: &Path, more: &[&str]) -> Ended {

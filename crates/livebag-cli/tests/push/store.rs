@@ -61,6 +61,8 @@ struct State {
     seen: Vec<Seen>,
     /// Bytes of all bodies, also of those that broke off.
     received_bytes: u64,
+    /// Bytes of all answers.
+    given_bytes: u64,
     /// A process that is killed when so many bytes have been received.
     victim: Option<(u64, Pid)>,
 }
@@ -81,7 +83,8 @@ impl Store {
         builder.set_auth(SimpleAuth::from_single(KEY, SECRET));
         let service = builder.build();
         let rule: Rule = Box::new(|_| Fault::None);
-        let state = State { rule, seen: Vec::new(), received_bytes: 0, victim: None };
+        let state =
+            State { rule, seen: Vec::new(), received_bytes: 0, given_bytes: 0, victim: None };
         let state = Arc::new(Mutex::new(state));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -112,6 +115,11 @@ impl Store {
 
     pub fn received_bytes(&self) -> u64 {
         self.state.lock().unwrap().received_bytes
+    }
+
+    /// Bytes of the answers since the last call.
+    pub fn take_given_bytes(&self) -> u64 {
+        std::mem::take(&mut self.state.lock().unwrap().given_bytes)
     }
 
     /// Kills `pid` when `bytes` more have been received.
@@ -193,6 +201,7 @@ async fn answer(
     }
     let (parts, body) = response.into_parts();
     let bytes = body.collect().await.map_err(|_| "the store failed")?.to_bytes();
+    state.lock().unwrap().given_bytes += bytes.len() as u64;
     Ok(Response::from_parts(parts, Full::from(bytes)))
 }
 

@@ -1,6 +1,6 @@
 //! The contents of a recording over time, as JSON.
 
-use livebag::{Container, KernelDisk, Timeline, TopicTimeline};
+use livebag::{Container, Timeline, TopicTimeline};
 use livebag_format::container::Losses;
 use mcap::sans_io::{SummaryReadEvent, SummaryReader, SummaryReaderOptions};
 use serde::Serialize;
@@ -149,7 +149,7 @@ fn marks(container: &Container, timeline: &Timeline) -> Vec<Mark> {
         .collect();
     // Unreadable attachments do not hide the others.
     marks.extend(attachments(container).unwrap_or_default());
-    let events = container.events_on(&KernelDisk::for_serving()).unwrap_or_default();
+    let events = container.events().unwrap_or_default();
     marks.extend(events.into_iter().map(|event| Mark {
         kind: "event",
         name: event.name,
@@ -164,8 +164,7 @@ fn marks(container: &Container, timeline: &Timeline) -> Vec<Mark> {
 /// The files that the recording carries along, by the summary of their MCAP file.
 fn attachments(container: &Container) -> Option<Vec<Mark>> {
     let path = container.attachments_path()?;
-    let disk: &dyn livebag::ReadDisk = &KernelDisk::for_serving();
-    let file = disk.open(&path).ok()?;
+    let file = container.disk().open(&path).ok()?;
     let length = file.length().ok()?;
     let options = SummaryReaderOptions::default()
         .with_file_size(length)

@@ -202,7 +202,7 @@ mod tests {
         recorder.event("b", "", (added.from_nanos, added.from_nanos + 9)).unwrap();
         for left in [disk.crash(), disk.power_cut()] {
             let container = Container::recover_on(&left, Path::new("/run")).unwrap();
-            assert_eq!(container.events_on(&left).unwrap()[0], added);
+            assert_eq!(container.events().unwrap()[0], added);
             assert_eq!(names(&left), ["a", "b"]);
             add_event_on(&left, Path::new("/run"), &event("c")).unwrap();
             assert_eq!(names(&left), ["c", "a", "b"]);

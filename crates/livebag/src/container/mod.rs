@@ -27,7 +27,9 @@ pub(crate) use summary::write_summary;
 pub(crate) fn read_manifest(disk: &dyn ReadDisk, path: &Path) -> Result<Manifest, ContainerError> {
     let file = path.join(CONTAINER_FILE);
     let bytes = disk.read(&file).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound if !path.exists() => ContainerError::NotFound(path.to_owned()),
+        io::ErrorKind::NotFound if !is_there(disk, path) => {
+            ContainerError::NotFound(path.to_owned())
+        }
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             ContainerError::NotAContainer(path.to_owned())
         }
@@ -36,6 +38,11 @@ pub(crate) fn read_manifest(disk: &dyn ReadDisk, path: &Path) -> Result<Manifest
     let text = String::from_utf8_lossy(&bytes);
     Manifest::parse(&text)
         .map_err(|source| ContainerError::Manifest { path: path.to_owned(), source })
+}
+
+/// Whether there is a directory, perhaps one that must not be listed.
+fn is_there(disk: &dyn ReadDisk, path: &Path) -> bool {
+    !matches!(disk.list(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
 /// One split, opened.

@@ -33,7 +33,7 @@ pub use options::{ClockTicks, MessageOrder, PlayOptions};
 pub use output::{Output, TopicOutput};
 pub use publisher::Stamp;
 pub use recording::{TopicSurvey, survey_with};
-pub use source::{PlaySource, SourceError, SourceMessage, SourceTotals};
+pub use source::{PlaySource, Playable, SourceError, SourceMessage, SourceTotals};
 pub use streams::StreamOutput;
 
 use clock_topic::ClockTopic;
@@ -109,8 +109,8 @@ impl Player {
         Self::open_all(paths, options, output, None)
     }
 
-    /// The same with recordings of other makes among them, which `open` opens: `livebag_bags::open_player` knows
-    /// many. A recording without an index is read through once, to know the size of its largest messages.
+    /// The same with paths among them that are not folders of containers, which `open` opens:
+    /// `livebag_bags::open_player` knows many. A recording without an index is read through once, to know the size of its largest messages.
     ///
     /// # Errors
     /// As of [`Player::open`].
@@ -118,7 +118,7 @@ impl Player {
         paths: &[impl AsRef<Path>],
         options: PlayOptions,
         output: &mut dyn Output,
-        open: impl Fn(&Path) -> Result<Box<dyn PlaySource>, SourceError> + Send + Sync + 'static,
+        open: impl Fn(&Path) -> Result<Playable, SourceError> + Send + Sync + 'static,
     ) -> Result<Self, PlayError> {
         Self::open_all(paths, options, output, Some(&(Arc::new(open) as Opener)))
     }

@@ -8,7 +8,7 @@ use livebag_format::container::CONTAINER_FILE;
 
 use super::merge::Merge;
 use super::options::MessageOrder;
-use super::source::{Opener, PlaySource, SourceError, SourceTotals};
+use super::source::{Opener, PlaySource, Playable, SourceError, SourceTotals};
 use super::{PlayError, packet::Packet};
 use crate::limits::PLAY_PERIOD_ALONE;
 use crate::query::{Buffer, Container, Cursor, Query, Span};
@@ -93,7 +93,7 @@ pub struct TopicSurvey {
 /// If it cannot be read.
 pub fn survey_with(
     path: &Path,
-    open: impl Fn(&Path) -> Result<Box<dyn PlaySource>, SourceError> + Send + Sync + 'static,
+    open: impl Fn(&Path) -> Result<Playable, SourceError> + Send + Sync + 'static,
 ) -> Result<Vec<(Topic, TopicSurvey)>, PlayError> {
     let recordings = Recordings::open(&[path], Some(&(Arc::new(open) as Opener)))?;
     let wanted = vec![true; recordings.topics().len()];
@@ -116,12 +116,17 @@ pub(super) struct Survey {
 
 impl Recording {
     fn open(path: &Path, opener: Option<&Opener>) -> Result<Self, PlayError> {
-        let is_foreign = path.exists() && !path.join(CONTAINER_FILE).exists();
+        let is_foreign = !path.join(CONTAINER_FILE).exists();
         let Some(open) = opener.filter(|_| is_foreign) else {
             return Ok(Self::Container(Container::open(path)?));
         };
-        let topics = opened(open, path)?.topics().to_vec();
-        Ok(Self::Foreign { path: path.to_owned(), topics, open: open.clone() })
+        Ok(match open(path).map_err(PlayError::Source)? {
+            Playable::Container(container) => Self::Container(container),
+            Playable::Source(source) => {
+                let topics = source.topics().to_vec();
+                Self::Foreign { path: path.to_owned(), topics, open: open.clone() }
+            }
+        })
     }
 
     fn topics(&self) -> Vec<&Topic> {
@@ -203,7 +208,12 @@ impl Recording {
 }
 
 fn opened(open: &Opener, path: &Path) -> Result<Box<dyn PlaySource>, PlayError> {
-    open(path).map_err(PlayError::Source)
+    match open(path).map_err(PlayError::Source)? {
+        Playable::Source(source) => Ok(source),
+        Playable::Container(_) => {
+            Err(PlayError::Source(format!("{} has become a container", path.display()).into()))
+        }
+    }
 }
 
 /// `None` if no topic is wanted: a query without names asks for all of them.

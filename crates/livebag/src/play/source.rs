@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use livebag_format::{Message, Topic};
 
+use crate::query::Container;
+
 /// One message of a recording of another make. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceMessage {
@@ -73,6 +75,13 @@ pub trait PlaySource: Send {
     fn warnings(&self) -> &[String];
 }
 
-/// Opens recordings of other makes.
-pub(super) type Opener =
-    Arc<dyn Fn(&Path) -> Result<Box<dyn PlaySource>, SourceError> + Send + Sync>;
+/// A recording that is no container in a folder, opened.
+pub enum Playable {
+    /// A container on another disk.
+    Container(Container),
+    /// A recording of another make, which is opened again for every reading.
+    Source(Box<dyn PlaySource>),
+}
+
+/// Opens recordings that are no containers in folders.
+pub(super) type Opener = Arc<dyn Fn(&Path) -> Result<Playable, SourceError> + Send + Sync>;

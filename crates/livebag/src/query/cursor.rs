@@ -88,7 +88,7 @@ impl<'container> Cursor<'container> {
             last: None,
         };
         for &number in chosen {
-            this.damaged[number] += container.topics[number].missing;
+            this.damaged[number] += container.topics[number].missing()?;
             for segment in &container.topics[number].segments {
                 this.plan_segment(segment, (number, container.in_place), from, to)?;
             }

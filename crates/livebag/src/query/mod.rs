@@ -85,6 +85,7 @@ pub struct ContainerFile {
 
 /// A container, open for reading.
 pub struct Container {
+    disk: Arc<dyn ReadDisk>,
     path: PathBuf,
     state: ContainerState,
     manifest: Manifest,
@@ -115,8 +116,11 @@ impl Container {
     ///
     /// # Errors
     /// See [`ContainerError`].
-    pub fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, ContainerError> {
-        Self::assemble(disk, path, &|path| settled(disk, path))
+    pub fn open_on(
+        disk: &(impl Disk + Clone + 'static),
+        path: &Path,
+    ) -> Result<Self, ContainerError> {
+        Self::assemble(Arc::new(disk.clone()), path, &|path| settled(disk, path))
     }
 
     /// Opens a container after reading every brick of it from front to back, and repairing whatever
@@ -133,8 +137,11 @@ impl Container {
     ///
     /// # Errors
     /// See [`ContainerError`].
-    pub fn recover_on(disk: &dyn Disk, path: &Path) -> Result<Self, ContainerError> {
-        Self::assemble(disk, path, &|path| settled_thoroughly(disk, path))
+    pub fn recover_on(
+        disk: &(impl Disk + Clone + 'static),
+        path: &Path,
+    ) -> Result<Self, ContainerError> {
+        Self::assemble(Arc::new(disk.clone()), path, &|path| settled_thoroughly(disk, path))
     }
 
     /// Opens a container and changes nothing: one whose recorder died is read as it is.
@@ -142,18 +149,24 @@ impl Container {
     /// # Errors
     /// See [`ContainerError`].
     pub fn peek(path: &Path) -> Result<Self, ContainerError> {
-        Self::peek_on(&KernelDisk::for_reading(), path)
+        Self::peek_on(Arc::new(KernelDisk::for_reading()), path)
     }
 
-    /// The same on any disk.
+    /// The same on any disk, also on one that cannot be written.
     ///
     /// # Errors
     /// See [`ContainerError`].
-    pub fn peek_on(disk: &dyn ReadDisk, path: &Path) -> Result<Self, ContainerError> {
-        Self::assemble(disk, path, &|path| as_it_is(disk, path))
+    pub fn peek_on(disk: Arc<dyn ReadDisk>, path: &Path) -> Result<Self, ContainerError> {
+        let on = disk.clone();
+        Self::assemble(disk, path, &|path| as_it_is(&*on, path))
     }
 
-    fn assemble(disk: &dyn ReadDisk, path: &Path, look: &Look<'_>) -> Result<Self, ContainerError> {
+    fn assemble(
+        kept: Arc<dyn ReadDisk>,
+        path: &Path,
+        look: &Look<'_>,
+    ) -> Result<Self, ContainerError> {
+        let disk = &*kept;
         let Opened { state, manifest, mut is_mended } = look(path)?;
         let mut topics = Vec::new();
         add_topics(disk, path, "", &manifest, state, &mut topics)?;
@@ -172,21 +185,21 @@ impl Container {
         }
         let recorder_pid = read_owner(disk, path).map(|owner| owner.pid);
         let path = path.to_owned();
-        let mut this = Self {
+        // If they are gone, the messages can still be read.
+        let attachments = attachments_path(&path, &manifest).and_then(|path| disk.open(&path).ok());
+        let events = disk.open(&path.join(EVENTS_FILE)).ok();
+        Ok(Self {
+            disk: kept,
             path,
             state,
             manifest,
             topics,
-            attachments: None,
-            events: None,
+            attachments,
+            events,
             recorder_pid,
             in_place: false,
             is_mended,
-        };
-        // If it is gone, the messages can still be read.
-        this.attachments = this.attachments_path().and_then(|path| disk.open(&path).ok());
-        this.events = disk.open(&this.path.join(EVENTS_FILE)).ok();
-        Ok(this)
+        })
     }
 
     /// The same, but cursors return messages in place in the page cache ([`Cursor::next`]) instead of copying them.
@@ -246,6 +259,11 @@ impl Container {
         Ok(files)
     }
 
+    /// The disk that it is read from.
+    pub fn disk(&self) -> &Arc<dyn ReadDisk> {
+        &self.disk
+    }
+
     /// The container's directory.
     pub fn path(&self) -> &Path {
         &self.path
@@ -294,8 +312,7 @@ impl Container {
     /// The MCAP file with the files that the recording carries along (MCAP's attachments), if it has
     /// any; `livebag_bags::attachments` reads it.
     pub fn attachments_path(&self) -> Option<PathBuf> {
-        let name = Some(&self.manifest.attachments).filter(|name| !name.is_empty());
-        name.map(|name| self.path.join(name))
+        attachments_path(&self.path, &self.manifest)
     }
 
     /// Named moments and time ranges, in order of time, as they are now. Damaged lines of their file are left
@@ -304,15 +321,7 @@ impl Container {
     /// # Errors
     /// If the file cannot be read.
     pub fn events(&self) -> Result<Vec<Event>, ContainerError> {
-        self.events_on(&KernelDisk::for_reading())
-    }
-
-    /// The same on any disk.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn events_on(&self, disk: &dyn ReadDisk) -> Result<Vec<Event>, ContainerError> {
-        Ok(events::read(disk, &self.path)?.events)
+        Ok(events::read(&*self.disk, &self.path)?.events)
     }
 
     /// Directories of the later splits; the first split is in the container's own directory.
@@ -367,6 +376,7 @@ impl Container {
 
     fn range_of(&self, chosen: &[usize]) -> Result<Option<(u64, u64)>, ContainerError> {
         let mut range: Option<(u64, u64)> = None;
+        self.will_be_read(chosen);
         for &topic in chosen {
             if let Some((first, last)) = self.topics[topic].time_range()? {
                 let (a, b) = range.unwrap_or((first, last));
@@ -374,6 +384,11 @@ impl Container {
             }
         }
         Ok(range)
+    }
+
+    /// Hints that the indexes of these topics will be read: those that are not in memory are fetched together.
+    fn will_be_read(&self, chosen: &[usize]) {
+        chosen.iter().for_each(|&topic| self.topics[topic].will_be_read());
     }
 
     fn choose(&self, names: &[String]) -> Result<Vec<usize>, ContainerError> {
@@ -416,6 +431,7 @@ impl Container {
     /// Topics, first and last log time.
     fn resolve(&self, query: &Query) -> Result<(Vec<usize>, u64, u64), ContainerError> {
         let chosen = self.choose(&query.topics)?;
+        self.will_be_read(&chosen);
         let (from, to) = match query.span {
             Span::All => (0, u64::MAX),
             Span::History(from, to) => (from, to),
@@ -426,6 +442,11 @@ impl Container {
         };
         Ok((chosen, from, to))
     }
+}
+
+fn attachments_path(container: &Path, manifest: &Manifest) -> Option<PathBuf> {
+    let name = Some(&manifest.attachments).filter(|name| !name.is_empty());
+    name.map(|name| container.join(name))
 }
 
 #[cfg(test)]

@@ -35,16 +35,6 @@ pub(super) fn add_topics(
             Err(source) => Err(ContainerError::Io { path, source }),
         }
     };
-    // Index headers that are not in the page cache are read from the device together.
-    let mut indexes = Vec::new();
-    for described in manifest.topics.iter().filter(|topic| has_files(topic)) {
-        let opened = open(&described.index);
-        if let Ok((_, file)) = &opened {
-            IndexReader::head_will_be_read(&**file);
-        }
-        indexes.push(opened);
-    }
-    let mut indexes = indexes.into_iter();
     // Two topics may have one name: their order among those tells which is which.
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for described in &manifest.topics {
@@ -78,32 +68,26 @@ pub(super) fn add_topics(
         if !has_files(described) {
             continue;
         }
-        let Some(opened) = indexes.next() else { continue };
-        let segment = opened.and_then(|(path, file)| {
+        let is_ended = matches!(state, ContainerState::Closed | ContainerState::Recovered);
+        let promised = if is_ended { described.message_count } else { 0 };
+        let segment = open(&described.index).and_then(|(path, file)| {
             Ok(Segment {
-                index: IndexReader::open(path, file, state == ContainerState::Unrecovered)?,
+                index: IndexReader::new(path, file, state == ContainerState::Unrecovered),
                 bricks: described
                     .bricks
                     .iter()
                     .map(|name| open(name).map(|(path, file)| Brick::new(path, file)))
                     .collect::<Result<_, _>>()?,
                 message_bytes: described.message_bytes,
+                promised,
                 lost: described.lost,
             })
         });
-        let is_ended = matches!(state, ContainerState::Closed | ContainerState::Recovered);
-        let readable = match segment {
-            Ok(segment) => {
-                let count = segment.index.count()?;
-                known.segments.push(Arc::new(segment));
-                count
-            }
-            // Files of one topic that are gone or damaged cost no other topic anything.
-            Err(error) if is_of_one_file(&error) => 0,
+        match segment {
+            Ok(segment) => known.segments.push(Arc::new(segment)),
+            // Files of one topic that are gone cost no other topic anything.
+            Err(error) if is_of_one_file(&error) => known.missing += promised,
             Err(error) => return Err(error),
-        };
-        if is_ended {
-            known.missing += described.message_count.saturating_sub(readable);
         }
         let named = described.bricks.iter().map(|name| Path::new(split).join(name));
         known.brick_names.extend(named.map(|path| path.display().to_string()));
@@ -112,7 +96,7 @@ pub(super) fn add_topics(
 }
 
 /// Whether an error tells of the state of one file, and not of this process or the whole disk.
-fn is_of_one_file(error: &ContainerError) -> bool {
+pub(super) fn is_of_one_file(error: &ContainerError) -> bool {
     match error {
         ContainerError::Damaged { .. } => true,
         ContainerError::Io { source, .. } => {

@@ -20,6 +20,8 @@ pub(super) struct Segment {
     pub index: IndexReader,
     pub bricks: Vec<Brick>,
     pub message_bytes: u64,
+    /// Messages according to the manifest of a split that has ended.
+    pub promised: u64,
     /// Losses according to the split's manifest.
     pub lost: Losses,
 }
@@ -111,6 +113,7 @@ pub struct ContainerTopic {
     pub(super) repeated: u64,
     pub(super) damaged: u64,
     pub(super) writer_returns: u64,
+    /// Of segments whose files are gone.
     pub(super) missing: u64,
 }
 
@@ -118,6 +121,11 @@ impl ContainerTopic {
     /// Name, type, encodings, schema, metadata.
     pub fn topic(&self) -> &Topic {
         &self.topic
+    }
+
+    /// Hints that its indexes will be read soon.
+    pub(super) fn will_be_read(&self) {
+        self.segments.iter().for_each(|segment| segment.index.will_be_read());
     }
 
     /// Messages readable now.
@@ -165,8 +173,15 @@ impl ContainerTopic {
 
     /// Messages that were recorded and cannot be reached, because the topic's files are gone or cut:
     /// `livebag recover` rebuilds a time index from its brick.
-    pub fn missing(&self) -> u64 {
-        self.missing
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn missing(&self) -> Result<u64, ContainerError> {
+        let mut missing = self.missing;
+        for segment in &self.segments {
+            missing += segment.promised.saturating_sub(segment.index.count()?);
+        }
+        Ok(missing)
     }
 
     /// File names of its bricks, relative to the container's directory.

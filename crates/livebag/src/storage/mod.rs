@@ -58,7 +58,7 @@ pub trait Lock: Send + Sync {}
 pub trait ReadDisk: Send + Sync {
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
-    /// Names of the files in a directory.
+    /// Names of the files in a directory; `NotFound` if there is none.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Whether a process holds the lock at `path`; `false` if there is no such file.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;

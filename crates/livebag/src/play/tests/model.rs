@@ -125,7 +125,7 @@ proptest! {
             repeat, start_paused, ahead_messages, lead_in: Duration::ZERO, ..simulated()
         };
         let mut kept = Kept::new(&options);
-        let open = move |_: &Path| Ok(Box::new(Listed::of(&container)) as Box<dyn PlaySource>);
+        let open = move |_: &Path| Ok(Playable::Source(Box::new(Listed::of(&container))));
         let mut player = Player::open_with(&[path], options, &mut kept, open).unwrap();
         let status = real(&mut player, &ops);
         let played: Vec<_> = kept.take().iter().map(|played| usize::from(played.data[0])).collect();

@@ -229,7 +229,7 @@ fn several_recordings_are_played_as_one() {
     let paths = [first.path().join("bag"), second.path().join("bag"), listed];
     let options = PlayOptions { lead_in: Duration::ZERO, ..simulated() };
     let mut kept = Kept::new(&options);
-    let open = move |_: &Path| Ok(Box::new(Listed::of(&container)) as Box<dyn PlaySource>);
+    let open = move |_: &Path| Ok(Playable::Source(Box::new(Listed::of(&container))));
     let mut player = Player::open_with(&paths, options, &mut kept, open).unwrap();
     player.run(&mut |_| {}).unwrap();
     let played = kept.bytes();

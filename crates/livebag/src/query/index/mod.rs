@@ -1,11 +1,12 @@
 //! Reading a time index, which may be growing.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use livebag_format::index::{ENTRY_BYTES, IndexEntry, entry_count, entry_offset, is_index_header};
 
 use super::ContainerError;
+use super::open::is_of_one_file;
 use crate::limits::READ_AHEAD_BYTES;
 use crate::storage::ReadFile;
 
@@ -21,27 +22,40 @@ const NEAR_ENTRIES: u64 = 64;
 pub(super) struct IndexReader {
     path: PathBuf,
     file: Arc<dyn ReadFile>,
-    /// Entries after this are incomplete: the recorder died, and this process may not recover the file.
-    limit: u64,
+    /// Whether its recorder died, and this process may not recover the file.
+    may_be_torn: bool,
+    /// Entries that can be used at most; known once the file has been read.
+    limit: OnceLock<u64>,
 }
 
 impl IndexReader {
-    pub fn open(
-        path: PathBuf,
-        file: Arc<dyn ReadFile>,
-        may_be_torn: bool,
-    ) -> Result<Self, ContainerError> {
-        let mut this = Self { path, file, limit: u64::MAX };
+    /// Nothing is read yet: in an object store that costs a request.
+    pub fn new(path: PathBuf, file: Arc<dyn ReadFile>, may_be_torn: bool) -> Self {
+        Self { path, file, may_be_torn, limit: OnceLock::new() }
+    }
+
+    /// Reads the head if that was not done yet. One that makes no sense costs its entries, and no other topic anything.
+    fn limit(&self) -> Result<u64, ContainerError> {
+        if let Some(limit) = self.limit.get() {
+            return Ok(*limit);
+        }
+        let limit = match self.check_head() {
+            Ok(()) if self.may_be_torn => self.whole_entries()?,
+            Ok(()) => u64::MAX,
+            Err(error) if is_of_one_file(&error) => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(*self.limit.get_or_init(|| limit))
+    }
+
+    fn check_head(&self) -> Result<(), ContainerError> {
         let mut header = [0; ENTRY_BYTES];
-        this.read(0, &mut header)?;
+        self.read(0, &mut header)?;
         // Behind a header that the medium has spoilt the entries are as good as ever.
-        if !is_index_header(&header) && this.entry(0).is_err() {
-            return Err(this.damaged(0, "not a time index of a version that this livebag reads"));
+        if !is_index_header(&header) && self.entry(0).is_err() {
+            return Err(self.damaged(0, "not a time index of a version that this livebag reads"));
         }
-        if may_be_torn {
-            this.limit = this.whole_entries()?;
-        }
-        Ok(this)
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -63,15 +77,20 @@ impl IndexReader {
 
     /// Entries committed by now.
     pub fn count(&self) -> Result<u64, ContainerError> {
+        Ok(self.stored()?.min(self.limit()?))
+    }
+
+    /// Entries that the file has room for.
+    fn stored(&self) -> Result<u64, ContainerError> {
         let bytes = self.file.length();
         let bytes =
             bytes.map_err(|source| ContainerError::Io { path: self.path.clone(), source })?;
-        Ok(entry_count(bytes).min(self.limit))
+        Ok(entry_count(bytes))
     }
 
     /// Entries up to the last whole one. A crash tears the end only.
-    pub fn whole_entries(&self) -> Result<u64, ContainerError> {
-        let mut count = self.count()?;
+    fn whole_entries(&self) -> Result<u64, ContainerError> {
+        let mut count = self.stored()?;
         while count > 0 && matches!(self.entry(count - 1), Err(ContainerError::Damaged { .. })) {
             count -= 1;
         }
@@ -87,9 +106,11 @@ impl IndexReader {
             .ok_or_else(|| self.damaged(offset, "the entry's checksum does not match"))
     }
 
-    /// Hints that its head will be read soon.
-    pub fn head_will_be_read(file: &dyn ReadFile) {
-        file.will_need(0, ENTRY_BYTES as u64);
+    /// Hints that it will be read soon, for the first time.
+    pub fn will_be_read(&self) {
+        if self.limit.get().is_none() {
+            self.file.will_need(0, ENTRY_BYTES as u64);
+        }
     }
 
     /// Hints that `range` will be read soon.

@@ -18,7 +18,7 @@ fn index(times: &[u64], spoilt: &[usize]) -> IndexReader {
         bytes.extend_from_slice(&entry);
     }
     file.write_at(&bytes, 0).unwrap();
-    IndexReader::open(path.to_owned(), file, false).unwrap()
+    IndexReader::new(path.to_owned(), file, false)
 }
 
 /// Gaps between messages: even ones, bursts, and a long silence.

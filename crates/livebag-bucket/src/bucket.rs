@@ -1,0 +1,148 @@
+//! A place in a store whose recordings are read.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use futures_util::TryStreamExt;
+use object_store::client::ReqwestConnector;
+use object_store::path::Path as Key;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use tokio::runtime::{Handle, Runtime};
+
+use crate::address::{Address, path_below};
+use crate::cache::Cache;
+use crate::disk::BucketDisk;
+use crate::error::BucketError;
+use crate::limits::{OBJECTS_MAX, READ_GIVE_UP_AFTER};
+use crate::store::{open_store, runtime};
+
+/// What `livebag push` writes first into a folder.
+const CLAIM: &str = "container.claim";
+
+/// A place in a store whose recordings are read: `s3://BUCKET/PREFIX`. They share a cache in memory and the bound on
+/// requests under way.
+pub struct Bucket {
+    address: Address,
+    objects: Arc<dyn ObjectStore>,
+    cache: Arc<Cache>,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Bucket {
+    /// Opens it. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// If it is no address, or there is no thread for requests.
+    pub fn open(address: &str) -> Result<Arc<Self>, BucketError> {
+        let address = Address::parse(address)?;
+        let store = open_store(&address, READ_GIVE_UP_AFTER, ReqwestConnector::default())?;
+        let runtime = Some(runtime("livebag-bucket", || ())?);
+        let cache = Arc::new(Cache::default());
+        Ok(Arc::new(Self { address, objects: store.objects, cache, runtime }))
+    }
+
+    /// The same of a store in memory.
+    #[cfg(test)]
+    pub(crate) fn of(address: &str, objects: Arc<dyn ObjectStore>) -> Arc<Self> {
+        let address = Address::parse(address).unwrap();
+        let runtime = Some(runtime("livebag-bucket", || ()).unwrap());
+        Arc::new(Self { address, objects, cache: Arc::default(), runtime })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The recording at this very address, as a disk with its files: a folder's, or one file. Its objects are listed
+    /// once; what is added later is not seen.
+    ///
+    /// # Errors
+    /// If there is none, or the store refuses.
+    pub fn disk(self: &Arc<Self>) -> Result<BucketDisk, BucketError> {
+        self.disk_of(self.address.prefix(), self.address.as_str())
+    }
+
+    /// The same of the recording called `name` below this address.
+    ///
+    /// # Errors
+    /// If there is none, or the store refuses.
+    pub fn disk_below(self: &Arc<Self>, name: &str) -> Result<BucketDisk, BucketError> {
+        let prefix = path_below(self.address.prefix(), name)?;
+        self.disk_of(&prefix, &format!("{}/{name}", self.address))
+    }
+
+    fn disk_of(self: &Arc<Self>, prefix: &Key, place: &str) -> Result<BucketDisk, BucketError> {
+        let (store, below) = (self.objects.clone(), prefix.clone());
+        let listed = self.wait(async move { list(&*store, &below).await });
+        let mut listed = listed.map_err(|error| BucketError::of_store(place, &error))?;
+        if listed.len() > OBJECTS_MAX {
+            return Err(BucketError::TooManyObjects(place.to_owned()));
+        }
+        if listed.is_empty() && !prefix.as_ref().is_empty() {
+            // A recording of one file.
+            let (store, key) = (self.objects.clone(), prefix.clone());
+            match self.wait(async move { store.head(&key).await }) {
+                Ok(object) => listed.push(object),
+                Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(BucketError::of_store(place, &error)),
+            }
+        }
+        if listed.is_empty() {
+            return Err(BucketError::Nothing(place.to_owned()));
+        }
+        let disk = BucketDisk::new(self.clone(), PathBuf::from(place), prefix, listed);
+        match disk.has(CLAIM) && !disk.has(livebag_format::container::CONTAINER_FILE) {
+            true => Err(BucketError::Incomplete(place.to_owned())),
+            false => Ok(disk),
+        }
+    }
+
+    /// Where requests run.
+    pub(crate) fn handle(&self) -> &Handle {
+        self.runtime.as_ref().expect("it is not being dropped").handle()
+    }
+
+    pub(crate) fn objects(&self) -> &Arc<dyn ObjectStore> {
+        &self.objects
+    }
+
+    pub(crate) fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// Waits for the store on any thread, also on one of another runtime.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let (sender, answer) = sync_channel(1);
+        self.handle().spawn(async move { sender.send(work.await) });
+        answer.recv().expect("the runtime runs")
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // The last user may be a thread of another runtime, which must not wait.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// At most one object more than a recording may have.
+async fn list(store: &dyn ObjectStore, prefix: &Key) -> object_store::Result<Vec<ObjectMeta>> {
+    let mut listed = Vec::new();
+    let mut objects = store.list((!prefix.as_ref().is_empty()).then_some(prefix));
+    while let Some(object) = objects.try_next().await? {
+        listed.push(object);
+        if listed.len() > OBJECTS_MAX {
+            break;
+        }
+    }
+    Ok(listed)
+}

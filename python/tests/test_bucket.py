@@ -1,0 +1,121 @@
+"""Recordings in object stores, against versitygw, an S3 server of another project."""
+
+import os
+import pickle
+import socket
+import subprocess
+import time
+
+import livebag
+import pytest
+
+KEY, SECRET = "robot7key", "robot7secretrobot7secret"
+VERSITYGW = os.environ.get("LIVEBAG_VERSITYGW", "")
+WAIT_S = 60
+START = 1_700_000_000_000_000_000
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """The variables with which the store is reached; its bucket is called fleet."""
+    if not VERSITYGW:
+        assert os.environ.get("LIVEBAG_REQUIRE") != "all", "LIVEBAG_REQUIRE=all, but versitygw was not built"
+        pytest.skip("SKIPPED: versitygw is not there (it is built where there is Go)")
+    root = tmp_path_factory.mktemp("store")
+    (root / "fleet").mkdir()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = (root.parent / "versitygw.log").open("w")
+    server = subprocess.Popen([VERSITYGW, "--port", f"127.0.0.1:{port}", "posix", root], stdout=log, stderr=log,
+                              env=os.environ | {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET})
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            assert server.poll() is None and time.monotonic() < deadline, (root.parent / "versitygw.log").read_text()
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield {
+            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        }
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(autouse=True)
+def credentials(store, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in store.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory):
+    """A container with two topics, one of large messages."""
+    path = tmp_path_factory.mktemp("bags") / "run1"
+    with livebag.Recorder(path) as recorder:
+        note, blob = (recorder.topic(name, "note", encoding="json", schema_encoding="") for name in ("/note", "/blob"))
+        for k in range(300):
+            note.write(b'{"k": %d}' % k, log_time=START + k * 1_000_000)
+            if k % 100 == 0:
+                blob.write(os.urandom(200_000), log_time=START + k * 1_000_000)
+    return path
+
+
+@pytest.fixture
+def there(store, bag):
+    """Its address."""
+    push(bag)
+    return "s3://fleet/robot7/run1"
+
+
+def push(path):
+    command = [os.environ["LIVEBAG"], "push", path, "s3://fleet/robot7"]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+
+
+def messages(run, *arguments):
+    return [(m.channel.name, m.log_time, m.sequence, bytes(m.data)) for m in run.read_messages(*arguments)]
+
+
+def test_a_container_in_a_store_is_read_as_one_on_a_disk(bag, there):
+    with livebag.open(there) as run, livebag.open(bag) as here:
+        assert run.path == there
+        assert (run.kind, run.state, len(run)) == ("livebag container", "closed", 303)
+        assert messages(run) == messages(here)
+        assert messages(run, "/note", START + 5_000_000, START + 9_000_000) == \
+            messages(here, "/note", START + 5_000_000, START + 9_000_000)
+        assert [m.data for m in run.latest("0s", "note")] == [b'{"k": 299}']
+        assert run.topics["/blob"].count == 3
+        assert run.account.recorded == here.account.recorded
+        again = pickle.loads(pickle.dumps(run))
+        assert len(again) == 303
+
+
+def test_one_file_in_a_store_is_read_too(bag, tmp_path):
+    part = tmp_path / "drive.mcap"
+    command = [os.environ["LIVEBAG"], "query", bag, "history", "-o", part]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    push(part)
+    run = livebag.open("s3://fleet/robot7/drive.mcap")
+    assert run.kind == "MCAP file"
+    assert messages(run) == messages(livebag.open(bag))
+
+
+def test_what_is_not_there_and_what_is_refused(there, monkeypatch):
+    with pytest.raises(livebag.NotFound, match="no recording of that name"):
+        livebag.open("s3://fleet/robot7/run2")
+    with pytest.raises(livebag.Unsupported, match="give the address of one recording"):
+        livebag.open("s3://fleet/robot7")
+    with pytest.raises(livebag.Error, match="no such bucket"):
+        livebag.open("s3://nowhere/run1")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(livebag.Error, match="does not accept the credentials") as failure:
+        livebag.open(there)
+    assert SECRET not in str(failure.value)

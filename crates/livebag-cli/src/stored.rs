@@ -10,7 +10,6 @@ use livebag_format::container::CONTAINER_FILE;
 use crate::outcome::CliError;
 
 /// A recording in an object store.
-#[cfg_attr(not(feature = "bucket"), expect(dead_code, reason = "nothing opens one"))]
 pub struct Stored {
     /// Its files.
     pub disk: Arc<dyn ReadDisk>,

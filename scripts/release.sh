@@ -76,7 +76,7 @@ static_command() {
         CFLAGS_aarch64_unknown_linux_musl="-nostdinc -isystem $(musl_headers) -isystem $(aarch64-linux-gnu-gcc -print-file-name=include) -U_FORTIFY_SOURCE"
         export CFLAGS_aarch64_unknown_linux_musl CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld
     fi
-    cargo build --locked --profile "$profile" --target "$target" -p livebag-cli --features demo,parquet
+    cargo build --locked --profile "$profile" --target "$target" -p livebag-cli --features demo,parquet,bucket
     BINARY=$TARGET/$target/$profile/livebag
 }
 

@@ -46,7 +46,7 @@ test("with a token: a form, and the token in no address", async () => {
   const { page, asked, close } = await open(at, "#/drive");
   await page.locator(".login input").fill("not-the-token-of-this-server");
   await page.keyboard.press("Enter");
-  await until(async () => /does not take this token/.test(await page.locator(".login").textContent()), "a wrong token is refused");
+  await until(async () => /does not accept this token/.test(await page.locator(".login").textContent()), "a wrong token is refused");
   await page.locator(".login input").fill(secret);
   await page.keyboard.press("Enter");
   await drawn(page);

@@ -52,7 +52,7 @@ export function health(session) {
     element.hidden = !session.isLive;
     if (!session.isLive) return;
     if (session.problem !== "" || !status) {
-      say(verdict, session.problem === "" ? "Asking the recorder…" : `No word from the recorder: ${session.problem}.`);
+      say(verdict, session.problem === "" ? "Asking the recorder…" : `The recorder does not answer: ${session.problem}.`);
       verdict.dataset.level = session.problem === "" ? "warn" : "bad";
       return;
     }

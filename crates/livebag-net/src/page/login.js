@@ -9,7 +9,7 @@ export function showLogin(page, done) {
   const wasRefused = api.token() !== null;
   const input = h("input", { type: "password", name: "token", autocomplete: "off", required: true, minLength: 16, "aria-describedby": "token-note" });
   const note = h("p", { id: "token-note", className: wasRefused ? "problem" : "quiet", role: "status" },
-    wasRefused ? "The server does not take this token." : "This server wants a token: the one in the file given with --token-file. It is kept for this tab only.");
+    wasRefused ? "The server does not accept this token." : "This server needs a token: the one in the file given with --token-file. It is kept for this tab only.");
   const form = h("form", { className: "login" }, h("h1", {}, "livebag"), h("label", {}, "Token", input), note, h("button", { type: "submit", className: "main" }, "Open"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -16,10 +16,10 @@ const WIDTH_SPARE = 1.3;
 /** @param {PanelPlace} place */
 export function imagePanel({ session, spec, body, note, tools, signal, on, busy }) {
   const topic = spec.sources[0]?.topic ?? "";
-  const canvas = h("canvas", { role: "img", "aria-label": `Picture of ${topic}` });
+  const canvas = h("canvas", { role: "img", "aria-label": `Image of ${topic}` });
   const problem = h("p", { className: "problem", hidden: true });
   body.append(canvas, problem);
-  const wide = h("button", { type: "button", className: "icon", title: "Larger, or smaller", "aria-label": `Size of ${topic}`, "aria-pressed": "false" }, "⤢");
+  const wide = h("button", { type: "button", className: "icon", title: "Resize", "aria-label": `Size of ${topic}`, "aria-pressed": "false" }, "⤢");
   wide.addEventListener("click", () => {
     const isWide = body.parentElement?.classList.toggle("wide") ?? false;
     wide.setAttribute("aria-pressed", String(isWide));
@@ -48,7 +48,7 @@ export function imagePanel({ session, spec, body, note, tools, signal, on, busy 
       sayTime(note, session, time);
     },
     (error) => {
-      say(problem, error instanceof api.ApiError && error.status === 404 ? "No picture up to here." : error instanceof Error ? error.message : String(error));
+      say(problem, error instanceof api.ApiError && error.status === 404 ? "No image up to here." : error instanceof Error ? error.message : String(error));
       problem.hidden = false;
       canvas.classList.add("stale");
       say(note, "");

@@ -119,7 +119,7 @@ export function messagePanel({ session, spec, body, note, tools, signal, on, bus
     const found = await row();
     if (!found) return;
     const lines = Object.entries(found.metadata ?? {}).map(([key, value]) => `${key}:\n${value}`);
-    text.textContent = lines.length === 0 ? "The recording tells nothing of this topic's QoS." : lines.join("\n\n");
+    text.textContent = lines.length === 0 ? "The recording has no QoS of this topic." : lines.join("\n\n");
   }
 
   let asked = /** @type {string | undefined} */ ("");

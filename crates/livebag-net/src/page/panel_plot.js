@@ -48,7 +48,7 @@ export function plotPanel(session, spec, signal) {
   const names = spec.sources.map(({ topic, field }, at) => h("div", { className: "line-name", title: `${topic} ${field}` },
     h("i", { className: `swatch line-${at % 8}` }),
     h("span", { className: "field" }, h("span", { className: "of" }, `${topic} `), field), values[at],
-    h("button", { type: "button", className: "icon", title: "Take this line away", "aria-label": `Remove ${topic} ${field}`, onclick: () => drop(at) }, "×")));
+    h("button", { type: "button", className: "icon", title: "Remove this line", "aria-label": `Remove ${topic} ${field}`, onclick: () => drop(at) }, "×")));
   const note = h("p", { className: "quiet", hidden: true });
   const scale = h("div", { className: "figures scale" });
   const element = h("div", { className: "row plot-row", "aria-label": "Plot" }, h("div", { className: "line-names" }, ...names, note, problem), canvas, scale);

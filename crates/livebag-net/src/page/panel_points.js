@@ -15,7 +15,7 @@ const POINTS_MAX = 20000;
 /** @param {PanelPlace} place */
 export function pointsPanel({ session, spec, body, note, tools, signal, on, busy }) {
   const topic = spec.sources[0]?.topic ?? "";
-  const canvas = h("canvas", { tabIndex: 0, role: "img", "aria-label": `Points of ${topic}: drag turns, wheel goes nearer, arrows turn, + and − go nearer and away` });
+  const canvas = h("canvas", { tabIndex: 0, role: "img", "aria-label": `Point cloud of ${topic}: drag or arrow keys turn, wheel or + and − zoom` });
   const problem = h("p", { className: "problem", hidden: true });
   const words = h("span", { className: "corner" });
   body.append(canvas, words, problem);
@@ -23,13 +23,13 @@ export function pointsPanel({ session, spec, body, note, tools, signal, on, busy
   if (!cloud) {
     canvas.hidden = true;
     problem.hidden = false;
-    say(problem, "This browser has no WebGL 2, which draws points.");
+    say(problem, "This browser has no WebGL 2, which draws point clouds.");
     busy(false);
     return;
   }
   const by = h("select", { "aria-label": "What colours mean" }, ...["height", "intensity", "distance"].map((name) => h("option", {}, name)));
   by.addEventListener("change", () => cloud.colourBy(by.value));
-  const reset = h("button", { type: "button", className: "icon", title: "Look from where it began", "aria-label": "Reset the view", onclick: () => cloud.look() }, "⌂");
+  const reset = h("button", { type: "button", className: "icon", title: "Back to the first view", "aria-label": "Reset the view", onclick: () => cloud.look() }, "⌂");
   tools.append(by, reset);
 
   const loader = new Newest(
@@ -41,7 +41,7 @@ export function pointsPanel({ session, spec, body, note, tools, signal, on, busy
       sayTime(note, session, answer.time);
     },
     (error) => {
-      say(problem, error instanceof api.ApiError && error.status === 404 ? "No cloud up to here." : error instanceof Error ? error.message : String(error));
+      say(problem, error instanceof api.ApiError && error.status === 404 ? "No point cloud up to here." : error instanceof Error ? error.message : String(error));
       problem.hidden = false;
       say(note, "");
     },

@@ -50,7 +50,7 @@ export function rangePanel(session) {
   } });
   element.append(
     h("header", {}, head, h("button", { type: "button", title: "Show only the range", onclick: () => session.range && session.axis.show(session.range.from, session.range.to) }, "Zoom to it"),
-      h("button", { type: "button", title: "Forget the range (Escape)", onclick: () => session.select(null) }, "Clear")),
+      h("button", { type: "button", title: "Clear the range (Escape)", onclick: () => session.select(null) }, "Clear")),
     h("div", { className: "range-body" },
       h("div", { className: "range-topics" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, all), h("th", {}, "topic"), h("th", { title: "Counted in small bins: the edges may cut one" }, "messages"), h("th", {}, "bytes"))), table)), rest));
 
@@ -89,7 +89,7 @@ export function rangePanel(session) {
       h("div", { className: "buttons" }, h("span", { className: "quiet" }, "Copy as"), ...lines(session.info.name, question).map(({ name, text }) => copyButton(name, text))),
       h("div", { className: "buttons" }, h("span", { className: "quiet" }, "Open in"), ...viewers(session.info.name, question, bytes).map(viewerButton)),
       bytes > RERUN_BYTES_MAX && h("p", { className: "quiet" }, `Rerun loads a file whole: choose less than ${format.bytes(RERUN_BYTES_MAX)}.`),
-      api.token() !== null && h("p", { className: "quiet" }, "This server wants a token. Viewers of other sites take it as &access_token=… at the end of the file's address; this page never writes it there."));
+      api.token() !== null && h("p", { className: "quiet" }, "This server needs a token. Viewers of other sites take it as &access_token=… at the end of the file's address; this page never writes it there."));
   };
   const changed = () => {
     element.ariaBusy = "true";

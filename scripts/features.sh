@@ -18,6 +18,7 @@ done
 note "the defaults, the Python package, and libraries without features"
 cargo check --quiet -p livebag-cli
 cargo check --quiet -p livebag-python
+cargo check --quiet -p livebag-python --features bucket
 cargo check --quiet -p livebag-net --no-default-features
 note "who embeds the recorder compiles no SQLite, no bzip2 and no second MCAP library"
 ! command cargo tree --locked -p livebag -e normal --prefix none | grep -E '^(rusqlite|libsqlite3-sys|bzip2|mcap) '

@@ -3,6 +3,7 @@
 import os
 import pickle
 import socket
+import struct
 import subprocess
 import time
 
@@ -96,6 +97,22 @@ def test_a_container_in_a_store_is_read_as_one_on_a_disk(bag, there):
         assert run.account.recorded == here.account.recorded
         again = pickle.loads(pickle.dumps(run))
         assert len(again) == 303
+
+
+def test_a_dataset_of_recordings_in_a_store(store, tmp_path):
+    pytest.importorskip("pyarrow")
+    for drive in range(2):
+        with livebag.Recorder(tmp_path / f"drive{drive}") as recorder:
+            topic = recorder.topic("/speed", "std_msgs/msg/Float64")
+            for k in range(500):
+                topic.write(b"\0\1\0\0" + struct.pack("<d", drive + k), log_time=START + k * 1_000_000)
+        push(tmp_path / f"drive{drive}")
+    there = livebag.dataset([f"s3://fleet/robot7/drive{drive}" for drive in range(2)], "/speed", from_="+100ms")
+    here = livebag.dataset([tmp_path / f"drive{drive}" for drive in range(2)], "/speed", from_="+100ms")
+    assert there.count() == here.count() == 800
+    assert there.to_arrow() == here.to_arrow()
+    tasks = [pickle.loads(pickle.dumps(task)) for task in there.tasks(1000)]
+    assert len(tasks) > 10 and sum(batch.num_rows for task in tasks for batch in task.batches()) == 800
 
 
 def test_one_file_in_a_store_is_read_too(bag, tmp_path):

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use crate::limits::OBJECTS_MAX;
+use crate::limits::{LISTED_MAX, OBJECTS_MAX};
 
 /// Why something was not read from a store, or not written to it.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,11 @@ pub enum BucketError {
     /// More than one recording has.
     #[error("{0} has more than {OBJECTS_MAX} objects: give the address of one recording")]
     TooManyObjects(String),
+    /// More than can be listed.
+    #[error(
+        "{0} has more than {LISTED_MAX} objects below it: give a longer address, such as that of one robot"
+    )]
+    TooManyListed(String),
     /// The runtime for requests could not be started.
     #[error("the network's thread cannot be started: {0}")]
     Runtime(io::Error),

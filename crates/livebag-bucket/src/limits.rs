@@ -27,6 +27,8 @@ pub const CACHE_BYTES_MAX: usize = 64 << 20;
 pub const AHEAD_BYTES_MAX: usize = 32 << 20;
 /// Objects of one recording: 78 topics in 600 splits.
 pub const OBJECTS_MAX: usize = 100_000;
+/// Objects below a place whose recordings are listed: a thousand requests.
+pub const LISTED_MAX: usize = 1_000_000;
 
 const _: () = assert!(FETCH_BYTES_MAX.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(WHOLE_BYTES_MAX <= FETCH_BYTES_MAX);

@@ -18,9 +18,11 @@ use livebag_format::event::EVENTS_FILE;
 use crate::answer::{AnswerError, RecorderStatus, StatusSource};
 use crate::limits::{
     CATALOG_BAGS_MAX, CATALOG_DEPTH_MAX, CATALOG_INTERVAL, CONNECTIONS_MAX, LIVE_INTERVAL,
-    OPEN_BAGS_MAX, TIMELINES_KEPT_MAX, VIRTUAL_FILE_GROWTH, VIRTUAL_FILE_PATIENCE,
+    OPEN_BAGS_MAX, STORE_INTERVAL, TIMELINES_KEPT_MAX, VIRTUAL_FILE_GROWTH, VIRTUAL_FILE_PATIENCE,
     VIRTUAL_FILES_BYTES_MAX, VIRTUAL_FILES_FORGOTTEN_MAX, VIRTUAL_FILES_MAX,
 };
+use crate::store::RecordingStore;
+use crate::tell::BagRow;
 
 /// Is notified when a live container is read, so that its recorder commits sooner.
 pub trait KeepFresh: Send + Sync {
@@ -55,6 +57,7 @@ pub enum CatalogError {
 /// The containers below some folders.
 pub struct Catalog {
     roots: Mutex<Vec<PathBuf>>,
+    stores: Mutex<Vec<Arc<dyn RecordingStore>>>,
     clock: Clock,
     fresh: Option<Arc<dyn KeepFresh>>,
     bags: Mutex<Bags>,
@@ -70,6 +73,10 @@ struct Bags {
 pub struct ServedRecording {
     name: String,
     path: PathBuf,
+    /// If it is not in a folder: `path` is its address there.
+    store: Option<Arc<dyn RecordingStore>>,
+    /// Its row in lists, of a recording in a store since it was opened last.
+    row: Mutex<Option<BagRow>>,
     clock: Clock,
     fresh: Option<Arc<dyn KeepFresh>>,
     open: Mutex<Option<Open>>,
@@ -148,7 +155,13 @@ impl Catalog {
         clock: Clock,
         fresh: Option<Arc<dyn KeepFresh>>,
     ) -> Result<Self, CatalogError> {
-        let this = Self { roots: Mutex::default(), clock, fresh, bags: Mutex::default() };
+        let this = Self {
+            roots: Mutex::default(),
+            stores: Mutex::default(),
+            clock,
+            fresh,
+            bags: Mutex::default(),
+        };
         roots.iter().try_for_each(|root| this.add(root))?;
         drop(this.look());
         Ok(this)
@@ -169,6 +182,11 @@ impl Catalog {
         Ok(())
     }
 
+    /// Serves the recordings of a store, too.
+    pub fn add_store(&self, store: Arc<dyn RecordingStore>) {
+        lock(&self.stores).push(store);
+    }
+
     /// Searches for new and removed containers, unless it has just done so.
     fn look(&self) -> MutexGuard<'_, Bags> {
         let mut bags = lock(&self.bags);
@@ -185,19 +203,27 @@ impl Catalog {
                     walk(root, root, 0, &mut found);
                 }
             }
+            let mut found: Vec<_> =
+                found.into_iter().map(|(name, path)| (name, path, None)).collect();
+            for store in &*lock(&self.stores) {
+                let recordings = store.recordings().into_iter().take(CATALOG_BAGS_MAX);
+                found.extend(recordings.map(|(name, address)| {
+                    (address_name(&name.replace('/', ".")), address, Some(store.clone()))
+                }));
+            }
             let known = std::mem::take(&mut bags.by_name);
             let mut by_path: BTreeMap<PathBuf, Arc<ServedRecording>> =
                 known.into_values().map(|container| (container.path.clone(), container)).collect();
             // A name once given stays with its container.
-            for (_, path) in &found {
+            for (_, path, _) in &found {
                 if let Some(container) = by_path.remove(path) {
                     bags.by_name.insert(container.name.clone(), container);
                 }
             }
-            for (name, path) in found {
+            for (name, path, store) in found {
                 if bags.by_name.values().all(|container| container.path != path) {
                     let name = unused_name(&bags.by_name, &name);
-                    let container = self.served(name.clone(), path);
+                    let container = self.served(name.clone(), path, store);
                     bags.by_name.insert(name, Arc::new(container));
                 }
             }
@@ -206,10 +232,17 @@ impl Catalog {
         bags
     }
 
-    fn served(&self, name: String, path: PathBuf) -> ServedRecording {
+    fn served(
+        &self,
+        name: String,
+        path: PathBuf,
+        store: Option<Arc<dyn RecordingStore>>,
+    ) -> ServedRecording {
         ServedRecording {
             name,
             path,
+            store,
+            row: Mutex::default(),
             clock: self.clock.clone(),
             fresh: self.fresh.clone(),
             open: Mutex::default(),
@@ -330,7 +363,8 @@ impl ServedRecording {
         if let Some(open) = &*open {
             let is_live = open.container.state() == ContainerState::Live;
             let age = now.saturating_sub(open.opened_nanos);
-            let is_old = is_live && age >= LIVE_INTERVAL.as_nanos() as u64;
+            let is_old = is_live && age >= LIVE_INTERVAL.as_nanos() as u64
+                || self.store.is_some() && age >= STORE_INTERVAL.as_nanos() as u64;
             if !is_old && self.stamps(&open.container) == open.stamps {
                 if is_live {
                     self.is_read();
@@ -338,8 +372,11 @@ impl ServedRecording {
                 return Ok(open.container.clone());
             }
         }
-        // The targets of a folder's links were not given to be served.
-        let opened = Container::peek_on(Arc::new(KernelDisk::for_serving()), &self.path);
+        let opened = match &self.store {
+            Some(store) => store.open(&self.path),
+            // The targets of a folder's links were not given to be served.
+            None => Container::peek_on(Arc::new(KernelDisk::for_serving()), &self.path),
+        };
         let container = match (opened, &*open) {
             (Ok(container), _) => Arc::new(container),
             // Retention may be removing a split just now: the next look succeeds.
@@ -362,8 +399,24 @@ impl ServedRecording {
         }
         // Taken after opening, a change in between would be missed until the next second.
         let stamps = self.stamps(&container);
+        *lock(&self.row) = None;
         *open = Some(Open { container: container.clone(), stamps, opened_nanos: now });
         Ok(container)
+    }
+
+    /// What a list says of it. In a store that is not asked for again: it would open every recording for every list.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn row(&self) -> Result<BagRow, ContainerError> {
+        if self.store.is_some()
+            && let Some(row) = &*lock(&self.row)
+        {
+            return Ok(row.clone());
+        }
+        let row = BagRow::new(&self.name, &*self.container()?)?;
+        *lock(&self.row) = Some(row.clone());
+        Ok(row)
     }
 
     /// Its contents over time.

@@ -44,6 +44,8 @@ mod points;
 mod pool;
 pub mod remote;
 mod small_file;
+#[cfg(feature = "server")]
+mod store;
 pub mod tell;
 mod text;
 #[cfg(feature = "server")]
@@ -59,3 +61,5 @@ pub use http::{AnswerTiming, OPENAPI, Secrets, ServeError, Server, ServerOptions
 #[cfg(feature = "server")]
 pub use live::Viewer;
 pub use small_file::{PEM_BYTES_MAX, TOKEN_FILE_BYTES_MAX, small_file};
+#[cfg(feature = "server")]
+pub use store::RecordingStore;

@@ -69,6 +69,8 @@ pub const VIRTUAL_FILE_GROWTH: Duration = Duration::from_secs(1);
 
 /// Interval at which new recordings are searched for.
 pub const CATALOG_INTERVAL: Duration = Duration::from_secs(1);
+/// Age at which a recording of a store is opened anew, to see what was added.
+pub const STORE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum depth of nested folders.
 pub const CATALOG_DEPTH_MAX: usize = 4;
 /// Recordings that are listed.

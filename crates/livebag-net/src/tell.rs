@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use livebag::{Account, Container, ContainerError, ContainerTopic, Event, Topic};
 use livebag_format::container::{ClockJumps, Losses};
@@ -119,13 +119,19 @@ pub struct RobotRow {
 
 /// Bytes of a container's files.
 fn size_bytes(container: &Container) -> u64 {
-    let splits = container.splits().iter().map(|name| files_bytes(&container.path().join(name)));
-    files_bytes(container.path()) + splits.sum::<u64>()
+    let splits = container.splits().iter();
+    let splits = splits.map(|name| files_bytes(container, &container.path().join(name)));
+    files_bytes(container, container.path()) + splits.sum::<u64>()
 }
 
 /// Bytes of the files of a folder, folders in it left out.
-pub(crate) fn files_bytes(folder: &Path) -> u64 {
-    let Ok(entries) = folder.read_dir() else { return 0 };
+pub(crate) fn files_bytes(container: &Container, folder: &Path) -> u64 {
+    let Ok(entries) = folder.read_dir() else {
+        // It is in a store, which has listed them.
+        let files = container.disk().list(folder).unwrap_or_default();
+        let length = |file: &PathBuf| container.disk().open(file).and_then(|file| file.length());
+        return files.iter().filter_map(|file| length(file).ok()).sum();
+    };
     let metadata = entries.filter_map(|entry| entry.ok()?.metadata().ok());
     metadata.filter(std::fs::Metadata::is_file).map(|file| file.len()).sum()
 }

@@ -14,6 +14,8 @@ use crate::outcome::CliError;
 
 pub use serving::{Options, beside, run};
 
+#[cfg(all(feature = "bucket", feature = "http"))]
+mod bucket;
 #[cfg(feature = "http")]
 mod index;
 
@@ -35,13 +37,15 @@ pub const LISTEN: &str = "127.0.0.1:8767";
       --tls-cert cert.pem --tls-key key.pem --token-file token\n  \
     livebag serve drive.mcap old_ros1.bag --index-dir /data/index\n  \
     livebag serve /data/runs --zenoh --robot r2\n  \
+    livebag serve s3://fleet/robot7\n  \
     livebag query http://127.0.0.1:8767/run1 latest --last 1s\n  \
     curl 'http://127.0.0.1:8767/v1/bags/run1/message?topic=/imu&format=json'\n\n\
 Foxglove and PlotJuggler open http://127.0.0.1:8767/bags/run1.mcap;\n\
 live, as a Foxglove WebSocket: ws://127.0.0.1:8767/live/run1.\n\n\
 The API: /openapi.json. Access and TLS: docs/security.md.")]
 pub struct Args {
-    /// Recordings, or folders that have some; those that appear later are served too.
+    /// Recordings, or folders that have some; also addresses in object stores (s3://BUCKET/PREFIX, gs://…, az://…), of
+    /// which all containers below are served. Those that appear later are served too.
     #[arg(required = true, value_name = "DIR", add = ArgValueCompleter::new(complete::recordings))]
     directories: Vec<PathBuf>,
     /// Address to listen at: 127.0.0.1:8767, [::1]:0, 0.0.0.0; port 0 takes any free port.

@@ -15,11 +15,13 @@ use livebag_net::{
 
 pub use livebag_net::ServerOptions as Options;
 
+#[cfg(feature = "bucket")]
+use super::bucket::start as list_store;
 use super::{Access, Args, ZenohServe, index, read_token};
 use crate::control;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
-use crate::text;
+use crate::{stored, text};
 
 /// Shortest interval between two notices of readers to one recorder.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(1);
@@ -77,10 +79,22 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         .transpose()?;
     let interrupt = Interrupt::watch()?;
     let fresh = Arc::new(Messenger::start(options.clock.clone())?);
-    let plan = index::plan(&args.directories, args.index_dir.as_deref())?;
-    let count = plan.count();
-    let catalog = Arc::new(Catalog::new(&plan.roots, options.clock.clone(), Some(fresh))?);
-    let _index = plan.start(catalog.clone())?;
+    let (addresses, directories): (Vec<_>, Vec<_>) =
+        args.directories.iter().cloned().partition(|path| stored::is_address(path));
+    let plan = match directories.is_empty() {
+        true => None,
+        false => Some(index::plan(&directories, args.index_dir.as_deref())?),
+    };
+    let mut count = plan.as_ref().map_or(0, index::Plan::count);
+    let roots = plan.as_ref().map_or_else(Vec::new, |plan| plan.roots.clone());
+    let catalog = Arc::new(Catalog::new(&roots, options.clock.clone(), Some(fresh))?);
+    let mut listings = Vec::new();
+    for address in &addresses {
+        let (listing, found) = list_store(address, &catalog)?;
+        listings.push(listing);
+        count += found;
+    }
+    let _index = plan.map(|plan| plan.start(catalog.clone())).transpose()?;
     let zenoh = args.zenoh.start(&catalog)?;
     options.robots = zenoh.as_ref().map(ZenohServer::others);
     let server = Server::start(catalog, options)?;
@@ -95,6 +109,11 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     }
     while !interrupt.wait(Duration::from_secs(3600)) {}
     Ok(Outcome::Done)
+}
+
+#[cfg(not(feature = "bucket"))]
+fn list_store(_address: &Path, _catalog: &Catalog) -> Result<((), usize), CliError> {
+    Err(crate::absent::error("bucket"))
 }
 
 /// Serves what `recorder` writes into `directory`, until it is dropped.

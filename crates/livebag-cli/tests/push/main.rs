@@ -7,5 +7,6 @@ mod killed;
 mod names;
 mod reading;
 mod run;
+mod serving;
 mod store;
 mod whole;

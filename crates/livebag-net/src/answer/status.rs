@@ -244,14 +244,15 @@ impl Teller<'_> {
 
     /// Bytes of its files.
     fn size_bytes(&mut self, container: &Container) -> u64 {
-        let mut sum = files_bytes(container.path());
+        let mut sum = files_bytes(container, container.path());
         let Some((last, finished)) = container.splits().split_last() else { return sum };
         self.splits.retain(|name, _| finished.contains(name));
         for name in finished {
             let path = container.path().join(name);
-            sum += *self.splits.entry(name.clone()).or_insert_with(|| files_bytes(&path));
+            sum +=
+                *self.splits.entry(name.clone()).or_insert_with(|| files_bytes(container, &path));
         }
-        sum + files_bytes(&container.path().join(last))
+        sum + files_bytes(container, &container.path().join(last))
     }
 }
 

@@ -30,7 +30,6 @@ use crate::limits::{
 use crate::link::Link;
 use crate::moment::Moment;
 use crate::page::{self, PageFile};
-use crate::tell::BagRow;
 use crate::wireless;
 
 /// The API, described (OpenAPI 3.1).
@@ -180,9 +179,7 @@ async fn bags(
         let mut separator = "[";
         for (at, served) in app.catalog.bags().into_iter().enumerate() {
             // One that cannot be read does not hide the others.
-            if let Ok(row) =
-                served.container().and_then(|container| BagRow::new(served.name(), &container))
-            {
+            if let Ok(row) = served.row() {
                 out.text(separator)?;
                 out.put(&row)?;
                 separator = ",";

@@ -1,24 +1,22 @@
 //! A place in a store whose recordings are read.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 
 use futures_util::TryStreamExt;
 use livebag_format::container::CONTAINER_FILE;
 use object_store::client::ReqwestConnector;
 use object_store::path::Path as Key;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
-use tokio::runtime::{Handle, Runtime};
 
 use crate::address::{Address, path_below};
 use crate::cache::Cache;
+use crate::connection::Connection;
 use crate::disk::BucketDisk;
 use crate::error::BucketError;
 use crate::limits::{LISTED_MAX, OBJECTS_MAX, READ_GIVE_UP_AFTER};
-use crate::store::{open_store, runtime};
+use crate::store::open_store;
 
 /// What `livebag push` writes first into a folder.
 const CLAIM: &str = "container.claim";
@@ -27,10 +25,8 @@ const CLAIM: &str = "container.claim";
 /// requests under way.
 pub struct Bucket {
     address: Address,
-    objects: Arc<dyn ObjectStore>,
+    connection: Arc<Connection>,
     cache: Arc<Cache>,
-    /// `None` only while it is dropped.
-    runtime: Option<Runtime>,
 }
 
 impl Bucket {
@@ -41,17 +37,16 @@ impl Bucket {
     pub fn open(address: &str) -> Result<Arc<Self>, BucketError> {
         let address = Address::parse(address)?;
         let store = open_store(&address, READ_GIVE_UP_AFTER, ReqwestConnector::default())?;
-        let runtime = Some(runtime("livebag-bucket", || ())?);
-        let cache = Arc::new(Cache::default());
-        Ok(Arc::new(Self { address, objects: store.objects, cache, runtime }))
+        let connection = Connection::new(store.objects)?;
+        Ok(Arc::new(Self { address, connection, cache: Arc::default() }))
     }
 
     /// The same of a store in memory.
     #[cfg(test)]
     pub(crate) fn of(address: &str, objects: Arc<dyn ObjectStore>) -> Arc<Self> {
         let address = Address::parse(address).unwrap();
-        let runtime = Some(runtime("livebag-bucket", || ()).unwrap());
-        Arc::new(Self { address, objects, cache: Arc::default(), runtime })
+        let connection = Connection::new(objects).unwrap();
+        Arc::new(Self { address, connection, cache: Arc::default() })
     }
 
     /// Where it is.
@@ -86,9 +81,9 @@ impl Bucket {
     /// # Errors
     /// If the store refuses, or has too many objects there.
     pub fn containers(&self) -> Result<Vec<String>, BucketError> {
-        let (store, prefix) = (self.objects.clone(), self.address.prefix().clone());
+        let (store, prefix) = (self.connection.objects().clone(), self.address.prefix().clone());
         let place = self.address.as_str();
-        let found = self.wait(async move { marks(&*store, &prefix).await });
+        let found = self.connection.wait(async move { marks(&*store, &prefix).await });
         let (listed, marks) = found.map_err(|error| BucketError::of_store(place, &error))?;
         match listed > LISTED_MAX {
             true => Err(BucketError::TooManyListed(place.to_owned())),
@@ -97,16 +92,16 @@ impl Bucket {
     }
 
     fn disk_of(self: &Arc<Self>, prefix: &Key, place: &str) -> Result<BucketDisk, BucketError> {
-        let (store, below) = (self.objects.clone(), prefix.clone());
-        let listed = self.wait(async move { list(&*store, &below).await });
+        let (store, below) = (self.connection.objects().clone(), prefix.clone());
+        let listed = self.connection.wait(async move { list(&*store, &below).await });
         let mut listed = listed.map_err(|error| BucketError::of_store(place, &error))?;
         if listed.len() > OBJECTS_MAX {
             return Err(BucketError::TooManyObjects(place.to_owned()));
         }
         if listed.is_empty() && !prefix.as_ref().is_empty() {
             // A recording of one file.
-            let (store, key) = (self.objects.clone(), prefix.clone());
-            match self.wait(async move { store.head(&key).await }) {
+            let (store, key) = (self.connection.objects().clone(), prefix.clone());
+            match self.connection.wait(async move { store.head(&key).await }) {
                 Ok(object) => listed.push(object),
                 Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(BucketError::of_store(place, &error)),
@@ -115,43 +110,22 @@ impl Bucket {
         if listed.is_empty() {
             return Err(BucketError::Nothing(place.to_owned()));
         }
-        let disk = BucketDisk::new(self.clone(), PathBuf::from(place), prefix, listed);
+        let disk =
+            BucketDisk::new(&self.connection, &self.cache, PathBuf::from(place), prefix, listed);
         match disk.has(CLAIM) && !disk.has(CONTAINER_FILE) {
             true => Err(BucketError::Incomplete(place.to_owned())),
             false => Ok(disk),
         }
     }
 
-    /// Where requests run.
-    pub(crate) fn handle(&self) -> &Handle {
-        self.runtime.as_ref().expect("it is not being dropped").handle()
+    #[cfg(test)]
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
     }
 
-    pub(crate) fn objects(&self) -> &Arc<dyn ObjectStore> {
-        &self.objects
-    }
-
+    #[cfg(test)]
     pub(crate) fn cache(&self) -> &Arc<Cache> {
         &self.cache
-    }
-
-    /// Waits for the store on any thread, also on one of another runtime.
-    pub(crate) fn wait<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> T {
-        let (sender, answer) = sync_channel(1);
-        self.handle().spawn(async move { sender.send(work.await) });
-        answer.recv().expect("the runtime runs")
-    }
-}
-
-impl Drop for Bucket {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // The last user may be a thread of another runtime, which must not wait.
-            runtime.shutdown_background();
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use tokio::sync::Semaphore;
 
-use crate::bucket::Bucket;
+use crate::connection::Connection;
 use crate::error::BucketError;
 use crate::limits::{AHEAD_BYTES_MAX, BLOCK_BYTES, CACHE_BYTES_MAX, FETCH_BYTES_MAX, FETCHES_MAX};
 
@@ -210,16 +210,16 @@ impl FileCache {
     }
 
     /// Requests the absent blocks of a range.
-    pub fn fetch(&self, bucket: &Bucket, range: Range<u64>) {
-        self.request(bucket, range, false);
+    pub fn fetch(&self, connection: &Connection, range: Range<u64>) {
+        self.request(connection, range, false);
     }
 
     /// The same for what may be read later, as far as there is memory for it.
-    pub fn fetch_ahead(&self, bucket: &Bucket, range: Range<u64>) {
-        self.request(bucket, range, true);
+    pub fn fetch_ahead(&self, connection: &Connection, range: Range<u64>) {
+        self.request(connection, range, true);
     }
 
-    fn request(&self, bucket: &Bucket, range: Range<u64>, is_ahead: bool) {
+    fn request(&self, connection: &Connection, range: Range<u64>, is_ahead: bool) {
         let mut state = self.cache.lock();
         let mut run: Option<Request> = None;
         for block in range.start / BLOCK..range.end.div_ceil(BLOCK) {
@@ -228,11 +228,11 @@ impl FileCache {
                 break;
             }
             if state.blocks.contains_key(&place) {
-                run.take().into_iter().for_each(|run| run.send(bucket));
+                run.take().into_iter().for_each(|run| run.send(connection));
                 continue;
             }
             if run.as_ref().is_some_and(Request::is_full) {
-                run.take().into_iter().for_each(|run| run.send(bucket));
+                run.take().into_iter().for_each(|run| run.send(connection));
             }
             let run = run.get_or_insert_with(|| Request::new(self, block));
             run.blocks.end = block + 1;
@@ -241,7 +241,7 @@ impl FileCache {
             state.ahead_blocks += usize::from(is_ahead);
         }
         drop(state);
-        run.into_iter().for_each(|run| run.send(bucket));
+        run.into_iter().for_each(|run| run.send(connection));
     }
 }
 
@@ -271,10 +271,10 @@ impl Request {
         (self.blocks.end - self.blocks.start) * BLOCK >= FETCH_BYTES_MAX
     }
 
-    fn send(self, bucket: &Bucket) {
-        // Not the bucket, whose runtime must not be dropped by a thread of its own.
-        let store = bucket.objects().clone();
-        bucket.handle().spawn(async move {
+    fn send(self, connection: &Connection) {
+        // Not the connection, whose runtime must not be dropped by a thread of its own.
+        let store = connection.objects().clone();
+        connection.handle().spawn(async move {
             let permit = self.cache.requests.clone().acquire_owned().await;
             let range =
                 self.blocks.start * BLOCK..(self.blocks.end * BLOCK).min(self.object.listed.size);

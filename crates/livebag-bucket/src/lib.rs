@@ -9,6 +9,7 @@
 mod address;
 mod bucket;
 mod cache;
+mod connection;
 mod disk;
 mod error;
 mod limits;
@@ -23,3 +24,6 @@ pub use error::{
 };
 pub use limits::{CONNECT, GIVE_UP_AFTER_DEFAULT, STALL};
 pub use store::{Store, open_store, runtime};
+
+#[cfg(test)]
+mod tests;

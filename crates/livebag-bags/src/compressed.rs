@@ -17,7 +17,7 @@ use super::{CHUNK_BYTES_MAX, ConvertError, MessageSource, SourceMessage, Warning
 /// What compressed files end with.
 pub(super) const SUFFIX: &str = "zstd";
 /// The first bytes of a Zstandard frame. No CDR message begins with them.
-const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+pub(crate) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// rosbag2's own level.
 const LEVEL: i32 = 1;
 /// Unpacked files of this size together are kept while a bag is open, in bytes: a file is opened for
@@ -223,7 +223,7 @@ impl MessageSource for Wrapped {
                 self.take_warnings();
                 return next;
             };
-            if !is_cdr[message.topic] || !message.data.starts_with(&FRAME_MAGIC) {
+            if !is_cdr[message.topic] || !message.data.starts_with(&ZSTD_MAGIC) {
                 return next;
             }
             *any = true;

@@ -76,7 +76,8 @@ pub fn container_source(bag: Container) -> Result<Box<dyn MessageSource>, Conver
     Ok(Box::new(ContainerSource::new(bag)?))
 }
 
-/// Copies everything into a new container. Messages keep bytes, times, sequence and topic.
+/// Copies everything into a new container. Messages keep bytes, times, sequence and topic. If the source lacks messages,
+/// the container says that it is not known how many ([`MessageSource::lacks_messages`]).
 ///
 /// # Errors
 /// If the source cannot be read, or the container cannot be written; the messages copied until then are in a closed
@@ -124,6 +125,10 @@ pub fn to_container(
             },
         })
     });
+    if source.lacks_messages() {
+        // By topic it is not known how many.
+        recorder.lacks_messages();
+    }
     let closed = recorder.finish();
     let mut copied = copied?;
     check_count(directory, &closed?, copied.messages)?;
@@ -277,6 +282,8 @@ struct ContainerSource {
     topics: Vec<Topic>,
     records: Vec<MetadataRecord>,
     warnings: Vec<String>,
+    /// According to its own account.
+    lacks_messages: bool,
     attachments: std::vec::IntoIter<Attachment>,
     /// Index entries of the messages not yet given, a stretch at a time.
     stretch: std::vec::IntoIter<SourceMessage>,
@@ -303,6 +310,8 @@ impl ContainerSource {
         if lost > 0 {
             warnings.push(format!("{lost} messages were lost when it was recorded"));
         }
+        let account = bag.account()?;
+        let lacks_messages = lost > 0 || account.damaged > 0 || !account.is_complete();
         let range = bag.time_range()?;
         let counts = bag.topics().iter().map(|topic| topic.message_count());
         let message_count = counts.sum::<Result<u64, _>>()?;
@@ -318,6 +327,7 @@ impl ContainerSource {
             topics: bag.topics().iter().map(|topic| topic.topic().clone()).collect(),
             records: records.chain(events).collect(),
             warnings,
+            lacks_messages,
             attachments: attachments(&bag)?.into_iter(),
             stretch: Vec::new().into_iter(),
             next_nanos: range.map_or(0, |(start, _)| start),
@@ -393,6 +403,10 @@ impl MessageSource for ContainerSource {
             true => self.message_count.saturating_sub(self.given),
             false => 0,
         }
+    }
+
+    fn lacks_messages(&self) -> bool {
+        self.lacks_messages || self.lost_count() > 0
     }
 
     fn start_time_nanos(&self) -> Option<u64> {

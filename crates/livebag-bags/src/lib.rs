@@ -84,7 +84,7 @@ use livebag_format::rosbag2::BagMetadata;
 pub use attachments::{Attachment, AttachmentData, attachments};
 pub(crate) use bag_metadata::joined_metadata;
 pub use bag_metadata::{make_rosbag2, write_bag_metadata};
-pub(crate) use compressed::{Unpacked, is_compressed, plain_name, standing_for};
+pub(crate) use compressed::{Unpacked, ZSTD_MAGIC, is_compressed, plain_name, standing_for};
 pub use copy::{
     Copied, Progress, container_source, events, open_any, to_container, to_mcap, to_sqlite3,
 };
@@ -212,6 +212,10 @@ pub trait MessageSource: Send {
     /// Known missing messages so far, a lower bound: a missing end of unknown length counts as one.
     fn lost_count(&self) -> u64 {
         self.inner().map_or(0, |inner| inner.lost_count())
+    }
+    /// Whether messages are known to be missing that were published while it was recorded: lost then, or damaged since.
+    fn lacks_messages(&self) -> bool {
+        self.lost_count() > 0 || self.inner().is_some_and(|inner| inner.lacks_messages())
     }
     /// Whether messages so far were compressed one by one (rosbag2's mode MESSAGE). They are given decompressed.
     fn has_compressed_messages(&self) -> bool {

@@ -69,7 +69,9 @@ fn walk(
                 None => {}
             }
         } else if kind.is_file()
-            && path.extension().is_some_and(|e| e == "mcap" || e == "db3" || e == "bag")
+            && path
+                .extension()
+                .is_some_and(|e| e == "mcap" || e == "db3" || e == "bag" || e == "zstd")
             && let Some(glance) = livebag_bags::glance(&path)
         {
             rows.push((path, glance));

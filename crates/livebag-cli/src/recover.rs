@@ -119,6 +119,13 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
             glance.kind
         )));
     }
+    if args.bag.extension().is_some_and(|extension| extension == "zstd") {
+        return Err(CliError::failed(format!(
+            "{} is compressed as a whole: decompress it first (zstd -d), or `livebag convert` it: that makes a \
+             recording of all that can be read",
+            args.bag.display()
+        )));
+    }
     let mut report = match glance.kind {
         RecordingKind::Container => container(&args.bag)?,
         RecordingKind::Mcap => mcap(args)?,

@@ -86,7 +86,8 @@ impl Lost {
             (0, None) => "nothing lost".into(),
             (_, None) => format!("lost {}", self.cell()),
             (_, Some(since)) => format!(
-                "lost {}: not known after {}, when the recorder's last count was written",
+                "lost {}: not all counted since {}, when the recorder's last count was written, or the copy of a \
+                 recording that lacks messages was begun",
                 text::count(self.total()),
                 text::time(since)
             ),

@@ -140,6 +140,10 @@ pub const CLOSE_RESERVE_FILES: usize = 4;
 /// Files that the process must be able to open while recording, in addition to all topics': a topic that would use them
 /// is refused.
 pub const SPARE_FILES_MIN: usize = 4;
+/// The same before a stream is taken: a new split, which has a lock and a reserve, and streams that are opened anew.
+pub const STREAM_SPARE_FILES_MIN: u64 = 16;
+/// Descriptors of a stream that is followed: its region, and its entry in the table of readers.
+pub const STREAM_FILES: u64 = 2;
 /// Chunks of a brick kept in memory for its summary; of more, the time indexes are read again.
 pub const CHUNKS_KEPT_MAX: usize = 1 << 14;
 /// Bytes of a brick in the page cache at which their write-back is begun.

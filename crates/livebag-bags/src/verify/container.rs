@@ -26,6 +26,13 @@ pub(super) fn check(
 ) -> Result<Verified, VerifyError> {
     let mut check = Check::new(disk, RecordingKind::Container, 0, on_progress);
     let manifest = read_manifest(&mut check, path)?;
+    if let Some(manifest) = &manifest
+        && manifest.state == State::Closed
+        && manifest.unknown_since_nanos > 0
+    {
+        let what = "it is a copy of a recording that lacked messages: how many is not known";
+        check.warn(&path.join(CONTAINER_FILE), None, what);
+    }
     let splits = manifest.as_ref().map(|manifest| manifest.splits.clone()).unwrap_or_default();
     check.progress.bytes_total = total_bytes(disk, path, &splits);
     let mut root = Split::new(&mut check, path.to_owned());

@@ -181,6 +181,17 @@ fn glance_at_file(path: &Path) -> Option<Glance> {
     if head[..count].starts_with(&MCAP_MAGIC) || extension == "mcap" {
         return Some(glance_at_mcap(path));
     }
+    if crate::is_compressed(path) {
+        // Counting would mean to unpack it.
+        let plain = crate::plain_name(path);
+        let is_bag = plain.extension().is_some_and(|e| e == "mcap" || e == "db3");
+        let is_whole = head[..count].starts_with(&crate::ZSTD_MAGIC);
+        let kind = RecordingKind::of_file(path);
+        return is_bag.then(|| match is_whole {
+            true => Glance::new(kind, GlanceState::Closed),
+            false => Glance::troubled(kind, GlanceState::Damaged, "it is not compressed with zstd"),
+        });
+    }
     let kind = if head.starts_with(b"SQLite format 3\0") && extension == "db3" {
         RecordingKind::Sqlite3
     } else if head.starts_with(b"#ROSBAG") {

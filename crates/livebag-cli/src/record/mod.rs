@@ -1,5 +1,6 @@
 //! `livebag record`: from streams into a container.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use livebag::{
     Account, Clock, Container, RecordError, Recorder, RecorderOptions, Selector, Status,
 };
 use livebag_bags::{Sqlite3Options, make_rosbag2};
+use livebag_format::Visible;
 use livebag_format::container::ClockJumps;
 use livebag_format::rosbag2::MetadataVersion;
 use livebag_ros2::Follower;
@@ -118,7 +120,7 @@ struct Summary {
     account: Account,
     /// Splits that retention has removed.
     removed_splits: u64,
-    /// Requested names that never appeared, or that had no message.
+    /// Requested names that never appeared, or that had no message, and topics that were refused.
     missing: Vec<String>,
     /// How often the wall clock was set while recording, and by how much at most.
     clock_jumps: ClockJumps,
@@ -216,20 +218,24 @@ impl Plan {
         failure: Option<String>,
         elapsed_s: f64,
     ) -> Result<Summary, CliError> {
-        let (directory, missing) = (&self.directory, self.wanted.missing(status));
+        let missing: Vec<_> =
+            self.wanted.missing(status).into_iter().chain(refused(status)).collect();
+        let directory = &self.directory;
         if self.database.is_some() {
             // SQLite would have to count, and does not know the losses.
-            let topics = report::topics_of(status, directory, elapsed_s)?;
-            let clock_jumps = status.clock_jumps;
-            let counts = Counts { account: status.account(), removed_splits: 0, clock_jumps };
-            let summary =
-                Summary::new(directory, storage, failure, elapsed_s, missing, topics, counts);
-            return Ok(summary);
+            return summary_of_status(status, directory, storage, failure, elapsed_s, missing);
         }
         if let Some(version) = self.metadata_version
             && failure.is_none()
         {
             make_rosbag2(&Container::open(directory)?, version)?;
+        }
+        if status.topics.iter().any(|topic| topic.refused.is_some())
+            && failure.is_none()
+            && Container::peek(directory).is_err()
+        {
+            // A reader opens the files of all splits, which are more than the recorder had open.
+            return summary_of_status(status, directory, storage, failure, elapsed_s, missing);
         }
         summary(directory, storage, failure.clone(), elapsed_s, missing).map_err(|error| {
             // A disk that is gone cannot be read either.
@@ -241,6 +247,23 @@ impl Plan {
             ))
         })
     }
+}
+
+/// A sentence for each reason why topics were refused.
+fn refused(status: &Status) -> Vec<String> {
+    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for topic in &status.topics {
+        if let Some(reason) = &topic.refused {
+            // Files have a reason for each topic, as each has its own path.
+            let names = by_reason.entry(reason.to_string()).or_default();
+            names.push(Visible(&topic.name).to_string());
+        }
+    }
+    let sentence = |(reason, names): (&String, &Vec<String>)| {
+        let count = text::plural(names.len(), "topic");
+        format!("{count} not recorded, or only in part: {}: {reason}", names.join(", "))
+    };
+    by_reason.iter().map(sentence).collect()
 }
 
 /// Records.
@@ -276,11 +299,6 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     for selector in std::mem::take(&mut plan.selectors) {
         recorder.follow(selector)?;
     }
-    if plan.settings.all && plan.records_streams() {
-        for refusal in names::unreadable(plan.settings.owners()) {
-            say!("livebag: warning: not recorded: {refusal}");
-        }
-    }
     let keyboard = match plan.settings.disable_keyboard_controls {
         true => None,
         false => Keyboard::listen(),
@@ -289,7 +307,8 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         say!("livebag: {}", Keyboard::HELP);
     }
     let began = clock.monotonic_nanos();
-    let has_patterns = network.is_none() && plan.settings.has_patterns();
+    let takes_unnamed =
+        plan.records_streams() && (plan.settings.all || plan.settings.has_patterns());
     let mut watch = Watch {
         recorder: &recorder,
         follower: follower.as_mut(),
@@ -301,7 +320,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         is_ring: plan.options.snapshot.is_some(),
         stats: args.stats,
         clock: clock.clone(),
-        waiting: Waiting::new(network, has_patterns, plan.settings.owners()),
+        waiting: Waiting::new(network, takes_unnamed, plan.settings.owners()),
     };
     let mut progress = Progress::begin(clock.clone(), &plan.directory);
     watch.until(plan.stop_after, &mut progress, &mut plan.wanted)?;
@@ -506,6 +525,21 @@ impl Summary {
             topics,
         }
     }
+}
+
+/// The recording as its recorder counted it.
+fn summary_of_status(
+    status: &Status,
+    directory: &Path,
+    storage: Storage,
+    failure: Option<String>,
+    duration_s: f64,
+    missing: Vec<String>,
+) -> Result<Summary, CliError> {
+    let topics = report::topics_of(status, directory, duration_s)?;
+    let clock_jumps = status.clock_jumps;
+    let counts = Counts { account: status.account(), removed_splits: 0, clock_jumps };
+    Ok(Summary::new(directory, storage, failure, duration_s, missing, topics, counts))
 }
 
 /// The recording on the disk now, as any reader finds it.

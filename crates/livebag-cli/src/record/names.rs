@@ -1,5 +1,7 @@
 //! The streams requested by name, and whether they have appeared.
 
+use std::collections::HashSet;
+
 use livebag::{Status, stream_topic};
 use livebag_format::Visible;
 use livebag_shm::{OpenError, Owners, Reader};
@@ -79,11 +81,37 @@ impl Wanted {
     }
 }
 
-/// A sentence for each stream of this machine that is there, but cannot be recorded.
-pub fn unreadable(owners: Owners) -> Vec<String> {
-    let names = livebag_shm::list().unwrap_or_default();
-    let refusals = names.iter().filter_map(|name| Reader::open_of(name, owners).err());
-    refusals.filter(|error| !error.is_transient()).map(|error| error.to_string()).collect()
+/// Streams of this machine that are there, but cannot be recorded.
+pub struct Unreadable {
+    owners: Owners,
+    /// Regions that were looked at.
+    known: HashSet<(String, u64)>,
+}
+
+impl Unreadable {
+    pub fn new(owners: Owners) -> Self {
+        Self { owners, known: HashSet::new() }
+    }
+
+    /// A sentence for each that has appeared since the last look.
+    pub fn look(&mut self) -> Vec<String> {
+        let regions = livebag_shm::list_regions().unwrap_or_default();
+        self.known.retain(|known| regions.contains(known));
+        let mut refusals = Vec::new();
+        for region in regions {
+            if self.known.contains(&region) {
+                continue;
+            }
+            let opened = Reader::open_of(&region.0, self.owners);
+            // One that is being made is looked at again.
+            if opened.as_ref().is_err_and(OpenError::is_transient) {
+                continue;
+            }
+            refusals.extend(opened.err().map(|error| error.to_string()));
+            self.known.insert(region);
+        }
+        refusals
+    }
 }
 
 /// Whether `name` can be the name of a stream or a topic.

@@ -129,7 +129,9 @@ impl Progress {
     }
 
     fn name_topics(&mut self, status: &Status) {
-        let new = &status.topics[self.topics_named.min(status.topics.len())..];
+        let new = status.topics.iter().skip(self.topics_named);
+        // Refused ones are named with the reason.
+        let new: Vec<_> = new.filter(|topic| topic.refused.is_none()).collect();
         if new.len() > LINES_MAX {
             let named = new.iter().take(NAMED_MAX).map(|topic| Visible(&topic.name).to_string());
             let named = named.collect::<Vec<_>>().join(", ");

@@ -1,4 +1,5 @@
-//! Names that have not appeared one second after the start, printed while there is time to fix it.
+//! Names that have not appeared one second after the start, and streams that cannot be read, as they appear: printed
+//! while there is time to fix it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use livebag_format::Visible;
 use livebag_ros2::network::Network;
 use livebag_shm::{Owners, Reader};
 
-use super::names::{Wanted, unreadable};
+use super::names::{Unreadable, Wanted};
 use crate::select::similar;
 
 /// When it is printed.
@@ -16,38 +17,35 @@ const AFTER_NANOS: u64 = 1_000_000_000;
 /// Maximum names of existing streams to list; others are counted.
 const LISTED_MAX: usize = 8;
 
-/// Says it once.
+/// Says each once.
 pub struct Waiting {
     is_said: bool,
     network: Option<Arc<dyn Network>>,
-    /// Whether streams are chosen by pattern or type, so that one that cannot be read may be meant.
-    has_patterns: bool,
+    /// Where all streams are chosen, or some by pattern or type, so that one that cannot be read may be meant.
+    unreadable: Option<Unreadable>,
     owners: Owners,
 }
 
 impl Waiting {
-    pub fn new(network: Option<Arc<dyn Network>>, has_patterns: bool, owners: Owners) -> Self {
-        Self { is_said: false, network, has_patterns, owners }
+    pub fn new(network: Option<Arc<dyn Network>>, takes_unnamed: bool, owners: Owners) -> Self {
+        let unreadable = takes_unnamed.then(|| Unreadable::new(owners));
+        Self { is_said: false, network, unreadable, owners }
     }
 
     /// The sentences to say now.
     pub fn look(&mut self, elapsed_nanos: u64, wanted: &Wanted, status: &Status) -> Vec<String> {
+        let refusals = self.unreadable.as_mut().map(Unreadable::look).unwrap_or_default();
+        let refusals = refusals.iter().map(|why| format!("warning: not recorded: {why}"));
+        let mut notices: Vec<String> = refusals.collect();
         if self.is_said || elapsed_nanos < AFTER_NANOS {
-            return Vec::new();
+            return notices;
         }
         self.is_said = true;
         let here = self.here();
-        let mut notices: Vec<String> = wanted
-            .unseen()
-            .map(|(name, refusal)| match refusal {
-                Some(refusal) => format!("warning: {refusal}"),
-                None => self.waiting_for(name, &here),
-            })
-            .collect();
-        if self.has_patterns {
-            let refusals = unreadable(self.owners);
-            notices.extend(refusals.iter().map(|why| format!("warning: not recorded: {why}")));
-        }
+        notices.extend(wanted.unseen().map(|(name, refusal)| match refusal {
+            Some(refusal) => format!("warning: {refusal}"),
+            None => self.waiting_for(name, &here),
+        }));
         let gone = status.topics.iter().filter(|topic| topic.writer_gone);
         notices.extend(gone.map(|topic| {
             format!(

@@ -161,6 +161,14 @@ fn every_way_out_leaves_damaged_small_messages_out_and_says_so() {
             let ended = run(&["convert", text(&bag), text(&copy), "-s", storage]);
             ended.expect(3, &["could be read", "damaged"]);
             assert_eq!(kept(&copy), sound, "{storage}");
+            if storage == "container" {
+                tells_of_missing_messages(&copy);
+                // So does a copy of the copy.
+                let again = folder.path().join("again");
+                run(&["convert", text(&copy), text(&again)]).expect(0, &[]);
+                tells_of_missing_messages(&again);
+                std::fs::remove_dir_all(&again).unwrap();
+            }
             std::fs::remove_dir_all(&copy).unwrap();
         }
         run(&["query", &url, "history", "-o", text(&export)]).expect(3, &["left out"]);
@@ -175,6 +183,19 @@ fn every_way_out_leaves_damaged_small_messages_out_and_says_so() {
     rot(&files(&bag, "idx").pop().unwrap(), 48 * 30 + 5);
     run(&["query", &url, "history", "--json"]).expect(3, &["left out"]);
     run(&["query", &url, "auto", "-o", text(&export)]).expect(3, &["left out"]);
+}
+
+/// The account of a copy does not say that nothing is missing.
+fn tells_of_missing_messages(copy: &Path) {
+    let info = run(&["info", text(copy), "--json"]).expect(0, &[]).json();
+    assert_eq!(info["state"], "closed");
+    let account = &info["account"];
+    assert_eq!((&account["unknown"], &account["published"]), (&Value::Null, &Value::Null));
+    assert_eq!(account["lost"]["total"], Value::Null, "{account}");
+    let table = run(&["info", text(copy)]).expect(0, &[]).out;
+    assert!(table.contains("lacks messages") && !table.contains("nothing lost"), "{table}");
+    let verified = run(&["verify", text(copy)]).expect(0, &[]).out;
+    assert!(verified.contains("lacked messages"), "{verified}");
 }
 
 /// A pipe where a file should be holds no verb up, and costs no other topic anything.
@@ -308,6 +329,10 @@ fn recordings_are_listed_with_kind_and_state() {
     std::fs::write(path("deep/whole.mcap"), &bytes).unwrap();
     std::fs::write(path("deep/cut.mcap"), &bytes[..bytes.len() - 100]).unwrap();
     std::fs::write(path("deep/notes.txt"), "no bag").unwrap();
+    std::fs::write(path("deep/notes.zstd"), "no bag").unwrap();
+    // What is in it is not looked at.
+    std::fs::write(path("deep/whole.db3.zstd"), b"\x28\xb5\x2f\xfd and so on").unwrap();
+    std::fs::write(path("deep/wrong.mcap.zstd"), "no bag").unwrap();
     let (camera, _writer) = stream(StreamOptions::image(320, 240, 1));
     let live = Recording::begin(&[&camera, "-o", text(&path("live"))], 1);
     let listed = run(&["ls", text(folder.path()), "--json"]).expect(0, &[]).json();
@@ -327,10 +352,16 @@ fn recordings_are_listed_with_kind_and_state() {
             ("/b", "closed", Some(2 * COUNT)),
             ("/c", "closed", Some(2 * COUNT)),
             ("/deep/cut.mcap", "crashed", None),
+            ("/deep/whole.db3.zstd", "closed", None),
             ("/deep/whole.mcap", "closed", Some(2 * COUNT)),
+            ("/deep/wrong.mcap.zstd", "damaged", None),
             ("/live", "live", Some(0)),
         ]
     );
+    let compressed = path("deep/whole.db3.zstd");
+    let one = run(&["ls", text(&compressed), "--json"]).expect(0, &[]).json();
+    assert_eq!(one[0]["kind"], "rosbag2 database");
+    run(&["recover", text(&compressed)]).expect(1, &["zstd -d"]);
     let verified = verify(&path("live"), 0);
     assert_eq!(verified["state"], "live");
     run(&["recover", text(&path("live"))]).expect(1, &["being written"]);
@@ -450,6 +481,7 @@ fn a_cut_database_gives_what_it_has() {
         assert_eq!(report.json()["message_count"], given);
         assert!(report.json()["damaged"].as_u64().unwrap() > 0);
         verify(&back, 0);
+        tells_of_missing_messages(&back);
     }
     let report = run(&["recover", text(&cut), "--json"]).expect(3, &["cannot be read"]).json();
     assert!(report["damaged"].as_u64().unwrap() > 0, "{report}");

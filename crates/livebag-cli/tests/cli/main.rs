@@ -19,6 +19,7 @@ mod disk_gone;
 mod ending;
 mod event;
 mod export;
+mod few_files;
 mod full_disk;
 mod help;
 mod json;

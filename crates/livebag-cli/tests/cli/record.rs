@@ -280,6 +280,18 @@ fn a_damaged_stream_is_told_and_does_not_stop_the_others() {
     let recording = Recording::begin(&[&damaged, &name, "-o", text(&bag), "--json"], 1);
     writer.publish(&FrameMeta::bytes(), b"here").unwrap();
     let ended = recording.interrupt();
+    // Where streams are not named, one that appears later is told, too, and once.
+    let later = format!("{damaged}-later");
+    let pattern = format!("^/{name}");
+    let mut recording =
+        Recording::begin(&["-e", &pattern, "-o", text(&folder.path().join("pattern"))], 1);
+    let later_object = format!("/dev/shm/livebag.{later}");
+    std::fs::write(&later_object, vec![0x55; 20_000]).unwrap();
+    let line = recording.said_until(&later);
+    assert!(line.contains("not recorded"), "{line}");
+    let told = recording.interrupt();
+    std::fs::remove_file(&later_object).unwrap();
+    assert!(!told.err[told.err.find(&later).unwrap() + later.len()..].contains(&later), "{told:?}");
     std::fs::remove_file(&object).unwrap();
     let rows = listed.expect(0, &[]).json();
     let row = rows.as_array().unwrap().iter().find(|row| row["name"] == damaged.as_str());

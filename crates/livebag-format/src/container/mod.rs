@@ -305,8 +305,9 @@ pub struct Manifest {
     /// When this file was written, nanoseconds since the Unix epoch; 0 if its writer did not say.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub written_nanos: u64,
-    /// Set by recovery: since when losses are not known, nanoseconds since the Unix epoch. The recorder counted up to
-    /// here; losses between here and its death are not counted. 0 if everything is known.
+    /// Since when losses are not known, nanoseconds since the Unix epoch; 0 if everything is known. Set by recovery: the
+    /// recorder counted up to here; losses between here and its death are not counted. Set in a copy of a recording that
+    /// lacks messages: when the copy began.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown_since_nanos: u64,
     /// What stopped the recording, if something did: the first failure.

@@ -335,10 +335,13 @@ impl Container {
     }
 
     /// The time from which losses are unknown, nanoseconds since the Unix epoch: the recorder died then at the
-    /// earliest.
+    /// earliest, or a copy of a recording that lacks messages was begun.
     pub fn unknown_since_nanos(&self) -> Option<u64> {
         match self.state {
-            ContainerState::Live | ContainerState::Closed => None,
+            ContainerState::Live => None,
+            ContainerState::Closed => {
+                Some(self.manifest.unknown_since_nanos).filter(|since| *since > 0)
+            }
             ContainerState::Recovered => {
                 // An older livebag that recovered it did not say.
                 Some(self.manifest.unknown_since_nanos.max(self.manifest.started_nanos))

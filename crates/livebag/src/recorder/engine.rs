@@ -3,6 +3,7 @@
 //! Each part of a turn is a value that only the engine calls. Below, [`Writer`] lays messages out, writes and commits
 //! them; the engine decides which and when.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, PoisonError};
@@ -10,7 +11,8 @@ use std::time::Duration;
 
 use livebag_format::Topic;
 
-use super::discovery::Discovery;
+use super::discovery::{Appeared, Discovery};
+use super::files_left::FilesLeft;
 use super::frame_tracker::{FrameTracker, Watchdog};
 use super::pacing::Pacing;
 use super::queues::Queues;
@@ -38,6 +40,8 @@ enum Take {
 pub(super) struct Engine {
     shared: Arc<Shared>,
     discovery: Discovery,
+    /// Topics of streams for which there are too few files, by the streams' names.
+    waiting: HashMap<String, usize>,
     /// Frames of the streams, in their slots or copied.
     pub tracker: Arc<FrameTracker>,
     /// Once there are streams.
@@ -96,6 +100,7 @@ impl Engine {
             tracker,
             watchdog: None,
             discovery: Discovery::new(),
+            waiting: HashMap::new(),
             timers: Timers::default(),
             shared,
         })
@@ -175,10 +180,14 @@ impl Engine {
         self.writer.add_topic(&split_topic, queue, is_stream);
     }
 
-    fn add_stream(&mut self, topic: Topic, source: StreamSource) {
+    /// Adds a stream, or only its topic while there are too few files for it. Gives the topic's number.
+    fn add_stream(&mut self, topic: Topic, source: Option<StreamSource>) -> Option<usize> {
         let queue = match self.shared.make_stream_queue(&topic.name) {
             Ok(queue) => queue,
-            Err(error) => return self.shared.fail(error),
+            Err(error) => {
+                self.shared.fail(error);
+                return None;
+            }
         };
         let number = self.queues.len();
         let is_latched = self.shared.options.topics.rule(&topic.name).latched;
@@ -190,15 +199,62 @@ impl Engine {
                 Err(error) => self.shared.fail(error),
             }
         }
+        Some(number)
     }
 
     fn discover(&mut self, now: u64) {
-        let Some(appeared) = self.discovery.look(now, &self.shared.options.clock) else { return };
-        for source in appeared {
-            self.add_stream(source.topic(), source);
+        let shared = self.shared.clone();
+        let (each, promised) = self.writer.series.stream_files();
+        let mut files = FilesLeft::new(&*shared.disk, each, promised);
+        let Some(appeared) = self.discovery.look(now, &shared.options.clock, &mut files) else {
+            return;
+        };
+        let mut refused = Vec::new();
+        for appeared in appeared {
+            match appeared {
+                Appeared::Stream(source) => self.take_stream(source),
+                Appeared::Refused { name, topic } => {
+                    refused.push(topic.name.clone());
+                    self.refuse_stream(name, topic, files.refusal());
+                }
+            }
+        }
+        if !refused.is_empty() {
+            log::warn!("not recorded: {}: {}", refused.join(", "), files.refusal());
         }
         self.note_returns();
         self.follow_successors();
+    }
+
+    fn take_stream(&mut self, source: StreamSource) {
+        let topic = source.topic();
+        let waiting = self.waiting.remove(source.name());
+        let known = &self.writer.series.current().topics;
+        match waiting.filter(|at| *known[*at].topic == topic) {
+            Some(at) => self.tracker.replace(at, Some(source)),
+            None => _ = self.add_stream(topic, Some(source)),
+        }
+    }
+
+    fn refuse_stream(&mut self, name: String, topic: Topic, why: RecordError) {
+        // A region that took the name of another one that waits.
+        let known = &self.writer.series.current().topics;
+        if self.waiting.get(&name).is_some_and(|at| *known[*at].topic == topic) {
+            return;
+        }
+        if let Some(number) = self.add_stream(topic, None) {
+            self.writer.series.current().topics[number].refuse_stream(why);
+            self.waiting.insert(name, number);
+        }
+    }
+
+    /// Counts what streams have published that waited for files to the end.
+    fn count_missed(&mut self) {
+        for (name, missed) in self.discovery.missed() {
+            if let Some(at) = self.waiting.get(&name) {
+                self.writer.series.current().topics[*at].lose(Cause::Disk, missed);
+            }
+        }
     }
 
     /// Counts writers that have come back to their streams.
@@ -210,7 +266,9 @@ impl Engine {
 
     /// Continues with streams that were created anew under their old name.
     fn follow_successors(&mut self) {
-        for (at, source) in self.tracker.successors() {
+        // One at a time: each takes files until it replaces the old one.
+        for number in 0..self.tracker.len() {
+            let Some((at, source)) = self.tracker.successor(number) else { continue };
             // The old region's remaining frames come first.
             self.poll_streams();
             self.write_all_pending();
@@ -221,7 +279,7 @@ impl Engine {
                 self.tracker.replace(at, Some(source));
             } else {
                 self.tracker.replace(at, None);
-                self.add_stream(topic, source);
+                self.add_stream(topic, Some(source));
             }
         }
     }
@@ -428,6 +486,7 @@ impl Machine for Engine {
 
     fn close(mut self) -> Result<(), Arc<RecordError>> {
         self.poll_streams();
+        self.count_missed();
         self.note_returns();
         self.tracker.close();
         self.queues.close();

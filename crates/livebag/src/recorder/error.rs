@@ -64,6 +64,17 @@ pub enum RecordError {
         /// The limit.
         max: usize,
     },
+    /// The process may not open the files that recording one more stream takes.
+    #[error(
+        "this process may have {limit} files open, too few for one more stream (each takes about {each}): raise the \
+         limit, `ulimit -n` or LimitNOFILE= in systemd"
+    )]
+    TooManyFiles {
+        /// The limit (`RLIMIT_NOFILE`).
+        limit: u64,
+        /// Files of one stream.
+        each: u64,
+    },
     /// The filesystem has less free space than was asked for.
     #[error(
         "{} has {free_bytes} B free, less than the {least_bytes} B that must stay free: free some \
@@ -107,6 +118,11 @@ impl RecordError {
 /// The error itself if it is not shared.
 pub(super) fn not_closed(closing: Arc<RecordError>) -> RecordError {
     Arc::try_unwrap(closing).unwrap_or_else(|closing| RecordError::NotClosed { closing })
+}
+
+/// Whether the process or the machine has as many files open as it may: it says nothing of the disk.
+pub(super) fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 pub(super) fn hint(error: &io::Error) -> &'static str {

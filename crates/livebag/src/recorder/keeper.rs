@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
 use livebag_format::index::entry_count;
 
+use super::error::{hint, is_out_of_files};
 use super::split::Split;
 use super::{PanicLatch, RecordError, Shared};
 use crate::limits::JOBS_MAX;
@@ -134,6 +135,11 @@ fn work(shared: &Shared, todo: &Receiver<Job>, removals: &SyncSender<Removal>) {
             }
             Job::Sync { bricks, indexes, directory } => {
                 if let Err(source) = sync(shared, &bricks, &indexes, &directory) {
+                    if is_out_of_files(&source) {
+                        // The mark still tells what was synced last.
+                        log::warn!("nothing was synced this time: {source}{}", hint(&source));
+                        continue;
+                    }
                     shared.fail(RecordError::Io { doing: "syncing", path: directory, source });
                 }
             }

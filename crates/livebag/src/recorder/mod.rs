@@ -23,6 +23,7 @@ mod copy_buffers;
 mod discovery;
 mod engine;
 mod error;
+mod files_left;
 mod flight;
 mod frame_tracker;
 mod keeper;
@@ -208,6 +209,12 @@ impl Recorder {
     /// If the recorder has stopped.
     pub fn follow(&self, selector: Selector) -> Result<(), RecordError> {
         self.commands.send(Command::Follow(selector)).map_err(|_| RecordError::Stopped)
+    }
+
+    /// Says that messages are missing which nobody has counted, for copies of damaged recordings: in the account of the
+    /// closed container it is then unknown what else was published.
+    pub fn lacks_messages(&self) {
+        self.shared.lacks_messages.store(true, Ordering::Relaxed);
     }
 
     /// A handle that tells the recorder of readers, from any thread.

@@ -12,11 +12,13 @@ use livebag_format::container::{ATTACHMENTS_FILE, State};
 
 use super::brick::Brick;
 use super::close::ended_state;
+use super::error::{hint, is_out_of_files};
 use super::keeper::Keeper;
 use super::retention::Retention;
-use super::split::{Split, split_name, write_manifest};
+use super::split::{Split, TOPIC_FILES, split_name, write_manifest};
 use super::topic::{Outcome, SplitTopic, Ticket};
 use super::{LowSpace, RecordError, Shared};
+use crate::limits::STREAM_FILES;
 use crate::storage::{Access, Lock};
 
 /// A brick of a split.
@@ -36,6 +38,8 @@ pub(super) struct SplitSeries {
     started_nanos: u64,
     /// The recording's lock.
     lock: Option<Box<dyn Lock>>,
+    /// A split was to begin, and there were too few files for it.
+    is_split_postponed: bool,
 }
 
 impl SplitSeries {
@@ -52,6 +56,7 @@ impl SplitSeries {
             retention: Retention::new(shared.options.retention),
             keeper: Keeper::start(&shared)?,
             shared,
+            is_split_postponed: false,
         };
         this.write_manifest(0)?;
         Ok(this)
@@ -100,6 +105,20 @@ impl SplitSeries {
         None
     }
 
+    /// Files of a stream, and those that the topics will still open. A topic has its files twice while an old split is
+    /// being closed.
+    pub fn stream_files(&mut self) -> (u64, u64) {
+        let of_topic = if self.shared.options.one_file.is_some() { 1 } else { TOPIC_FILES as u64 };
+        let (mut open, mut topics) = (0, 0);
+        for split in &self.open {
+            let files = split.topics.iter().filter(|topic| topic.files.is_some()).count();
+            open += split.bricks.len() + files;
+            topics = split.topics.iter().filter(|topic| topic.needs_files()).count();
+        }
+        let promised = (2 * of_topic * topics as u64).saturating_sub(open as u64);
+        (STREAM_FILES + 2 * of_topic, promised)
+    }
+
     /// Topics whose files could not be made may try again.
     pub fn retry_refused(&mut self) {
         self.current().topics.iter_mut().for_each(|topic| topic.is_refused = false);
@@ -146,12 +165,23 @@ impl SplitSeries {
         let is_large = rules.bytes_max.is_some_and(|most| current.bytes() >= most);
         let age = Duration::from_nanos(now_nanos.saturating_sub(current.began_monotonic_nanos));
         let is_old = rules.duration_max.is_some_and(|most| age >= most);
-        (is_large || is_old) && self.shared.failure().is_none()
+        (is_large || is_old || self.is_split_postponed) && self.shared.failure().is_none()
     }
 
     /// Begins a new split. The old one ends with the last of its writes, and the new one is there before:
-    /// nothing waits, nothing falls between them. `false` if the disk has refused.
+    /// nothing waits, nothing falls between them. `false` if the disk has refused, or if there are too few files: then
+    /// it is tried again.
     pub fn begin_split(&mut self) -> bool {
+        if let Err(error) = self.current().require_files_of_split() {
+            if !std::mem::replace(&mut self.is_split_postponed, true) {
+                log::warn!(
+                    "the next split begins when there are files for it: {error}{}",
+                    hint(&error)
+                );
+            }
+            return false;
+        }
+        self.is_split_postponed = false;
         let begun = self.try_begin_split();
         begun.map_err(|error| self.fail_with(error)).is_ok()
     }
@@ -249,9 +279,13 @@ impl SplitSeries {
         }
     }
 
+    /// Writes the manifest of a split. If there are too few files for that, it is written with the next news: until
+    /// then the older one is true.
     fn update_manifest(&mut self, number: u32) {
-        if let Err(error) = self.write_manifest(number) {
-            self.fail_with(error);
+        match self.write_manifest(number) {
+            Err(RecordError::Io { source, .. }) if is_out_of_files(&source) => {}
+            Err(error) => self.fail_with(error),
+            Ok(()) => {}
         }
     }
 
@@ -285,6 +319,10 @@ impl SplitSeries {
         manifest.splits = splits;
         if self.shared.options.has_attachments {
             manifest.attachments = ATTACHMENTS_FILE.to_owned();
+        }
+        if self.shared.lacks_messages.load(Ordering::Relaxed) {
+            // 0 means that everything is known.
+            manifest.unknown_since_nanos = self.started_nanos.max(1);
         }
         manifest.clock_jumps = self.shared.clock_jumps();
         manifest.removed = self.retention.removed.clone();

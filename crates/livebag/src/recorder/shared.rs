@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub clock_jumps: Mutex<ClockJumps>,
     pub slot_bytes: AtomicU64,
     channels_given: AtomicU32,
+    /// Messages are missing that nobody has counted.
+    pub lacks_messages: AtomicBool,
     /// What still waits is to be given up.
     pub abandoned: AtomicBool,
     /// Time until which a reader is assumed, on the clock's monotonic time.
@@ -47,6 +49,7 @@ impl Shared {
             clock_jumps: Mutex::default(),
             slot_bytes: AtomicU64::new(0),
             channels_given: AtomicU32::new(0),
+            lacks_messages: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             read_until_nanos: AtomicU64::new(0),
             failure: OnceLock::new(),

@@ -12,6 +12,7 @@ use livebag_format::container::{
 
 use super::RecordError;
 use super::brick::{Brick, LIBRARY};
+use super::error::is_out_of_files;
 use super::topic::{SplitTopic, TopicFiles};
 use crate::container::FileNames;
 use crate::limits::{
@@ -23,7 +24,7 @@ use crate::storage::{Access, Disk, Lock, ReadFile};
 pub(super) const RESERVE_FILE: &str = "container.reserve";
 
 /// A topic's brick and index.
-const TOPIC_FILES: usize = 2;
+pub(super) const TOPIC_FILES: usize = 2;
 
 /// A split being written, or waiting for its last writes.
 pub(super) struct Split {
@@ -155,8 +156,24 @@ impl Split {
     /// Checks that the process may open the files of one more topic, and some more: manifests are replaced and data is
     /// synced while recording.
     fn require_spare_files(&self) -> io::Result<()> {
+        self.require_files(TOPIC_FILES + SPARE_FILES_MIN)
+    }
+
+    /// The same for a new split: its lock and its reserve.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn require_files_of_split(&self) -> io::Result<()> {
+        match self.require_files(1 + CLOSE_RESERVE_FILES + SPARE_FILES_MIN) {
+            Err(error) if is_out_of_files(&error) => Err(error),
+            // The split itself will say what is wrong with the disk.
+            _ => Ok(()),
+        }
+    }
+
+    fn require_files(&self, count: usize) -> io::Result<()> {
         let path = self.directory.join(RESERVE_FILE);
-        let opened = (0..TOPIC_FILES + SPARE_FILES_MIN).map(|_| self.disk.open(&path));
+        let opened = (0..count).map(|_| self.disk.open(&path));
         opened.collect::<io::Result<Vec<_>>>().map(drop)
     }
 

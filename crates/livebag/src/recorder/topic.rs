@@ -268,6 +268,13 @@ impl SplitTopic {
         }
     }
 
+    /// There are too few files for its stream, which the caller tells.
+    pub fn refuse_stream(&mut self, why: RecordError) {
+        self.refused = why.to_string();
+        // The first reason stays.
+        let _ = self.counters.refused.set(Arc::new(why));
+    }
+
     pub fn skip(&mut self, count: u64) {
         self.skipped += count;
         self.counters.skipped.fetch_add(count, Ordering::Relaxed);
@@ -277,6 +284,11 @@ impl SplitTopic {
     pub fn note_return(&mut self) {
         self.returns += 1;
         self.counters.returns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it has files, or will have.
+    pub fn needs_files(&self) -> bool {
+        self.files.is_some() || self.counters.refused.get().is_none()
     }
 
     pub fn repeated(&self) -> u64 {

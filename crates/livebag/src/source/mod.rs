@@ -4,5 +4,5 @@ mod selector;
 mod stream;
 
 pub use selector::{Selector, SelectorError, pattern};
-pub(crate) use stream::{Encoder, StreamSource};
+pub(crate) use stream::{Encoder, First, StreamSource};
 pub use stream::{around_frame, stream_topic};

@@ -15,6 +15,17 @@ const BYTES_TYPE: &str = "std_msgs/msg/UInt8MultiArray";
 /// Assumed until two frames have been seen: 200 Hz.
 const PERIOD_NANOS_FIRST: u64 = 5_000_000;
 
+/// Which frame of a stream comes first.
+#[derive(Clone, Copy)]
+pub(crate) enum First {
+    /// The next one that is published.
+    Next,
+    /// The oldest that is still there.
+    Oldest,
+    /// The one after this; earlier ones that are gone count as lapped.
+    After(u64),
+}
+
 /// A stream being followed.
 pub(crate) struct StreamSource {
     reader: Reader,
@@ -30,15 +41,13 @@ pub(crate) struct StreamSource {
 }
 
 impl StreamSource {
-    /// Follows `reader` from now on, or from the oldest frame still there. A region that takes its name must
-    /// belong to one of the `owners`.
-    pub(crate) fn new(reader: Reader, owners: Owners, from_now_on: bool, clock: Clock) -> Self {
+    /// Follows `reader`. A region that takes its name must belong to one of the `owners`.
+    pub(crate) fn new(reader: Reader, owners: Owners, first: First, clock: Clock) -> Self {
         let mut reader = reader.labelled("recorder");
-        if from_now_on {
-            let next = reader.latest_sequence() + 1;
-            reader.seek(next);
-        } else {
-            reader.seek_oldest();
+        match first {
+            First::Next => reader.seek(reader.latest_sequence() + 1),
+            First::Oldest => reader.seek_oldest(),
+            First::After(sequence) => reader.seek(sequence + 1),
         }
         let info = reader.info();
         let wraps_bytes = info.kind == Kind::Bytes && info.type_name.is_empty();
@@ -81,12 +90,17 @@ impl StreamSource {
         }
         let reader = Reader::open_of(self.name(), self.owners).ok()?;
         let is_new = reader.info().instance != self.reader.info().instance;
-        is_new.then(|| Self::new(reader, self.owners, false, self.clock.clone()))
+        is_new.then(|| Self::new(reader, self.owners, First::Oldest, self.clock.clone()))
     }
 
     /// Number of the newest frame: taking frames up to it terminates, however fast new ones come.
     pub(crate) fn newest_sequence(&self) -> u64 {
         self.reader.latest_sequence()
+    }
+
+    /// Number of the last frame that is not taken any more.
+    pub(crate) fn taken_sequence(&self) -> u64 {
+        self.reader.next_sequence() - 1
     }
 
     /// The topic that the stream is recorded as.

@@ -6,7 +6,7 @@
 
 mod writing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,10 +20,13 @@ use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Message, Topic};
 
 use self::writing::{Order, Writing, Written};
-use super::discovery::Discovery;
+use super::discovery::{Appeared, Discovery};
+use super::files_left::FilesLeft;
 use super::queues::QueueState;
 use super::{Command, Counters, Machine, PanicLatch, RecordError, Shared};
-use crate::limits::{FILL_BYTES_PER_NANO, JOBS_MAX, MANIFEST_INTERVAL, POLL_MAX, POLL_MIN};
+use crate::limits::{
+    FILL_BYTES_PER_NANO, JOBS_MAX, MANIFEST_INTERVAL, POLL_MAX, POLL_MIN, STREAM_FILES,
+};
 use crate::queue::{NewMessage, TopicQueue};
 use crate::source::StreamSource;
 
@@ -153,6 +156,8 @@ fn add(counter: &AtomicU64, count: u64) {
 pub(super) struct Collector {
     shared: Arc<Shared>,
     discovery: Discovery,
+    /// Topics of streams for which there are too few files, by the streams' names.
+    waiting: HashMap<String, usize>,
     sources: Vec<Source>,
     scratch: Vec<u8>,
     orders: SyncSender<Order>,
@@ -186,6 +191,7 @@ impl Collector {
         Ok(Self {
             shared,
             discovery: Discovery::new(),
+            waiting: HashMap::new(),
             sources: Vec::new(),
             scratch: Vec::new(),
             orders,
@@ -226,18 +232,36 @@ impl Collector {
         self.sources.push(Source { topic, counters, state, stream });
     }
 
-    fn add_stream(&mut self, stream: StreamSource) {
-        let topic = stream.topic();
-        match self.shared.make_stream_queue(&topic.name) {
-            Ok(queue) => self.add_topic(topic, queue, Some(stream)),
-            Err(error) => self.shared.fail(error),
+    /// Adds a stream, or only its topic while there are too few files for it. Whether it could.
+    fn add_stream(&mut self, topic: Topic, stream: Option<StreamSource>) -> bool {
+        let queue = self.shared.make_stream_queue(&topic.name);
+        let queue = queue.map_err(|error| self.shared.fail(error)).ok();
+        let is_made = queue.is_some();
+        if let Some(queue) = queue {
+            self.add_topic(topic, queue, stream);
         }
+        is_made
     }
 
     fn discover(&mut self, now: u64) {
-        let clock = self.shared.options.clock.clone();
-        let Some(appeared) = self.discovery.look(now, &clock) else { return };
-        appeared.into_iter().for_each(|stream| self.add_stream(stream));
+        let shared = self.shared.clone();
+        let mut files = FilesLeft::new(&*shared.disk, STREAM_FILES, 0);
+        let Some(appeared) = self.discovery.look(now, &shared.options.clock, &mut files) else {
+            return;
+        };
+        let mut refused = Vec::new();
+        for appeared in appeared {
+            match appeared {
+                Appeared::Stream(stream) => self.take_stream(stream),
+                Appeared::Refused { name, topic } => {
+                    refused.push(topic.name.clone());
+                    self.refuse_stream(name, topic, files.refusal());
+                }
+            }
+        }
+        if !refused.is_empty() {
+            log::warn!("not recorded: {}: {}", refused.join(", "), files.refusal());
+        }
         self.sources.iter_mut().for_each(Source::note_return);
         for at in 0..self.sources.len() {
             let stream = self.sources[at].stream.as_ref();
@@ -249,7 +273,39 @@ impl Collector {
                 self.sources[at].stream = Some(stream);
             } else {
                 self.sources[at].stream = None;
-                self.add_stream(stream);
+                self.add_stream(stream.topic(), Some(stream));
+            }
+        }
+    }
+
+    fn take_stream(&mut self, stream: StreamSource) {
+        let topic = stream.topic();
+        let waiting = self.waiting.remove(stream.name());
+        match waiting.filter(|at| *self.sources[*at].topic == topic) {
+            Some(at) => self.sources[at].stream = Some(stream),
+            None => _ = self.add_stream(topic, Some(stream)),
+        }
+    }
+
+    fn refuse_stream(&mut self, name: String, topic: Topic, why: RecordError) {
+        // A region that took the name of another one that waits.
+        let known = self.waiting.get(&name);
+        if known.is_some_and(|at| *self.sources[*at].topic == topic) {
+            return;
+        }
+        let number = self.sources.len();
+        if self.add_stream(topic, None) {
+            // The first reason stays.
+            let _ = self.sources[number].counters.refused.set(Arc::new(why));
+            self.waiting.insert(name, number);
+        }
+    }
+
+    /// Counts what streams have published that waited for files to the end.
+    fn count_missed(&self) {
+        for (name, missed) in self.discovery.missed() {
+            if let Some(at) = self.waiting.get(&name) {
+                add(&self.sources[*at].counters.disk, missed);
             }
         }
     }
@@ -371,6 +427,7 @@ impl Machine for Collector {
 
     fn close(mut self) -> Result<(), Arc<RecordError>> {
         self.take_frames();
+        self.count_missed();
         self.sources.iter_mut().for_each(Source::note_return);
         self.sources.iter().for_each(|source| source.state.queue.close());
         self.order(Order::Finish);

@@ -177,14 +177,19 @@ impl FrameTracker {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows a stream for a topic.
-    pub fn add(&self, topic: usize, stream: StreamSource, queue: Arc<TopicQueue>, latched: bool) {
+    /// Follows a stream for a topic, now or once [`FrameTracker::replace`] has brought it.
+    pub fn add(
+        &self,
+        topic: usize,
+        stream: Option<StreamSource>,
+        queue: Arc<TopicQueue>,
+        latched: bool,
+    ) {
         let stays_in_memory = latched || self.shared.options.snapshot.is_some();
         let priority = queue.options().priority;
         let mut watch = self.lock();
         let unseen = StreamLosses::default();
         let at = watch.sources.len();
-        let stream = Some(stream);
         watch.sources.push(Source { topic, stream, queue, stays_in_memory, unseen });
         watch.rounds.add(priority, at);
         // Until the first look tells better.
@@ -192,14 +197,16 @@ impl FrameTracker {
         self.news.notify_all();
     }
 
-    /// Streams that were recreated under their old names, by their topics.
-    pub fn successors(&self) -> Vec<(usize, StreamSource)> {
+    /// How many streams were added.
+    pub fn len(&self) -> usize {
+        self.lock().sources.len()
+    }
+
+    /// The stream that was recreated under the name of the stream with this number, and its topic.
+    pub fn successor(&self, at: usize) -> Option<(usize, StreamSource)> {
         let watch = self.lock();
-        let successor = |source: &Source| {
-            let successor = source.stream.as_ref().and_then(StreamSource::successor)?;
-            Some((source.topic, successor))
-        };
-        watch.sources.iter().filter_map(successor).collect()
+        let source = watch.sources.get(at)?;
+        Some((source.topic, source.stream.as_ref()?.successor()?))
     }
 
     /// By topic, whether its stream has no writer any more.
@@ -222,6 +229,9 @@ impl FrameTracker {
         let mut watch = self.lock();
         if let Some(source) = watch.sources.iter_mut().find(|source| source.topic == topic) {
             source.stream = stream;
+            // Until the first look tells better.
+            watch.lap_nanos = Some(0);
+            self.news.notify_all();
         }
     }
 

@@ -24,8 +24,9 @@ fn follow(
     let writer = Writer::create(&name, &options).unwrap();
     let queue = tracker.shared.make_stream_queue(&name).unwrap();
     let clock = tracker.shared.options.clock.clone();
-    let source = StreamSource::new(Reader::open(&name).unwrap(), Owners::Trusted, true, clock);
-    tracker.add(number, source, queue.clone(), false);
+    let source =
+        StreamSource::new(Reader::open(&name).unwrap(), Owners::Trusted, First::Next, clock);
+    tracker.add(number, Some(source), queue.clone(), false);
     (writer, queue)
 }
 

@@ -1,0 +1,74 @@
+//! Recording more streams than the process may have files for.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use livebag_shm::{FrameMeta, StreamOptions, Writer};
+use serde_json::Value;
+
+use crate::common::{Recording, run, text};
+
+const STREAMS: u64 = 60;
+/// Messages of each.
+const ROUNDS: u64 = 4;
+
+/// `livebag` under a limit of open files that it cannot raise.
+fn limited(files: u32, arguments: &[&str]) -> Command {
+    let mut command = Command::new("bash");
+    let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_livebag")]).args(arguments);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn publish(writers: &mut [Writer]) {
+    for writer in writers {
+        writer.publish(&FrameMeta::bytes(), &[7; 100]).unwrap();
+    }
+}
+
+#[test]
+fn streams_beyond_the_limit_of_files_are_refused_and_the_others_recorded() {
+    for (files, storage) in [(64, "container"), (200, "container"), (128, "mcap"), (96, "sqlite3")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = format!("few-files-{}-{storage}-{files}", std::process::id());
+        let make = |number| {
+            let options = StreamOptions::bytes(128).slots(8).remove_on_drop(true);
+            Writer::create(&format!("{prefix}-{number}"), &options).unwrap()
+        };
+        let mut streams: Vec<_> = (0..STREAMS).map(make).collect();
+        let path = folder.path().join("run");
+        let pattern = format!("^/{prefix}-");
+        let mut arguments = vec!["record", "-e", &pattern, "-o", text(&path), "--json"];
+        arguments.extend(["--storage", storage]);
+        if storage == "container" {
+            // A split every now and then, so that files of two are open at a time.
+            arguments.extend(["--max-bag-duration", "200ms"]);
+        }
+        let mut recording = Recording::begin_command(limited(files, &arguments), 0);
+        recording.said_until("not recorded: ");
+        publish(&mut streams);
+        // One that is too many, and appears later.
+        streams.push(make(STREAMS));
+        let last = recording.said_until("not recorded: ");
+        assert!(last.contains(&format!("{prefix}-{STREAMS}")), "{last}");
+        for _ in 0..ROUNDS - 1 {
+            // Not for the result: so that there are splits.
+            std::thread::sleep(Duration::from_millis(250));
+            publish(&mut streams);
+        }
+        let limit = format!(" {files} ");
+        let words = ["ulimit -n", "LimitNOFILE", "not recorded, or only in part", &limit];
+        let ended = recording.interrupt().expect(3, &words);
+        let summary = ended.json();
+        assert_eq!(summary["failure"], Value::Null, "{ended:?}");
+        let account = &summary["account"];
+        let of = |count: &Value| count.as_u64().unwrap();
+        let (recorded, lost) = (of(&account["recorded"]), of(&account["lost"]["disk"]));
+        assert!(recorded >= ROUNDS && lost >= ROUNDS, "{files}: {account}");
+        let published = ROUNDS * (STREAMS + 1) - 1;
+        assert_eq!(recorded + lost, published, "{files} {storage}: {account}");
+        run(&["verify", text(&path)]).expect(0, &[]);
+    }
+}

@@ -215,7 +215,11 @@ pub trait MessageSource: Send {
     }
     /// Whether messages are known to be missing that were published while it was recorded: lost then, or damaged since.
     fn lacks_messages(&self) -> bool {
-        self.lost_count() > 0 || self.inner().is_some_and(|inner| inner.lacks_messages())
+        // What livebag has counted while it recorded a database.
+        let is_loss = |key: &String| key.starts_with("livebag.lost/");
+        self.lost_count() > 0
+            || self.bag_metadata().is_some_and(|bag| bag.custom_data.keys().any(is_loss))
+            || self.inner().is_some_and(|inner| inner.lacks_messages())
     }
     /// Whether messages so far were compressed one by one (rosbag2's mode MESSAGE). They are given decompressed.
     fn has_compressed_messages(&self) -> bool {

@@ -62,9 +62,9 @@ pub use query::{
 };
 pub use queue::NewMessage;
 pub use recorder::{
-    BagFileWriter, BagWriteError, BagWriter, ChunkCompression, LowSpace, Overflow, Priority,
-    ReaderNotice, RecordError, Recorder, RecorderOptions, Retention, SnapshotRing, SplitRules,
-    Status, TopicRule, TopicRules, TopicSettings, TopicStatus, TopicWriter, WriteError,
+    ACCOUNT_KEY, BagFileWriter, BagWriteError, BagWriter, ChunkCompression, LowSpace, Overflow,
+    Priority, ReaderNotice, RecordError, Recorder, RecorderOptions, Retention, SnapshotRing,
+    SplitRules, Status, TopicRule, TopicRules, TopicSettings, TopicStatus, TopicWriter, WriteError,
     raise_file_limit,
 };
 pub use scheduler::Schedule;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use livebag::{ACCOUNT_KEY, Account};
 use livebag_bags::MessageSource;
 
 use super::{AttachmentReport, File, Info};
@@ -34,7 +35,11 @@ pub fn read(
     for topic in &mut topics {
         let range = topic.start_nanos.zip(topic.end_nanos);
         topic.rate_hz = TopicReport::rate(topic.message_count, range);
+        topic.account = account_of(&*source, topic);
+        topic.lost = topic.account.as_ref().map(Into::into);
+        topic.repeated = topic.account.map_or(Some(0), |account| Some(account.repeated));
     }
+    let account = account_of_all(&topics);
     let start_nanos = topics.iter().filter_map(|topic| topic.start_nanos).min();
     let end_nanos = topics.iter().filter_map(|topic| topic.end_nanos).max();
     Ok(Info {
@@ -52,14 +57,31 @@ pub fn read(
         duration_nanos: end_nanos.unwrap_or(0) - start_nanos.unwrap_or(0),
         message_count: topics.iter().map(|topic| topic.message_count).sum(),
         message_bytes: topics.iter().map(|topic| topic.bytes).sum(),
-        lost: None,
-        account: None,
+        lost: account.as_ref().map(Into::into),
+        account,
         clock_jumps: None,
         attachments: Some(attachments),
         events: livebag_bags::events(&*source),
         warnings: source.warnings().to_vec(),
         topics,
     })
+}
+
+/// What the recorder has counted of a topic of a rosbag2 bag, if it was livebag, and the bag is still the same.
+fn account_of(source: &dyn MessageSource, topic: &TopicReport) -> Option<Account> {
+    let custom = &source.bag_metadata()?.custom_data;
+    let told = custom.get(&format!("{ACCOUNT_KEY}{}", topic.name))?;
+    let account: Account = serde_json::from_str(told).ok()?;
+    (account.recorded == topic.message_count).then_some(account)
+}
+
+/// That of all topics together, if each has one.
+fn account_of_all(topics: &[TopicReport]) -> Option<Account> {
+    let mut sum = Account::default();
+    for topic in topics {
+        sum.add(&topic.account?);
+    }
+    (!topics.is_empty()).then_some(sum)
 }
 
 fn blank(topic: &livebag::Topic) -> TopicReport {

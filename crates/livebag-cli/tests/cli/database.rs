@@ -159,6 +159,15 @@ fn losses_are_told() {
     assert_eq!(summary["message_count"].as_u64().unwrap() + lapped, 100);
     let told = format!("livebag.lost/{name}: lapped {lapped}");
     assert!(metadata_of(&path).contains(&told), "{}", metadata_of(&path));
+    let info = run(&["info", bag, "--json"]).expect(0, &[]).json();
+    assert_eq!(info["account"], summary["account"], "{info}");
+    assert_eq!(info["lost"], summary["lost"], "{info}");
+    assert!(run(&["info", bag]).expect(0, &[]).out.contains("lapped"));
+    // A copy does not say that nothing was lost.
+    let copy = folder.path().join("copy");
+    run(&["convert", bag, text(&copy)]).expect(0, &[]);
+    let info = run(&["info", text(&copy), "--json"]).expect(0, &[]).json();
+    assert_eq!(info["account"]["unknown"], serde_json::Value::Null, "{info}");
 }
 
 #[test]

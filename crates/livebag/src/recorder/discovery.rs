@@ -206,16 +206,14 @@ impl Discovery {
                 }
                 _ => None,
             };
-            let source = match (state, opened) {
-                (Dead::Open(source), _) | (Dead::Closed(_), Some(source)) if !source.is_gone() => {
-                    source
-                }
+            let mut source = match (state, opened) {
+                (Dead::Open(source), _) if !source.is_gone() => source,
+                (Dead::Closed(_), Some(source)) if !source.is_gone() => source,
                 (state, _) => {
                     self.dead.insert(dead, state);
                     continue;
                 }
             };
-            let mut source = source;
             // It has come, and not come back.
             source.take_return();
             appeared.extend(self.admit(dead, source, files));

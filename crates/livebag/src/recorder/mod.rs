@@ -40,7 +40,7 @@ mod topic;
 mod writer;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
-pub use bag::{BagFileWriter, BagWriteError, BagWriter};
+pub use bag::{ACCOUNT_KEY, BagFileWriter, BagWriteError, BagWriter};
 pub use error::RecordError;
 use error::{hint, not_closed};
 pub use options::{

@@ -123,6 +123,9 @@ impl From<BagWriteError> for RecordError {
     }
 }
 
+/// Before a topic's name: the key of its account among rosbag2's custom data.
+pub const ACCOUNT_KEY: &str = "livebag.account";
+
 /// A topic and its counters.
 struct Source {
     topic: Arc<Topic>,
@@ -383,9 +386,13 @@ impl Collector {
     /// `metadata.yaml`, which tells rosbag2 that the bag is whole.
     fn write_metadata(&self, written: &mut Written) -> Result<(), RecordError> {
         let mut custom = BTreeMap::new();
-        for Source { topic, counters, .. } in &self.sources {
-            if let Some(text) = lost_text(&counters.losses()) {
+        for topic in self.shared.status().topics {
+            if let Some(text) = lost_text(&topic.lost) {
                 custom.insert(format!("livebag.lost{}", topic.name), text);
+            }
+            // The same that a container's manifest tells.
+            if let Ok(account) = serde_json::to_string(&topic.account()) {
+                custom.insert(format!("{ACCOUNT_KEY}{}", topic.name), account);
             }
         }
         let files = written.is_whole.then_some(&written.files[..]);

@@ -4,6 +4,7 @@ use livebag_shm::{FrameMeta, Owners, Reader, StreamOptions, Writer};
 
 use super::*;
 use crate::recorder::RecorderOptions;
+use crate::source::First;
 use crate::storage::SimulatedDisk;
 
 /// A look-out that follows nothing yet.

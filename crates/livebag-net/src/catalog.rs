@@ -185,6 +185,8 @@ impl Catalog {
     /// Serves the recordings of a store, too.
     pub fn add_store(&self, store: Arc<dyn RecordingStore>) {
         lock(&self.stores).push(store);
+        // The first list after this has its recordings.
+        lock(&self.bags).looked_nanos = None;
     }
 
     /// Searches for new and removed containers, unless it has just done so.

@@ -31,7 +31,7 @@ if [ "${1:-}" != checkers ]; then
     [ ! -x "$peer" ] || export LIVEBAG_HIROZ_PEER=$peer
     read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-ros2 --features zenoh}"
     LIVEBAG_PYTHON=$VENV/bin/python cargo test --quiet --locked "${packages[@]}" --test zenoh_peers
-    tests+=(tests/interop/test_livebag.py tests/interop/test_attachments.py tests/interop/test_rosbag2.py tests/interop/test_conformance.py tests/interop/test_online.py tests/interop/test_live.py tests/interop/test_report.py tests/interop/test_ros2.py tests/interop/test_push.py)
+    tests+=(tests/interop/test_livebag.py tests/interop/test_attachments.py tests/interop/test_rosbag2.py tests/interop/test_conformance.py tests/interop/test_online.py tests/interop/test_live.py tests/interop/test_report.py tests/interop/test_ros2.py tests/interop/test_push.py tests/interop/test_catalog.py)
 fi
 exec "$VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --import-mode=importlib \
     -o pythonpath=tests/interop --rootdir "$ROOT" "${tests[@]}"

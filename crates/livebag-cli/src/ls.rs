@@ -1,4 +1,4 @@
-//! `livebag ls`: the recordings below a folder, on a server or on Zenoh, those being written among them.
+//! `livebag ls`: the recordings below a folder, in a store, on a server or on Zenoh, those being written among them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::text::{self, Cell};
 
 /// List recordings
 ///
-/// List the recordings below a folder, on a server or on Zenoh: kind, state, start, duration, messages, size.
+/// List the recordings below a folder, in an object store, on a server or on Zenoh: kind, state, start, duration, messages, size.
 ///
 /// States: live (a recorder is writing it), closed, recovered, crashed (not closed), damaged; silent (a robot announces
 /// it but does not answer). `ls` changes nothing and does not read whole recordings; `livebag verify` does.
@@ -28,11 +28,12 @@ use crate::text::{self, Cell};
     livebag ls\n  \
     livebag ls /data/robots\n  \
     livebag ls http://robot:8767\n  \
+    livebag ls s3://fleet/robot7\n  \
     livebag ls 'zenoh/r2/*'\n  \
     livebag ls --json | jq -r '.[] | select(.state == \"crashed\") | .path'")]
 pub struct Args {
-    /// Folders, or recordings; servers (http://HOST:PORT, https://…); or addresses on Zenoh
-    /// (zenoh, zenoh/ROBOT/NAME, with * for any).
+    /// Folders, or recordings; object stores with a catalogue (s3://BUCKET/PREFIX, gs://…, az://…);
+    /// servers (http://HOST:PORT, https://…); or addresses on Zenoh (zenoh, zenoh/ROBOT/NAME, with * for any).
     #[arg(value_name = "DIR", default_value = ".", add = ArgValueCompleter::new(complete::recordings))]
     directories: Vec<PathBuf>,
     #[command(flatten)]
@@ -141,12 +142,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
 fn of(directory: &Path, args: &Args) -> Result<Vec<Row>, CliError> {
     Ok(match Place::of(directory)? {
         Place::Here(path) => below(&path)?,
-        Place::Stored(address) => {
-            return Err(CliError::usage(format!(
-                "{} is an object store: `livebag info` takes the address of one recording there",
-                address.display()
-            )));
-        }
+        Place::Stored(address) => stored(&address)?,
         Place::Server(address) => {
             place::rows(&address, &args.server)?.into_iter().map(Row::told).collect()
         }
@@ -159,6 +155,33 @@ fn of(directory: &Path, args: &Args) -> Result<Vec<Row>, CliError> {
             told.map(row).map(Row::told).collect()
         }
     })
+}
+
+/// Those that an object store's catalogue has.
+#[cfg(feature = "bucket")]
+fn stored(address: &Path) -> Result<Vec<Row>, CliError> {
+    let found = crate::find::recordings(&address.to_string_lossy())?;
+    let row = |(path, found): (String, crate::find::Recording)| Row {
+        path,
+        kind: found.kind,
+        state: found.state.unwrap_or_else(|| "closed".to_owned()),
+        problem: None,
+        note: None,
+        start_nanos: found.start_nanos.or(found.started_nanos),
+        duration_nanos: found
+            .start_nanos
+            .zip(found.end_nanos)
+            .map(|(start, end)| end.saturating_sub(start)),
+        message_count: found.message_count,
+        event_count: None,
+        size_bytes: Some(found.bytes),
+    };
+    Ok(found.into_iter().map(row).collect())
+}
+
+#[cfg(not(feature = "bucket"))]
+fn stored(_: &Path) -> Result<Vec<Row>, CliError> {
+    Err(crate::absent::error("bucket"))
 }
 
 /// Those below a folder, or the one that is there.

@@ -21,6 +21,8 @@ macro_rules! complain {
 #[cfg(feature = "bench")]
 mod bench;
 mod bridge;
+#[cfg(feature = "bucket")]
+mod catalog;
 mod completions;
 mod convert;
 mod ctl;
@@ -29,6 +31,8 @@ mod demo;
 mod doctor;
 mod event;
 mod export;
+#[cfg(feature = "bucket")]
+mod find;
 mod info;
 mod json;
 mod logger;
@@ -104,6 +108,16 @@ enum Verb {
     #[cfg(not(feature = "bucket"))]
     /// Copy recordings to an object store or a network drive (not in this build)
     Push(absent::Args),
+    #[cfg(feature = "bucket")]
+    Find(find::Args),
+    #[cfg(not(feature = "bucket"))]
+    /// Find topics of recordings in an object store (not in this build)
+    Find(absent::Args),
+    #[cfg(feature = "bucket")]
+    Catalog(catalog::Args),
+    #[cfg(not(feature = "bucket"))]
+    /// Keep the catalogue of an object store (not in this build)
+    Catalog(absent::Args),
     Verify(verify::Args),
     #[command(visible_alias = "reindex")]
     Recover(recover::Args),
@@ -148,6 +162,12 @@ fn run(verb: Verb) -> Result<Outcome, CliError> {
         Verb::Push(args) => push::run(&args),
         #[cfg(not(feature = "bucket"))]
         Verb::Push(_) => Err(absent::error("bucket")),
+        #[cfg(feature = "bucket")]
+        Verb::Find(args) => find::run(&args),
+        #[cfg(feature = "bucket")]
+        Verb::Catalog(args) => catalog::run(&args),
+        #[cfg(not(feature = "bucket"))]
+        Verb::Find(_) | Verb::Catalog(_) => Err(absent::error("bucket")),
         Verb::Verify(args) => verify::run(&args),
         Verb::Recover(args) => recover::run(&args),
         Verb::Play(args) => play::run(&args),

@@ -46,6 +46,10 @@ pub struct Args {
     /// The recording's name there [default: that of its folder or file].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// The robot's name in the catalogue, if the recording's custom data has no `robot`
+    /// [default: the machine's name]
+    #[arg(long, value_name = "ROBOT")]
+    robot: Option<String>,
     /// Send no faster: 10Mbit/s, 2MB/s.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     max_rate: Option<u64>,
@@ -110,6 +114,8 @@ fn push_one(args: &Args, path: &Path, target: &Target) -> Result<Result<(), Push
     let mut options = PushOptions::default();
     options.name = args.name.clone();
     options.read_back = args.read_back;
+    let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    options.robot = Some(args.robot.clone().unwrap_or_else(machine));
     let line = |state, progress: Option<&PushProgress>| Line {
         path: path.display().to_string(),
         target: target.address().to_owned(),

@@ -12,6 +12,9 @@ pub enum PushError {
     /// The target's address makes no sense, or the store refused something or did not answer.
     #[error(transparent)]
     Bucket(#[from] BucketError),
+    /// The recording is complete in the target, and its rows are not in the catalogue there: pushing again adds them.
+    #[error("{0}; the recording is in the target, and pushing it again adds it to the catalogue")]
+    Catalogue(#[from] livebag_catalog::CatalogueError),
     /// The source is not a recording that can be pushed.
     #[error("{} cannot be pushed: {why}", path.display())]
     Source {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use livebag::{Container, ContainerState, KernelDisk, ReadDisk};
+use livebag_catalog::CATALOGUE_FOLDER;
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE};
 
 use crate::error::PushError;
@@ -59,9 +60,14 @@ impl Recording {
         let own_name = real.file_name().and_then(|name| name.to_str());
         let name =
             name.or(own_name).ok_or_else(|| wrong("give it a name, with --name".to_owned()))?;
-        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+        if name.is_empty()
+            || name.starts_with('.')
+            || name.contains('/')
+            || name == CATALOGUE_FOLDER
+        {
             let why = format!(
-                "`{name}` is no name: expected one without `/`, not beginning with `.` (--name gives it)"
+                "`{name}` is no name: expected one without `/`, not beginning with `.`, and not \
+                 {CATALOGUE_FOLDER}, which is the catalogue (--name gives it)"
             );
             return Err(wrong(why));
         }

@@ -114,6 +114,11 @@ impl Target {
         &self.address
     }
 
+    /// Of all its keys.
+    pub(crate) fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
     /// The object of a key.
     pub(crate) fn path(&self, key: &str) -> Result<Path, PushError> {
         Ok(livebag_bucket::path_below(&self.prefix, key)?)

@@ -1,6 +1,7 @@
 //! Pushing to and reading from a real S3 server in this process, whose connections fail as the tests want.
 #![expect(clippy::disallowed_methods, reason = "tests look at files as users do")]
 
+mod catalogue;
 mod faults;
 mod folder;
 mod killed;

@@ -6,6 +6,7 @@
 //! 3. The store is asked for the size and checksum of every object; where its checksum is none of ours, the object is
 //!    read back.
 //! 4. The list of checksums is written, then the manifest, only if there is none.
+//! 5. The target's catalogue gets the recording's rows.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,9 +26,12 @@ use crate::limits::{PROGRESS_EVERY, SENDS_MAX};
 use crate::recording::{Manifest, Recording, SourceFile};
 use crate::target::Target;
 
+mod catalogue;
 mod objects;
 mod sending;
 mod verifying;
+
+use sending::blocking;
 
 /// How a recording is pushed.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +41,8 @@ pub struct PushOptions {
     pub name: Option<String>,
     /// Whether every object is read back, even where the store's checksum fits.
     pub read_back: bool,
+    /// The robot, as the target's catalogue is to name it; a recording that names its own keeps it.
+    pub robot: Option<String>,
 }
 
 /// How far a push has come.
@@ -198,7 +204,7 @@ impl Pusher<'_> {
             self.sent_objects += 1;
         }
         self.stored_bytes.fetch_add(manifest.bytes.len() as u64, Ordering::Relaxed);
-        Ok(())
+        self.add_to_catalogue(recording, &digests, !is_complete).await
     }
 
     async fn push_file(&mut self, recording: &Recording) -> Result<(), PushError> {
@@ -224,7 +230,9 @@ impl Pusher<'_> {
             return Err(self.another(&file.key, "with other contents"));
         }
         self.claim(&sums_key, sums.as_bytes()).await?;
-        self.send_all(recording, &listed, is_complete).await.map(drop)
+        let was_there = !listed.is_empty();
+        let digests = self.send_all(recording, &listed, is_complete).await?;
+        self.add_to_catalogue(recording, &digests, !was_there).await
     }
 
     /// Sends what is missing until the store has all files; gives their checksums.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use livebag::{Container, Playable, ReadDisk, SourceError};
 use livebag_bags::MessageSource;
-use livebag_format::container::CONTAINER_FILE;
 
 use crate::outcome::CliError;
 
@@ -76,6 +75,8 @@ impl Stored {
     /// If this build cannot, or the store refuses, or there is no recording that can be read there.
     #[cfg(feature = "bucket")]
     pub fn open(address: &Path) -> Result<Self, CliError> {
+        use livebag_format::container::CONTAINER_FILE;
+
         let bucket = livebag_bucket::Bucket::open(&address.to_string_lossy());
         let disk = bucket.and_then(|bucket| bucket.disk()).map_err(|error| match error {
             livebag_bucket::BucketError::Address(_) => CliError::usage(error.to_string()),

@@ -46,7 +46,7 @@ def test_duckdb_reads_the_rows(catalogue):
                        f" FROM read_parquet('{folder}/_livebag/**/*.parquet') WHERE robot = 'r7'").fetchall()
     assert sorted(found) == expected(rows)
     bytes_of_files = duckdb.sql(f"SELECT sum(file.bytes) FROM (SELECT unnest(files) AS file"
-                                f" FROM read_parquet('{folder}/_livebag/**/*.parquet'))").fetchone()[0]
+                                f" FROM read_parquet('{folder}/_livebag/**/*.parquet'))").fetchall()[0][0]
     assert bytes_of_files == sum(file["bytes"] for row in rows for file in row["files"])
 
 

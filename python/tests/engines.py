@@ -1,4 +1,5 @@
-"""Datasets as others read them: rows equal to those of `livebag.open`, whoever reads and whatever is pushed down.
+"""Datasets read by Ray, Daft, Polars and DuckDB: their rows equal those of `livebag.open`, with and without filters,
+columns and limits.
 
 Named so that pytest finds it only where these engines are: ../test.sh runs it in an environment of its own.
 """
@@ -6,7 +7,6 @@ Named so that pytest finds it only where these engines are: ../test.sh runs it i
 import os
 import random
 import signal
-import time
 
 import daft
 import duckdb
@@ -158,7 +158,6 @@ def test_a_worker_that_dies_costs_no_row(cluster, drives, tmp_path, monkeypatch)
             os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return batch
-        time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGKILL)
 
     data = livebag.dataset(drives, "/imu")

@@ -2,50 +2,27 @@
 
 import os
 import pickle
-import socket
 import struct
 import subprocess
-import time
+import sys
+from pathlib import Path
 
 import livebag
 import pytest
 
-KEY, SECRET = "robot7key", "robot7secretrobot7secret"
-VERSITYGW = os.environ.get("LIVEBAG_VERSITYGW", "")
-WAIT_S = 60
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "interop"))
+import s3_server  # noqa: E402
+
 START = 1_700_000_000_000_000_000
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """The variables with which the store is reached; its bucket is called fleet."""
-    if not VERSITYGW:
-        assert os.environ.get("LIVEBAG_REQUIRE") != "all", "LIVEBAG_REQUIRE=all, but versitygw was not built"
-        pytest.skip("SKIPPED: versitygw is not there (it is built where there is Go)")
     root = tmp_path_factory.mktemp("store")
     (root / "fleet").mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log = (root.parent / "versitygw.log").open("w")
-    server = subprocess.Popen([VERSITYGW, "--port", f"127.0.0.1:{port}", "posix", root], stdout=log, stderr=log,
-                              env=os.environ | {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET})
-    try:
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            assert server.poll() is None and time.monotonic() < deadline, (root.parent / "versitygw.log").read_text()
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield {
-            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        }
-    finally:
-        server.kill()
-        server.wait()
+    with s3_server.serving(root) as variables:
+        yield variables
 
 
 @pytest.fixture(autouse=True)
@@ -135,4 +112,4 @@ def test_what_is_not_there_and_what_is_refused(there, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(livebag.Error, match="does not accept the credentials") as failure:
         livebag.open(there)
-    assert SECRET not in str(failure.value)
+    assert s3_server.SECRET not in str(failure.value)

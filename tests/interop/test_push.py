@@ -2,50 +2,21 @@
 
 import os
 import shutil
-import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+import s3_server
 from tools import run
-
-KEY, SECRET = "robot7key", "robot7secretrobot7secret"
-VERSITYGW = os.environ.get("LIVEBAG_VERSITYGW", "")
-WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """The folder that is the bucket, and the variables with which it is reached."""
-    if not VERSITYGW:
-        assert os.environ.get("LIVEBAG_REQUIRE") != "all", "LIVEBAG_REQUIRE=all, but versitygw was not built"
-        pytest.skip("SKIPPED: versitygw is not there (it is built where there is Go)")
     root = tmp_path_factory.mktemp("store")
     (root / "fleet").mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
-    log = (root.parent / "versitygw.log").open("w")
-    server = subprocess.Popen([VERSITYGW, "--port", f"127.0.0.1:{port}", "posix", root],
-                              env=os.environ | keys, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            assert server.poll() is None and time.monotonic() < deadline, (root.parent / "versitygw.log").read_text()
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield root / "fleet", {
-            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        }
-    finally:
-        server.kill()
-        server.wait()
+    with s3_server.serving(root) as variables:
+        yield root / "fleet", variables
 
 
 def push(bag, variables, *more, **others):
@@ -89,7 +60,7 @@ def test_what_it_refuses_has_a_word(store, bag):
         ("no such bucket", {}, "s3://nowhere/robot7"),
     ]:
         refused = push(bag, variables, target, **others)
-        assert refused.returncode == 1 and words in refused.stderr and SECRET not in str(refused), refused
+        assert refused.returncode == 1 and words in refused.stderr and s3_server.SECRET not in str(refused), refused
 
 
 def test_another_recording_of_the_name_is_refused(store, bag, tmp_path):

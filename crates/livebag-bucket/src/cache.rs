@@ -66,7 +66,7 @@ enum Content {
     },
 }
 
-/// Why contents did not come; every reader that waits for them is told.
+/// Why contents did not come: the error of every reader that waits for them.
 #[derive(Clone, Debug)]
 struct Failure {
     kind: io::ErrorKind,

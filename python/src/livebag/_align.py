@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ._dataset import Dataset, Task, batches
 from ._errors import NoTopic
 from ._recording import Recording, open
-from ._rows import Rows, Shape, numbered
+from ._rows import Rows, Shape, limited
 from ._time import MAX_NANOS, Span, span_nanos
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class AlignedTask:
     def batches(self, shape: Shape | None = None, limit: int | None = None) -> Iterator[pyarrow.RecordBatch]:
         """Its rows."""
         shape = shape or self.shape
-        yield from numbered(shape.apply(self._joined(), {"recording": self.base.recording}), limit)
+        yield from limited(shape.apply(self._joined(), {"recording": self.base.recording}), limit)
 
     def _joined(self) -> Iterator[pyarrow.RecordBatch]:
         with open(self.base.address) as recording:

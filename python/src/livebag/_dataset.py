@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
 from ._errors import DecodeError, Error, NoTopic, NotFound, Unsupported
-from ._rows import Rows, Shape, numbered
+from ._rows import Rows, Shape, limited
 from ._recording import Recording, Topic, open
 from ._time import MAX_NANOS, Moment
 
@@ -131,7 +131,7 @@ class Task:
     def batches(self, shape: Shape | None = None, limit: int | None = None) -> Iterator[pyarrow.RecordBatch]:
         """Its rows, decoded."""
         shape = shape or self.shape
-        yield from numbered(shape.apply(self._decoded(), self._constants()), limit)
+        yield from limited(shape.apply(self._decoded(), self._constants()), limit)
 
     def _constants(self) -> dict[str, str]:
         return {"recording": self.recording, "topic": self.topic}

@@ -1,4 +1,4 @@
-"""Rows of many messages: which columns they have, and who reads them."""
+"""Tables of messages: their columns, and the engines that read them."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _tensor(batch: pyarrow.RecordBatch) -> tuple[pyarrow.Field, pyarrow.Array]:
     return pyarrow.field("image", column.type, nullable=False), column
 
 
-def numbered(batches: Iterator[pyarrow.RecordBatch], limit: int | None) -> Iterator[pyarrow.RecordBatch]:
+def limited(batches: Iterator[pyarrow.RecordBatch], limit: int | None) -> Iterator[pyarrow.RecordBatch]:
     """At most `limit` rows of these."""
     if limit is None:
         yield from batches

@@ -280,7 +280,7 @@ fn a_damaged_stream_is_told_and_does_not_stop_the_others() {
     let recording = Recording::begin(&[&damaged, &name, "-o", text(&bag), "--json"], 1);
     writer.publish(&FrameMeta::bytes(), b"here").unwrap();
     let ended = recording.interrupt();
-    // Where streams are not named, one that appears later is told, too, and once.
+    // With a pattern, a damaged stream that appears later is named in a warning, once.
     let later = format!("{damaged}-later");
     let pattern = format!("^/{name}");
     let mut recording =

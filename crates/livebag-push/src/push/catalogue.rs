@@ -107,7 +107,7 @@ fn of_file(path: &Path, recorded: &Recorded) -> Result<Vec<Row>, PushError> {
     let file = KernelDisk::for_reading().open(path).map_err(|error| read(path, error))?;
     let mut head = [0; 16];
     let count = file.read_at(&mut head, 0).map_err(|error| read(path, error))?;
-    // A file whose topics cannot be told is listed all the same.
+    // A file whose topics cannot be read still gets a row.
     let opened = match WITH_SUMMARY.iter().any(|magic| head[..count].starts_with(magic)) {
         true => livebag_bags::open_foreign(path).ok(),
         false => None,

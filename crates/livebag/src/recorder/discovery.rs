@@ -84,21 +84,14 @@ impl Discovery {
         if asks_for_all { Owners::All } else { Owners::Trusted }
     }
 
-    /// Streams that have appeared since the last look; `None` if it is not time for one. `files` are those that the
-    /// process may still open.
-    pub fn look(
-        &mut self,
-        now: u64,
-        clock: &Clock,
-        files: &mut FilesLeft<'_>,
-    ) -> Option<Vec<Appeared>> {
-        if now < self.next_look_nanos {
-            return None;
-        }
+    /// Whether it is time for a look.
+    pub fn is_due(&self, now: u64) -> bool {
+        now >= self.next_look_nanos && !self.selectors.is_empty()
+    }
+
+    /// Streams that have appeared since the last look. `files` are those that the process may still open.
+    pub fn look(&mut self, now: u64, clock: &Clock, files: &mut FilesLeft<'_>) -> Vec<Appeared> {
         self.next_look_nanos = now + DISCOVERY_INTERVAL.as_nanos() as u64;
-        if self.selectors.is_empty() {
-            return None;
-        }
         // A failing look is tried again at the next one.
         let regions = livebag_shm::list_regions().unwrap_or_default();
         self.refused.retain(|refused| regions.contains(refused));
@@ -132,7 +125,7 @@ impl Discovery {
             appeared.extend(self.take(refused, reader, clock, files));
         }
         self.first_look = false;
-        Some(appeared)
+        appeared
     }
 
     /// A stream that was not seen before, or that waits for files, if it is to be recorded.

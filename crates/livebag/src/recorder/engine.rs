@@ -203,14 +203,14 @@ impl Engine {
     }
 
     fn discover(&mut self, now: u64) {
+        if !self.discovery.is_due(now) {
+            return;
+        }
         let shared = self.shared.clone();
         let (each, promised) = self.writer.series.stream_files();
         let mut files = FilesLeft::new(&*shared.disk, each, promised);
-        let Some(appeared) = self.discovery.look(now, &shared.options.clock, &mut files) else {
-            return;
-        };
         let mut refused = Vec::new();
-        for appeared in appeared {
+        for appeared in self.discovery.look(now, &shared.options.clock, &mut files) {
             match appeared {
                 Appeared::Stream(source) => self.take_stream(source),
                 Appeared::Refused { name, topic } => {

@@ -247,13 +247,13 @@ impl Collector {
     }
 
     fn discover(&mut self, now: u64) {
+        if !self.discovery.is_due(now) {
+            return;
+        }
         let shared = self.shared.clone();
         let mut files = FilesLeft::new(&*shared.disk, STREAM_FILES, 0);
-        let Some(appeared) = self.discovery.look(now, &shared.options.clock, &mut files) else {
-            return;
-        };
         let mut refused = Vec::new();
-        for appeared in appeared {
+        for appeared in self.discovery.look(now, &shared.options.clock, &mut files) {
             match appeared {
                 Appeared::Stream(stream) => self.take_stream(stream),
                 Appeared::Refused { name, topic } => {

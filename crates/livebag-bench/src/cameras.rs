@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::error::Result;
-use crate::record::matrix::{
-    self, CACHE_BYTES, Figures, check_run, directory_or_default, in_new_directory, shown,
-};
+use crate::place::Place;
+use crate::record::matrix::{self, CACHE_BYTES, Figures, check_run, in_new_directory, shown};
 use crate::record::workload::CAMERA_RATE_HZ;
 use crate::record::{Mode, RunOptions, System, Workload};
 use crate::report::{Row, figure, row};
@@ -46,20 +45,14 @@ pub struct CamerasArgs {
     /// A run of under 50 s: few counts, short, once
     #[arg(long)]
     pub quick: bool,
-    /// Where recordings go; each is removed after its run
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
     /// Bytes of each half of the double buffer; livebag's cache has the size of both
     #[arg(long, value_name = "BYTES", default_value_t = CACHE_BYTES)]
     pub max_cache_size: u64,
 }
 
 impl CamerasArgs {
-    /// Where recordings go.
-    pub fn directory(&self) -> PathBuf {
-        directory_or_default(self.dir.as_deref())
-    }
-
     fn seconds(&self) -> f64 {
         self.seconds.unwrap_or(if self.quick { QUICK_SECONDS } else { SECONDS })
     }
@@ -99,8 +92,7 @@ pub const COLUMNS: &[&str] = &[
 
 /// Adds cameras until every system has lost something, then runs the mixed workload.
 pub fn measure(args: &CamerasArgs) -> Result<matrix::Outcome> {
-    let directory = args.directory();
-    matrix::prepare_directory(&directory)?;
+    let directory = args.place.prepare()?;
     let mut outcome = matrix::Outcome::default();
     let mut systems = args.systems();
     let mut lossless: Vec<(System, u32)> = systems.iter().map(|&system| (system, 0)).collect();

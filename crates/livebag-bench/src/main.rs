@@ -12,6 +12,7 @@ mod frame;
 mod kernel_cpu;
 mod online;
 mod page;
+mod place;
 mod query;
 mod record;
 mod recover;
@@ -243,12 +244,12 @@ fn stream(args: &StreamArgs, output: &OutputArgs) -> Result<()> {
 
 fn record(args: &record::matrix::RecordArgs, output: &OutputArgs) -> Result<()> {
     let outcome = record::matrix::measure(args)?;
-    publish_recorded("record", &args.directory(), outcome, output, record::matrix::COLUMNS)
+    publish_recorded("record", &args.place.directory(), outcome, output, record::matrix::COLUMNS)
 }
 
 fn recover(args: &recover::RecoverArgs, output: &OutputArgs) -> Result<()> {
     let recover::Outcome { rows, runs } = recover::measure(args)?;
-    let machine = Machine::describe(&args.directory());
+    let machine = Machine::describe(&args.place.directory());
     publish(
         Report { bench: "recover", machine, rows, runs, failures: Vec::new() },
         output,
@@ -258,27 +259,27 @@ fn recover(args: &recover::RecoverArgs, output: &OutputArgs) -> Result<()> {
 
 fn cameras(args: &cameras::CamerasArgs, output: &OutputArgs) -> Result<()> {
     let outcome = cameras::measure(args)?;
-    publish_recorded("cameras", &args.directory(), outcome, output, cameras::COLUMNS)
+    publish_recorded("cameras", &args.place.directory(), outcome, output, cameras::COLUMNS)
 }
 
 fn submit(args: &submit::SubmitArgs, output: &OutputArgs) -> Result<()> {
     let outcome = submit::measure(args)?;
-    publish_recorded("submit", &args.directory(), outcome, output, submit::COLUMNS)
+    publish_recorded("submit", &args.place.directory(), outcome, output, submit::COLUMNS)
 }
 
 fn cycle(args: &cycle::CycleArgs, output: &OutputArgs) -> Result<()> {
     let outcome = cycle::measure(args)?;
-    publish_recorded("cycle", &args.directory(), outcome, output, cycle::COLUMNS)
+    publish_recorded("cycle", &args.place.directory(), outcome, output, cycle::COLUMNS)
 }
 
 fn soak(args: &soak::SoakArgs, output: &OutputArgs) -> Result<()> {
     let outcome = soak::measure(args)?;
-    publish_recorded("soak", &args.directory(), outcome, output, soak::COLUMNS)
+    publish_recorded("soak", &args.place.directory(), outcome, output, soak::COLUMNS)
 }
 
 fn ros2(args: &ros2::Ros2Args, output: &OutputArgs) -> Result<()> {
     let outcome = ros2::measure(args)?;
-    publish_recorded("ros2", &args.directory(), outcome, output, ros2::COLUMNS)
+    publish_recorded("ros2", &args.place.directory(), outcome, output, ros2::COLUMNS)
 }
 
 /// Prints the result of recording into `directory`, and keeps it.
@@ -296,7 +297,7 @@ fn publish_recorded(
 
 fn online(args: &online::OnlineArgs, output: &OutputArgs) -> Result<()> {
     let online::Outcome { rows, runs } = online::measure(args)?;
-    let machine = Machine::describe(&args.directory());
+    let machine = Machine::describe(&args.place.directory());
     publish(
         Report { bench: "online", machine, rows, runs, failures: Vec::new() },
         output,
@@ -306,7 +307,7 @@ fn online(args: &online::OnlineArgs, output: &OutputArgs) -> Result<()> {
 
 fn page(args: &page::PageArgs, output: &OutputArgs) -> Result<()> {
     let page::Outcome { rows, runs } = page::measure(args)?;
-    let machine = Machine::describe(&args.directory());
+    let machine = Machine::describe(&args.place.directory());
     publish(
         Report { bench: "page", machine, rows, runs, failures: Vec::new() },
         output,

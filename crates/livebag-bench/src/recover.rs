@@ -7,7 +7,7 @@
 //! messages must be proven.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -24,7 +24,7 @@ use livebag_format::mcap;
 use serde_json::json;
 
 use crate::error::{BenchError, Result};
-use crate::record::matrix::{directory_or_default, prepare_directory};
+use crate::place::Place;
 use crate::report::{Row, figure, row};
 use crate::{clock, files, stats};
 
@@ -54,16 +54,8 @@ pub struct RecoverArgs {
     /// A run of under 50 s
     #[arg(long)]
     pub quick: bool,
-    /// Where containers are made, and removed afterwards
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-}
-
-impl RecoverArgs {
-    /// Where containers are made.
-    pub fn directory(&self) -> PathBuf {
-        directory_or_default(self.dir.as_deref())
-    }
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// The columns of the table.
@@ -95,8 +87,7 @@ impl Crash {
 
 /// Lays containers out, and opens them.
 pub fn measure(args: &RecoverArgs) -> Result<Outcome> {
-    let directory = args.directory();
-    prepare_directory(&directory)?;
+    let directory = args.place.prepare()?;
     let folder = tempfile::Builder::new()
         .prefix("recover-")
         .tempdir_in(&directory)

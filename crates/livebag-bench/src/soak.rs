@@ -18,7 +18,8 @@ use crate::child::Process;
 use crate::clock;
 use crate::error::{BenchError, Result};
 use crate::files;
-use crate::record::matrix::{self, directory_or_default};
+use crate::place::Place;
+use crate::record::matrix;
 use crate::record::producer::{self, Produced};
 use crate::record::{Mode, RunOptions, System, Workload};
 use crate::report::{Row, row};
@@ -43,16 +44,8 @@ pub struct SoakArgs {
     /// Bytes of the recording that are kept
     #[arg(long, value_name = "BYTES", default_value_t = 4_000_000_000)]
     pub keep: u64,
-    /// Where the recording goes; it is removed at the end
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-}
-
-impl SoakArgs {
-    /// Where the recording goes.
-    pub fn directory(&self) -> PathBuf {
-        directory_or_default(self.dir.as_deref())
-    }
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// The columns of the table.
@@ -75,8 +68,7 @@ fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError
 
 /// Records for the given time.
 pub fn measure(args: &SoakArgs) -> Result<matrix::Outcome> {
-    let directory = args.directory();
-    matrix::prepare_directory(&directory)?;
+    let directory = args.place.prepare()?;
     let mut options = RunOptions {
         system: System::Livebag,
         workload: WORKLOAD,

@@ -7,13 +7,14 @@
 mod application;
 mod run;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
 
 use crate::error::{BenchError, Result};
-use crate::record::matrix::{self, CACHE_BYTES, check_run, directory_or_default};
+use crate::place::Place;
+use crate::record::matrix::{self, CACHE_BYTES, check_run};
 use crate::record::{Pins, System, Workload};
 use crate::report::{Row, figure, row};
 use crate::stats;
@@ -69,20 +70,14 @@ pub struct CycleArgs {
     /// Processor of the application and the recorder (without: the last one)
     #[arg(long, value_name = "N")]
     pub core: Option<usize>,
-    /// Where recordings go; each is removed after its run
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
     /// Bytes of each half of the double buffer; livebag's cache has the size of both
     #[arg(long, value_name = "BYTES", default_value_t = CACHE_BYTES)]
     pub max_cache_size: u64,
 }
 
 impl CycleArgs {
-    /// Where recordings go.
-    pub fn directory(&self) -> PathBuf {
-        directory_or_default(self.dir.as_deref())
-    }
-
     fn seconds(&self) -> f64 {
         self.seconds.unwrap_or(if self.quick { QUICK_SECONDS } else { SECONDS })
     }
@@ -123,8 +118,7 @@ pub const COLUMNS: &[&str] = &[
 
 /// Runs every load with every recorder.
 pub fn measure(args: &CycleArgs) -> Result<matrix::Outcome> {
-    let directory = args.directory();
-    matrix::prepare_directory(&directory)?;
+    let directory = args.place.prepare()?;
     let pins = args.pins()?;
     for load in LOADS {
         check_run(load, args.seconds(), &directory)?;

@@ -11,14 +11,14 @@ mod namespace;
 mod split_mcap;
 mod world;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 
 pub use world::topics;
 
 use crate::error::{BenchError, Result};
-use crate::record::matrix::{directory_or_default, prepare_directory};
+use crate::place::Place;
 use crate::report::Row;
 
 /// The measurement.
@@ -60,17 +60,11 @@ pub struct OnlineArgs {
     /// Percentage of packets lost in a namespace
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub loss: u32,
-    /// Where recordings go; removed afterwards
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 impl OnlineArgs {
-    /// Where recordings go.
-    pub fn directory(&self) -> PathBuf {
-        directory_or_default(self.dir.as_deref())
-    }
-
     fn requests(&self, usual: u32, quick: u32) -> u32 {
         self.requests.unwrap_or(if self.quick { quick } else { usual })
     }
@@ -126,8 +120,7 @@ pub fn measure(args: &OnlineArgs) -> Result<Outcome> {
             }
         },
     };
-    let directory = args.directory();
-    prepare_directory(&directory)?;
+    let directory = args.place.prepare()?;
     let scratch = tempfile::tempdir_in(&directory).map_err(|source| BenchError::Io {
         what: format!("making a directory in {}", directory.display()),
         source,

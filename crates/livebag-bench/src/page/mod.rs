@@ -15,9 +15,8 @@ use serde_json::json;
 use crate::clock;
 use crate::error::{BenchError, Result};
 use crate::online;
-use crate::record::matrix::{
-    self, CACHE_BYTES, check_run, directory_or_default, in_new_directory, prepare_directory,
-};
+use crate::place::Place;
+use crate::record::matrix::{self, CACHE_BYTES, check_run, in_new_directory};
 use crate::record::{Mode, RunOptions, System, Workload};
 use crate::report::{Row, figure, row};
 use crate::stats::{Durations, median};
@@ -49,17 +48,11 @@ pub struct PageArgs {
     /// Seconds of each of those
     #[arg(long, value_name = "S", default_value_t = 4.0)]
     pub seconds: f64,
-    /// Where recordings go; removed afterwards
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 impl PageArgs {
-    /// Where recordings go.
-    pub fn directory(&self) -> PathBuf {
-        directory_or_default(self.dir.as_deref())
-    }
-
     fn has(&self, part: Part) -> bool {
         self.part.is_empty() || self.part.contains(&part)
     }
@@ -105,8 +98,7 @@ pub struct Outcome {
 
 /// Measures all parts that are wanted.
 pub fn measure(args: &PageArgs) -> Result<Outcome> {
-    let directory = args.directory();
-    prepare_directory(&directory)?;
+    let directory = args.place.prepare()?;
     let scratch = tempfile::tempdir_in(&directory).map_err(failed("making a directory"))?;
     let mut outcome = Outcome::default();
     if args.has(Part::Timeline) {

@@ -12,7 +12,7 @@ use crate::child::Process;
 use crate::clock;
 use crate::error::{BenchError, Result};
 use crate::kernel_cpu::KernelThreads;
-use crate::machine;
+use crate::place::Place;
 use crate::report::{Row, figure, row};
 use crate::stats;
 
@@ -43,44 +43,11 @@ pub struct RecordArgs {
     /// How often all is repeated; figures are medians
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeats: u32,
-    /// Where recordings go; each is removed after its run (without: TMPDIR if that is a disk, else
-    /// bench-runs/tmp)
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
     /// Bytes of each half of the double buffer, and of livebag's queues
     #[arg(long, value_name = "BYTES", default_value_t = CACHE_BYTES)]
     pub max_cache_size: u64,
-}
-
-impl RecordArgs {
-    /// Where recordings go.
-    pub fn directory(&self) -> PathBuf {
-        directory_or_default(self.dir.as_deref())
-    }
-}
-
-/// Where recordings go: as given; else TMPDIR if that is a disk; else `bench-runs/tmp`.
-pub fn directory_or_default(given: Option<&Path>) -> PathBuf {
-    if let Some(given) = given {
-        return given.to_owned();
-    }
-    let usual = std::env::var_os("TMPDIR").map(PathBuf::from);
-    usual.filter(|dir| is_disk(dir)).unwrap_or_else(|| PathBuf::from("bench-runs/tmp"))
-}
-
-/// Makes the directory; refuses one that is not on a disk.
-pub fn prepare_directory(directory: &Path) -> Result<()> {
-    std::fs::create_dir_all(directory)
-        .map_err(|e| BenchError::io(format!("creating {}", directory.display()), e))?;
-    if is_disk(directory) {
-        return Ok(());
-    }
-    let filesystem = machine::mount_of(directory).map_or_else(String::new, |m| m.kind);
-    Err(BenchError::NotADisk { path: directory.to_owned(), filesystem })
-}
-
-fn is_disk(path: &Path) -> bool {
-    machine::mount_of(path).is_none_or(|m| !matches!(m.kind.as_str(), "tmpfs" | "ramfs"))
 }
 
 /// The columns of the table.
@@ -132,8 +99,7 @@ fn settings(args: &RecordArgs) -> Vec<(Workload, Mode)> {
 
 /// Runs every setting with every system.
 pub fn measure(args: &RecordArgs) -> Result<Outcome> {
-    let directory = args.directory();
-    prepare_directory(&directory)?;
+    let directory = args.place.prepare()?;
     let settings = settings(args);
     for &(workload, mode) in &settings {
         check_volume(args, workload, mode, &directory)?;

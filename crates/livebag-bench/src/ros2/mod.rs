@@ -9,13 +9,12 @@
 //!
 //! Each party is a separate process.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{BenchError, Result};
-use crate::record::matrix::{Outcome, directory_or_default, prepare_directory};
+use crate::place::Place;
+use crate::record::matrix::Outcome;
 
 mod bridge;
 pub mod party;
@@ -73,16 +72,8 @@ pub struct Ros2Args {
     /// How often each run is repeated
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub repeats: usize,
-    /// Where recordings go; they are removed at the end
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-}
-
-impl Ros2Args {
-    /// Where recordings go.
-    pub fn directory(&self) -> PathBuf {
-        directory_or_default(self.dir.as_deref())
-    }
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// The columns of the table.
@@ -108,8 +99,7 @@ fn failed<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> BenchError
 
 /// Runs the requested measurement.
 pub fn measure(args: &Ros2Args) -> Result<Outcome> {
-    let directory = args.directory();
-    prepare_directory(&directory)?;
+    args.place.prepare()?;
     let all = [What::Rate, What::Replay, What::Bridge];
     let mut outcome = Outcome { rows: Vec::new(), runs: Vec::new(), failures: Vec::new() };
     for what in if args.what.is_empty() { &all[..] } else { &args.what[..] } {

@@ -83,7 +83,7 @@ pub fn measure(args: &Ros2Args, carrier: Carrier) -> Result<Outcome> {
 }
 
 fn run(args: &Ros2Args, carrier: Carrier, hertz: f64, taker: Taker) -> Result<Run> {
-    let folder = tempfile::tempdir_in(args.directory());
+    let folder = tempfile::tempdir_in(args.place.directory());
     let folder = folder.map_err(|e| BenchError::io("making a folder", e))?;
     let way = new_way(carrier)?;
     let party = match taker {

@@ -48,7 +48,7 @@ pub fn measure(args: &Ros2Args, carrier: Carrier) -> Result<Outcome> {
 }
 
 fn run(args: &Ros2Args, carrier: Carrier) -> Result<Row> {
-    let folder = tempfile::tempdir_in(args.directory());
+    let folder = tempfile::tempdir_in(args.place.directory());
     let folder = folder.map_err(|e| BenchError::io("making a folder", e))?;
     let (original, again) = (folder.path().join("original"), folder.path().join("again"));
     write(&original, (args.seconds * HERTZ as f64) as u64)?;

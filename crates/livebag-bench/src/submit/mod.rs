@@ -20,15 +20,16 @@ mod livebag;
 mod mcap;
 mod thread_cpu;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
 
 use crate::clock;
 use crate::error::{BenchError, Result};
+use crate::place::Place;
 use crate::record::System;
-use crate::record::matrix::{self, CACHE_BYTES, directory_or_default};
+use crate::record::matrix::{self, CACHE_BYTES};
 use crate::record::workload::{CAMERA, CAMERA_RATE_HZ};
 use crate::report::{Row, figure, row};
 use crate::stats::{self, Durations};
@@ -103,17 +104,11 @@ pub struct SubmitArgs {
     /// A run of under 50 s: short, once, of the sizes the smallest, the largest and the camera
     #[arg(long)]
     pub quick: bool,
-    /// Where recordings go; each is removed after its run
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 impl SubmitArgs {
-    /// Where recordings go.
-    pub fn directory(&self) -> PathBuf {
-        directory_or_default(self.dir.as_deref())
-    }
-
     fn series(&self) -> Vec<Series> {
         let seconds = self.seconds.unwrap_or(if self.quick { QUICK_SECONDS } else { SECONDS });
         let camera =
@@ -143,8 +138,7 @@ pub const COLUMNS: &[&str] = &[
 
 /// Runs every series by every way.
 pub fn measure(args: &SubmitArgs) -> Result<matrix::Outcome> {
-    let directory = args.directory();
-    matrix::prepare_directory(&directory)?;
+    let directory = args.place.prepare()?;
     if args.seconds.is_some_and(|seconds| !(0.1..=60.0).contains(&seconds)) {
         return Err(BenchError::Usage("a series takes 0.1 to 60 s: choose other --seconds".into()));
     }

@@ -5,6 +5,7 @@ BUILD=$ROOT/build        # everything the scripts fetch or make, git-ignored; `m
 VENV=$ROOT/.venv         # Python packages
 PACKAGE_VENV=$BUILD/python   # those that build and test the Python package of ours
 ENGINES_VENV=$BUILD/engines  # those that read its datasets
+LEROBOT_VENV=$BUILD/lerobot  # those that judge LeRobot datasets
 STAMPS=$BUILD/stamps     # one file per finished set-up step, named after what it was made from
 DEBS=$BUILD/deb          # Debian packages unpacked without root
 

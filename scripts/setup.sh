@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Gets what building and testing need: setup.sh [PART…]. Parts: rust cyclone cpp python package
-# engines node page deny cross browser dds s3 shells. Without a part, all. Asks no questions, prints what it installs and where, and
-# does each step once.
+# engines lerobot node page deny cross browser dds s3 shells. Without a part, all. Asks no questions, prints what it
+# installs and where, and does each step once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$BUILD"
@@ -101,13 +101,13 @@ setup_python() {
 
 # What builds and tests the Python package `livebag`, apart from the readers of tests/interop: NumPy,
 # pyarrow and pandas are large.
-# A separate environment for each file of python/, since their packages exclude each other.
+# A separate environment for each list of packages, since they exclude each other.
 python_environment() { # NAME FILE FOLDER
     local inputs
-    inputs=$(cat "$ROOT/python/$2"; python3 --version 2>&1; echo "$ROOT")
+    inputs=$(cat "$ROOT/$2"; python3 --version 2>&1; echo "$ROOT")
     stamped "$1" "$inputs" && [ -x "$3/bin/python" ] && return
     command -v python3 >/dev/null || install_debs "Python 3" python3 python3-venv
-    say "installing the Python packages of python/$2 into ${3#"$ROOT/"}"
+    say "installing the Python packages of $2 into ${3#"$ROOT/"}"
     rm -rf "$3"
     python3 -m venv "$3" >"$BUILD/venv.log" 2>&1 || {
         install_debs "Python's venv module" python3-venv
@@ -115,14 +115,17 @@ python_environment() { # NAME FILE FOLDER
         python3 -m venv "$3"
     }
     "$3/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
-        -r "$ROOT/python/$2" || fail "pip could not install python/$2"
+        -r "$ROOT/$2" || fail "pip could not install $2"
     stamp "$1" "$inputs"
 }
 
-setup_package() { python_environment package requirements.txt "$PACKAGE_VENV"; }
+setup_package() { python_environment package python/requirements.txt "$PACKAGE_VENV"; }
 
 # What datasets are read by. Daft has no wheels for every Python.
-setup_engines() { python_environment engines requirements-engines.txt "$ENGINES_VENV"; }
+setup_engines() { python_environment engines python/requirements-engines.txt "$ENGINES_VENV"; }
+
+# What judges LeRobot datasets.
+setup_lerobot() { python_environment lerobot tests/interop/requirements-lerobot.txt "$LEROBOT_VENV"; }
 
 setup_node() {
     local inputs modules=$BUILD/npm
@@ -253,10 +256,10 @@ setup_shells() {
         note "leaving out the tests of completions of zsh and fish (Debian: zsh, fish)"
 }
 
-[ $# -gt 0 ] || set -- rust cyclone cpp python package engines node page deny cross browser dds s3 shells
+[ $# -gt 0 ] || set -- rust cyclone cpp python package engines lerobot node page deny cross browser dds s3 shells
 for part in "$@"; do
     case $part in
-        rust|cyclone|cpp|python|package|engines|node|page|deny|cross|browser|dds|s3|shells) "setup_$part" ;;
-        *) fail "setup.sh knows rust, cyclone, cpp, python, package, engines, node, page, deny, cross, browser, dds, s3 and shells; not '$part'" ;;
+        rust|cyclone|cpp|python|package|engines|lerobot|node|page|deny|cross|browser|dds|s3|shells) "setup_$part" ;;
+        *) fail "setup.sh knows rust, cyclone, cpp, python, package, engines, lerobot, node, page, deny, cross, browser, dds, s3 and shells; not '$part'" ;;
     esac
 done

@@ -18,7 +18,8 @@ if [ "${1:-}" != checkers ]; then
     export LIVEBAG=$TARGET/debug/livebag
     rm -rf "$LIVEBAG_FRAMES"; mkdir -p "$LIVEBAG_FRAMES"
     "$TARGET/debug/examples/make_frames" "$LIVEBAG_FRAMES"
-    bash "$ROOT/scripts/setup.sh" browser dds s3
+    bash "$ROOT/scripts/setup.sh" browser dds s3 lerobot
+    export LIVEBAG_LEROBOT_PYTHON=$LEROBOT_VENV/bin/python
     [ ! -x "$BUILD/s3/versitygw" ] || export LIVEBAG_VERSITYGW=$BUILD/s3/versitygw
     LIVEBAG_BROWSER=$(find_browser) || say "no browser: the benchmark's report is not looked at"
     export LIVEBAG_BROWSER
@@ -31,7 +32,7 @@ if [ "${1:-}" != checkers ]; then
     [ ! -x "$peer" ] || export LIVEBAG_HIROZ_PEER=$peer
     read -ra packages <<<"${LIVEBAG_PACKAGES:--p livebag-ros2 --features zenoh}"
     LIVEBAG_PYTHON=$VENV/bin/python cargo test --quiet --locked "${packages[@]}" --test zenoh_peers
-    tests+=(tests/interop/test_livebag.py tests/interop/test_attachments.py tests/interop/test_rosbag2.py tests/interop/test_conformance.py tests/interop/test_online.py tests/interop/test_live.py tests/interop/test_report.py tests/interop/test_ros2.py tests/interop/test_push.py tests/interop/test_catalog.py)
+    tests+=(tests/interop/test_livebag.py tests/interop/test_attachments.py tests/interop/test_rosbag2.py tests/interop/test_conformance.py tests/interop/test_online.py tests/interop/test_live.py tests/interop/test_report.py tests/interop/test_ros2.py tests/interop/test_push.py tests/interop/test_catalog.py tests/interop/test_lerobot.py)
 fi
 exec "$VENV/bin/python" -m pytest -q -rs -p no:cacheprovider --import-mode=importlib \
     -o pythonpath=tests/interop --rootdir "$ROOT" "${tests[@]}"

@@ -135,6 +135,18 @@ impl Selection {
         !self.chooses() && !self.excludes() && self.from.is_none() && self.to.is_none()
     }
 
+    /// These topics at all times.
+    #[cfg(feature = "parquet")]
+    pub fn of_topics(topics: Vec<String>) -> Self {
+        Self { topics, ..Self::default() }
+    }
+
+    /// Whether at most times are chosen, no topics.
+    #[cfg(feature = "parquet")]
+    pub fn is_only_times(&self) -> bool {
+        !self.chooses() && !self.excludes()
+    }
+
     fn chooses(&self) -> bool {
         !self.topics.is_empty() || self.regex.is_some() || !self.topic_types.is_empty()
     }

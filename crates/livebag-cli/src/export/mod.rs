@@ -22,6 +22,8 @@ use crate::{files, place, stored, text};
 mod csv;
 mod images;
 #[cfg(feature = "parquet")]
+mod lerobot;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod video;
 
@@ -34,12 +36,15 @@ use csv::Table;
 /// field; in CSV an array is one cell of JSON, in Parquet a list. A video shows each image until the next one; ffmpeg
 /// makes it.
 #[derive(clap::Args)]
+#[command(override_usage = "livebag export [OPTIONS] <RUN> <DIR>\n       \
+        livebag export [OPTIONS] <RUN>... --lerobot <DIR> --rules <FILE>")]
 #[command(after_help = "Examples:\n  \
     livebag export run1 out --images png -t /camera_front\n  \
     livebag export run1 out --csv -t /imu --from +10s --to +20s\n  \
     livebag export drive.mcap out --images jpeg --csv\n  \
     livebag export run1 out --parquet\n  \
-    livebag export run1 out --video mp4 -t /camera_front\n\n\
+    livebag export run1 out --video mp4 -t /camera_front\n  \
+    livebag export run1 run2 --lerobot dataset --rules rules.yaml\n\n\
 Exit code 3: done, but some messages could not be read or exported.")]
 pub struct Args {
     /// The recording: a container, an MCAP file, a rosbag2 folder or database, or a ROS 1 bag; or its address in an
@@ -47,8 +52,11 @@ pub struct Args {
     #[arg(value_name = "RUN", add = ArgValueCompleter::new(complete::recordings))]
     bag: PathBuf,
     /// The folder to create.
-    #[arg(value_name = "DIR", required_unless_present = "output")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["output", "lerobot"])]
     directory: Option<PathBuf>,
+    /// With --lerobot: further recordings.
+    #[arg(value_name = "RUN", requires = "lerobot", add = ArgValueCompleter::new(complete::recordings))]
+    more: Vec<PathBuf>,
     /// The same as DIR.
     #[arg(short, long, value_name = "DIR", conflicts_with = "directory")]
     output: Option<PathBuf>,
@@ -64,6 +72,13 @@ pub struct Args {
     /// Make a video of each topic with images, with `ffmpeg`.
     #[arg(long, value_enum, value_name = "FORMAT")]
     video: Option<VideoFormat>,
+    /// Make a LeRobot dataset (v3.0) of the numbers of the recordings.
+    #[arg(long, value_name = "DIR", requires = "rules")]
+    #[arg(conflicts_with_all = ["output", "images", "csv", "parquet", "video"])]
+    lerobot: Option<PathBuf>,
+    /// The dataset's features, rate and episodes: docs/lerobot.md.
+    #[arg(long, value_name = "FILE", requires = "lerobot")]
+    rules: Option<PathBuf>,
     /// Print a summary as one JSON object.
     #[arg(long)]
     json: bool,
@@ -115,6 +130,10 @@ struct TopicSummary {
 
 /// Exports.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    if let (Some(directory), Some(rules)) = (&args.lerobot, &args.rules) {
+        let inputs = [&args.bag].into_iter().chain(&args.directory).chain(&args.more);
+        return dataset(args, &inputs.cloned().collect::<Vec<_>>(), directory, rules);
+    }
     if args.images.is_none() && !args.csv && !args.parquet && args.video.is_none() {
         return Err(CliError::usage(
             "nothing to export: give --images png, --csv, --parquet or --video mp4",
@@ -159,6 +178,21 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     bar.finish_and_clear();
     topics.finish(args)?;
     conclude(&topics.summary(args, directory, &*source, clock.monotonic_nanos()), args)
+}
+
+#[cfg(feature = "parquet")]
+fn dataset(
+    args: &Args,
+    inputs: &[PathBuf],
+    directory: &Path,
+    rules: &Path,
+) -> Result<Outcome, CliError> {
+    lerobot::run(args, inputs, directory, rules)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn dataset(_: &Args, _: &[PathBuf], _: &Path, _: &Path) -> Result<Outcome, CliError> {
+    Err(crate::absent::error("parquet"))
 }
 
 /// Output for one topic.

@@ -41,7 +41,7 @@ struct Open {
 }
 
 /// A new file as Parquet's writer needs it.
-struct Whole(NewFile);
+pub struct Whole(pub NewFile);
 
 impl Write for Whole {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -131,7 +131,7 @@ impl Open {
     }
 }
 
-fn failed(path: &Path, error: ParquetError) -> CliError {
+pub fn failed(path: &Path, error: ParquetError) -> CliError {
     let error = match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {
             Ok(source) => return CliError::file("writing", path, *source),

@@ -25,6 +25,8 @@ mod help;
 mod json;
 #[path = "../../../../tests/lacks_right.rs"]
 mod lacks_right;
+#[cfg(feature = "parquet")]
+mod lerobot;
 mod names;
 mod older;
 mod page;

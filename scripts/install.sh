@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a built command with its files, or removes it again:
-#   install.sh BINARY PREFIX      [DESTDIR=FOLDER]   the binary, man pages, completions, C++ headers, systemd unit;
+#   install.sh BINARY PREFIX      [DESTDIR=FOLDER]   the binary, man pages, completions, C++ headers, systemd units;
 #                                                    the engine's library for C and C++, if it is beside the binary
 #   install.sh --uninstall PREFIX [DESTDIR=FOLDER]
 # RUNNER=qemu-… runs a binary of another machine.
@@ -47,7 +47,9 @@ run() { ${RUNNER:-} "$binary" "$@"; }
 run man "$made/man"
 mkdir -p "$made/completions"
 for shell in bash zsh fish; do run completions $shell > "$made/completions/$shell"; done
-sed "s|@PREFIX@|$prefix|" "$ROOT/packaging/livebag.service" > "$made/livebag.service"
+for unit in livebag livebag-push; do
+    sed "s|@PREFIX@|$prefix|" "$ROOT/packaging/$unit.service" > "$made/$unit.service"
+done
 
 installed=()
 put() { # MODE FILE PLACE
@@ -79,6 +81,7 @@ endif()
 END
 put 644 "$made/version.cmake" lib/cmake/livebag/livebag-config-version.cmake
 put 644 "$made/livebag.service" lib/systemd/system/livebag.service
+put 644 "$made/livebag-push.service" lib/systemd/system/livebag-push.service
 put 644 "$ROOT/packaging/record.yaml" share/livebag/record.yaml
 put 644 "$ROOT/LICENSE" share/doc/livebag/copyright
 put 644 "$ROOT/CHANGELOG.md" share/doc/livebag/CHANGELOG.md

@@ -151,8 +151,10 @@ ok "installed below a prefix"
 "$prefix/bin/livebag" record --profile "$prefix/share/livebag/record.yaml" --print-profile >/dev/null
 ok "the unit's example profile is understood"
 if command -v systemd-analyze >/dev/null; then
-    systemd-analyze verify --man=no "$prefix/lib/systemd/system/livebag.service" 2>"$work/unit.log" || { cat "$work/unit.log"; fail "the unit"; }
-    ok "systemd-analyze verify --man=no takes the unit"
+    for unit in livebag livebag-push; do
+        systemd-analyze verify --man=no "$prefix/lib/systemd/system/$unit.service" 2>"$work/unit.log" || { cat "$work/unit.log"; fail "the unit $unit"; }
+    done
+    ok "systemd-analyze verify --man=no takes the units"
 fi
 if command -v cmake >/dev/null && command -v c++ >/dev/null; then
     cmake_project "$prefix" "$work/node"

@@ -123,7 +123,7 @@ Installed-Size: $(du -ks "$root/usr" | cut -f1)
 Suggests: ffmpeg
 Description: Record every sensor of a robot, and read any moment while it is written
  The command (static, without ROS 2 networks), man pages, completions, the C++
- header with a CMake package, and a systemd unit that is not enabled.
+ header with a CMake package, and systemd units that are not enabled.
 END
     file=$out/livebag_${version}_$arch.deb
     dpkg-deb --root-owner-group -Zxz --build "$root" "$file" >/dev/null

@@ -23,6 +23,12 @@ pub enum PushError {
         /// Why not, and what to do.
         why: String,
     },
+    /// The caller ended it.
+    #[error("pushing {} was interrupted: the same push goes on with it", path.display())]
+    Interrupted {
+        /// The recording.
+        path: PathBuf,
+    },
     /// A file of the recording could not be read.
     #[error("reading {} failed: {source}", path.display())]
     Read {

@@ -29,6 +29,8 @@ enum Line {
     UploadEnded { key: String },
     /// The object with this ETag was read back and is the file.
     ReadBack { key: String, etag: String },
+    /// The recording, whose files had this fingerprint, is complete in the target.
+    Pushed { fingerprint: String },
 }
 
 /// An upload in parts that has not ended.
@@ -46,6 +48,7 @@ struct State {
     digests: HashMap<String, (u64, u64, Digests)>,
     uploads: HashMap<String, (u64, u64, Upload)>,
     read_back: HashMap<String, String>,
+    pushed: Option<String>,
 }
 
 /// An open journal, locked against other processes.
@@ -64,26 +67,22 @@ impl Journal {
     /// # Errors
     /// If another process has it, or no place can be written.
     pub fn open(recording: &Path, name: &str, target: &str) -> Result<Self, PushError> {
-        let read = |source| PushError::Read { path: recording.to_owned(), source };
-        let real = recording.canonicalize().map_err(read)?;
-        let hash = sha256_of(format!("{target}\n{name}").as_bytes());
-        let beside = match real.is_dir() {
-            true => real.join(format!(".push-{}", &hash[..12])),
-            false => {
-                let file_name = real.file_name().unwrap_or_default().to_string_lossy();
-                real.with_file_name(format!(".{file_name}.push-{}", &hash[..12]))
-            }
-        };
+        let (beside, elsewhere) = places(recording, name, target)?;
         match Self::at(&beside, recording) {
             Err(PushError::Journal { source, .. }) if is_read_only(&source) => {}
             done => return done,
         }
-        let hash = sha256_of(format!("{}\n{target}\n{name}", real.display()).as_bytes());
-        let folder = state_folder();
-        let path = folder.join(&hash[..16]);
-        std::fs::create_dir_all(&folder)
-            .map_err(|source| PushError::Journal { path: path.clone(), source })?;
-        Self::at(&path, recording)
+        std::fs::create_dir_all(state_folder())
+            .map_err(|source| PushError::Journal { path: elsewhere.clone(), source })?;
+        Self::at(&elsewhere, recording)
+    }
+
+    /// The fingerprint that the recording's files had when it was pushed; neither locks nor makes a journal.
+    pub fn pushed(recording: &Path, name: &str, target: &str) -> Option<String> {
+        let disk = KernelDisk::for_reading();
+        let (beside, elsewhere) = places(recording, name, target).ok()?;
+        let bytes = disk.read(&beside).or_else(|_| disk.read(&elsewhere)).ok()?;
+        State::parse(&bytes).pushed
     }
 
     fn at(path: &Path, recording: &Path) -> Result<Self, PushError> {
@@ -95,12 +94,7 @@ impl Journal {
         let bytes = disk.read(path).map_err(failed)?;
         // What follows the last line feed was cut off.
         let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        let mut state = State::default();
-        let text = String::from_utf8_lossy(&bytes[..end]);
-        // The first lines say who made the file.
-        text.lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .for_each(|line| state.add(line));
+        let state = State::parse(&bytes[..end]);
         let file = disk.open_for_repair(path).map_err(failed)?;
         file.set_len(end as u64).map_err(failed)?;
         Ok(Self { path: path.to_owned(), file, end: end as u64, state, _lock: lock })
@@ -166,9 +160,27 @@ impl Journal {
     pub fn set_read_back(&mut self, key: &str, etag: &str) -> Result<(), PushError> {
         self.append(Line::ReadBack { key: key.to_owned(), etag: etag.to_owned() })
     }
+
+    /// Notes that the recording is complete in the target.
+    pub fn set_pushed(&mut self, fingerprint: &str) -> Result<(), PushError> {
+        match self.state.pushed.as_deref() == Some(fingerprint) {
+            true => Ok(()),
+            false => self.append(Line::Pushed { fingerprint: fingerprint.to_owned() }),
+        }
+    }
 }
 
 impl State {
+    fn parse(bytes: &[u8]) -> Self {
+        let mut this = Self::default();
+        // The first lines say who made the file.
+        String::from_utf8_lossy(bytes)
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .for_each(|line| this.add(line));
+        this
+    }
+
     fn add(&mut self, line: Line) {
         match line {
             Line::Digests { key, bytes, modified_nanos, sha256, etag } => {
@@ -193,8 +205,25 @@ impl State {
             Line::ReadBack { key, etag } => {
                 self.read_back.insert(key, etag);
             }
+            Line::Pushed { fingerprint } => self.pushed = Some(fingerprint),
         }
     }
+}
+
+/// Beside the recording, and where that place cannot be written.
+fn places(recording: &Path, name: &str, target: &str) -> Result<(PathBuf, PathBuf), PushError> {
+    let read = |source| PushError::Read { path: recording.to_owned(), source };
+    let real = recording.canonicalize().map_err(read)?;
+    let hash = sha256_of(format!("{target}\n{name}").as_bytes());
+    let beside = match real.is_dir() {
+        true => real.join(format!(".push-{}", &hash[..12])),
+        false => {
+            let file_name = real.file_name().unwrap_or_default().to_string_lossy();
+            real.with_file_name(format!(".{file_name}.push-{}", &hash[..12]))
+        }
+    };
+    let hash = sha256_of(format!("{}\n{target}\n{name}", real.display()).as_bytes());
+    Ok((beside, state_folder().join(&hash[..16])))
 }
 
 fn is_read_only(error: &io::Error) -> bool {

@@ -1,10 +1,12 @@
 //! Recordings copied into object stores and folders: resumable, verified, committed last.
 //!
 //! ```no_run
+//! use std::ops::ControlFlow;
+//!
 //! use livebag_push::{PushOptions, Target, TargetOptions, push};
 //!
 //! let target = Target::open("s3://fleet/robot7", &TargetOptions::default())?;
-//! let pushed = push("run1".as_ref(), &target, &PushOptions::default(), &mut |_| {})?;
+//! let pushed = push("run1".as_ref(), &target, &PushOptions::default(), &mut |_| ControlFlow::Continue(()))?;
 //! println!("{}: {} bytes sent", pushed.address, pushed.sent_bytes);
 //! # Ok::<(), livebag_push::PushError>(())
 //! ```
@@ -29,5 +31,6 @@ mod push;
 
 pub use error::PushError;
 pub use livebag_bucket::{BucketError, GIVE_UP_AFTER_DEFAULT, StoreFailure};
-pub use push::{PushOptions, PushProgress, Pushed, push};
+pub use push::{PushOptions, PushProgress, Pushed, push, was_pushed};
+pub use recording::fingerprint;
 pub use target::{Target, TargetOptions};

@@ -1,5 +1,6 @@
 //! Which files a recording consists of, in the order in which they are pushed.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -7,6 +8,7 @@ use livebag::{Container, ContainerState, KernelDisk, ReadDisk};
 use livebag_catalog::CATALOGUE_FOLDER;
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE};
 
+use crate::digest::sha256_of;
 use crate::error::PushError;
 
 /// The manifest of a rosbag2 bag.
@@ -57,9 +59,10 @@ impl Recording {
     pub fn survey(path: &Path, name: Option<&str>) -> Result<Self, PushError> {
         let wrong = |why: String| PushError::Source { path: path.to_owned(), why };
         let real = path.canonicalize().map_err(|error| wrong(error.to_string()))?;
-        let own_name = real.file_name().and_then(|name| name.to_str());
-        let name =
-            name.or(own_name).ok_or_else(|| wrong("give it a name, with --name".to_owned()))?;
+        let own_name = name_of(&real);
+        let name = name
+            .or(own_name.as_deref())
+            .ok_or_else(|| wrong("give it a name, with --name".to_owned()))?;
         if name.is_empty()
             || name.starts_with('.')
             || name.contains('/')
@@ -135,9 +138,7 @@ impl Recording {
                 let why = format!("the name of {} is not UTF-8", path.display());
                 return Err(PushError::Source { path: self.path.clone(), why });
             };
-            let is_left_out =
-                name.starts_with('.') || name == manifest || LOCAL_FILES.contains(&name);
-            if !is_left_out && path.is_file() {
+            if !stays_here(name) && name != manifest && path.is_file() {
                 files.push(SourceFile::of(&path, format!("{key}/{name}"))?);
             }
         }
@@ -186,6 +187,44 @@ impl SourceFile {
     }
 }
 
+/// The name of a recording that is given none.
+pub fn name_of(path: &Path) -> Option<String> {
+    Some(path.canonicalize().ok()?.file_name()?.to_str()?.to_owned())
+}
+
+/// Names, sizes and times of a recording's files, in short: another one after a file was written, added or removed.
+///
+/// # Errors
+/// If they cannot be listed.
+pub fn fingerprint(path: &Path) -> io::Result<String> {
+    let mut files = Vec::new();
+    list_files(path, "", &mut files)?;
+    files.sort();
+    Ok(sha256_of(files.concat().as_bytes()))
+}
+
+fn list_files(path: &Path, name: &str, files: &mut Vec<String>) -> io::Result<()> {
+    let metadata = path.metadata()?;
+    if metadata.is_dir() {
+        for entry in KernelDisk::for_reading().list(path)? {
+            let own = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // Splits are one level below.
+            if !stays_here(&own) && (name.is_empty() || !entry.is_dir()) {
+                list_files(&entry, &format!("{name}/{own}"), files)?;
+            }
+        }
+        return Ok(());
+    }
+    let age = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    files.push(format!("{name} {} {}\n", metadata.len(), age.as_nanos()));
+    Ok(())
+}
+
+/// Whether a file of this name is not pushed.
+fn stays_here(name: &str) -> bool {
+    name.starts_with('.') || LOCAL_FILES.contains(&name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,7 +244,11 @@ mod tests {
         assert_eq!(keys, ["drive/b.mcap", "drive/a.mcap"]);
         assert_eq!(recording.manifest.as_ref().unwrap().key, "drive/metadata.yaml");
         assert_eq!(recording.bytes(), 55);
+        let before = fingerprint(&bag).unwrap();
+        std::fs::write(bag.join(".push-1"), b"longer").unwrap();
+        assert_eq!(fingerprint(&bag).unwrap(), before, "a journal is no file of the recording");
         std::fs::write(bag.join("a.mcap"), b"shorter").unwrap();
+        assert_ne!(fingerprint(&bag).unwrap(), before);
         assert!(recording.files[0].is_unchanged() && !recording.files[1].is_unchanged());
         let wrong = Recording::survey(folder.path(), Some("x")).err().unwrap().to_string();
         assert!(wrong.contains("expected a file, or a folder with container.yaml"), "{wrong}");

@@ -1,11 +1,12 @@
 //! Where recordings are pushed to.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use livebag::{Clock, lower_priority};
-use livebag_bucket::{Address, BucketError, GIVE_UP_AFTER_DEFAULT, open_store};
+use livebag_bucket::{Address, BucketError, GIVE_UP_AFTER_DEFAULT, StoreFailure, open_store};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::multipart::MultipartStore;
@@ -44,6 +45,8 @@ pub struct Target {
     pub(crate) runtime: tokio::runtime::Runtime,
     /// Of a folder.
     folder: Option<PathBuf>,
+    /// Its device and number when it was opened.
+    folder_id: Option<(u64, u64)>,
 }
 
 impl std::fmt::Debug for Target {
@@ -86,6 +89,7 @@ impl Target {
             parts: Arc::new(FolderParts { root: root.clone(), pacer: pacer.clone() }),
             pacer,
             runtime: runtime()?,
+            folder_id: folder_id(&root),
             folder: Some(root),
         })
     }
@@ -106,6 +110,7 @@ impl Target {
             pacer,
             runtime: runtime()?,
             folder: None,
+            folder_id: None,
         })
     }
 
@@ -134,6 +139,19 @@ impl Target {
         self.folder.as_ref().map(|folder| folder.join(key))
     }
 
+    /// Refuses a folder that is another one now: its drive is no longer mounted, and recordings would fill this disk.
+    pub(crate) fn check_folder(&self) -> Result<(), PushError> {
+        match self.folder.as_ref().is_some_and(|folder| folder_id(folder) != self.folder_id) {
+            false => Ok(()),
+            true => Err(BucketError::Store {
+                address: self.address.clone(),
+                failure: StoreFailure::Unreachable,
+                said: "another folder is there now: is its drive not mounted any more?".to_owned(),
+            }
+            .into()),
+        }
+    }
+
     /// Waits until a small file may be written; requests wait by themselves.
     pub(crate) async fn pacer_for_folders(&self, bytes: usize) {
         if self.folder.is_some() {
@@ -155,6 +173,10 @@ impl Target {
     }
 }
 
+fn folder_id(folder: &FilePath) -> Option<(u64, u64)> {
+    folder.metadata().ok().map(|there| (there.dev(), there.ino()))
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime, BucketError> {
     // Below the recorder, for processors and disks.
     livebag_bucket::runtime("livebag-push", lower_priority)
@@ -172,6 +194,23 @@ mod tests {
     fn a_folder_that_is_not_there_may_be_a_drive() {
         assert!(refusal("/nonexistent/drive").contains("not mounted"));
         assert!(refusal("ftp://host/x").contains("expected s3://"));
+    }
+
+    #[test]
+    fn a_drive_that_is_unmounted_leaves_another_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let drive = folder.path().join("drive");
+        std::fs::create_dir(&drive).unwrap();
+        let target = Target::open(drive.to_str().unwrap(), &TargetOptions::default()).unwrap();
+        target.check_folder().unwrap();
+        // Both exist at once: the second has another number.
+        let other = folder.path().join("mount point");
+        std::fs::create_dir(&other).unwrap();
+        std::fs::remove_dir(&drive).unwrap();
+        target.check_folder().unwrap_err();
+        std::os::unix::fs::symlink(&other, &drive).unwrap();
+        let refused = target.check_folder().unwrap_err().to_string();
+        assert!(refused.contains("not mounted any more"), "{refused}");
     }
 
     #[test]

@@ -10,4 +10,5 @@ mod reading;
 mod run;
 mod serving;
 mod store;
+mod watch;
 mod whole;

@@ -9,6 +9,7 @@
 //! 5. The target's catalogue gets the recording's rows.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::digest::{Digests, sha256_of};
 use crate::error::PushError;
 use crate::journal::Journal;
 use crate::limits::{PROGRESS_EVERY, SENDS_MAX};
-use crate::recording::{Manifest, Recording, SourceFile};
+use crate::recording::{Manifest, Recording, SourceFile, fingerprint, name_of};
 use crate::target::Target;
 
 mod catalogue;
@@ -75,7 +76,8 @@ pub struct Pushed {
     pub elapsed: Duration,
 }
 
-/// Pushes the recording at `path`, and calls `on_progress` a few times a second. Pushing it again sends what is missing.
+/// Pushes the recording at `path`, and calls `on_progress` a few times a second: it may end the push. Pushing it again
+/// sends what is missing.
 ///
 /// # Errors
 /// See [`PushError`]. Whatever the error, what was sent is not sent again by the next push.
@@ -83,9 +85,12 @@ pub fn push(
     path: &Path,
     target: &Target,
     options: &PushOptions,
-    on_progress: &mut dyn FnMut(&PushProgress),
+    on_progress: &mut dyn FnMut(&PushProgress) -> ControlFlow<()>,
 ) -> Result<Pushed, PushError> {
+    // Before anything is read: what changes from here on is pushed by the next push.
+    let before = fingerprint(path).ok();
     let recording = Recording::survey(path, options.name.as_deref())?;
+    target.check_folder()?;
     let is_itself = |place: std::path::PathBuf| {
         place
             .canonicalize()
@@ -122,10 +127,15 @@ pub fn push(
                 Either::Left((done, _)) => return done,
                 Either::Right((_, unfinished)) => work = unfinished,
             }
-            on_progress(&progress());
+            if on_progress(&progress()).is_break() {
+                return Err(PushError::Interrupted { path: path.to_owned() });
+            }
         }
     })?;
-    on_progress(&progress());
+    if let Some(fingerprint) = before {
+        pusher.journal.set_pushed(&fingerprint)?;
+    }
+    let _ = on_progress(&progress());
     Ok(Pushed {
         address: target.address_of(&recording.name),
         objects: recording.files.len() + usize::from(recording.manifest.is_some()),
@@ -135,6 +145,13 @@ pub fn push(
         read_back_objects: pusher.read_back_objects,
         elapsed: Duration::from_nanos(clock.monotonic_nanos()),
     })
+}
+
+/// Whether the recording, with files of this [`fingerprint`], was pushed to the target before. Its journal says so; the
+/// store is not asked.
+pub fn was_pushed(path: &Path, target: &Target, options: &PushOptions, fingerprint: &str) -> bool {
+    let name = options.name.clone().or_else(|| name_of(path)).unwrap_or_default();
+    Journal::pushed(path, &name, target.address()).is_some_and(|pushed| pushed == fingerprint)
 }
 
 /// A push at work.

@@ -20,11 +20,15 @@ impl Pusher<'_> {
             return Ok(digests);
         }
         let mut reader = self.reader(file)?;
-        let digests = blocking(move || {
-            while reader.next()?.is_some() {}
-            reader.finish()
-        })
-        .await?;
+        loop {
+            let part;
+            // Part by part: a push that is interrupted does not read the rest.
+            (reader, part) = read_next(reader).await?;
+            if part.is_none() {
+                break;
+            }
+        }
+        let digests = reader.finish()?;
         self.journal.set_digests(file, &digests)?;
         Ok(digests)
     }

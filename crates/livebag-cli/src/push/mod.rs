@@ -1,6 +1,7 @@
 //! `livebag push`: recordings into an object store or a folder.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::{parse, text, verify};
 
+mod watch;
+
 /// Between two lines of `--json` about one recording.
 const LINE_NANOS: u64 = 1_000_000_000;
 
@@ -25,19 +28,21 @@ const LINE_NANOS: u64 = 1_000_000_000;
 ///
 /// Nothing counts as pushed before the store confirmed its checksum. What makes a recording complete
 /// there comes last. A push that was interrupted goes on where it stopped, and pushing again sends
-/// nothing.
+/// nothing. With --watch it runs until it is stopped, and pushes every recording that is finished.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag push run1 s3://fleet/robot7\n  \
     livebag push run1 run2 s3://fleet/robot7 --max-rate 10Mbit/s\n  \
     livebag push drive.mcap gs://fleet/robot7 --name drive42.mcap\n  \
-    livebag push run1 /mnt/nas --json | jq .state\n\n\
+    livebag push run1 /mnt/nas --json | jq .state\n  \
+    livebag push --watch /var/lib/livebag s3://fleet/robot7\n\n\
 Credentials: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or AWS_PROFILE in \
 ~/.aws/credentials, or the instance's role; AWS_REGION and AWS_ENDPOINT_URL for other stores than \
 AWS's. GOOGLE_APPLICATION_CREDENTIALS. AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY.\n\n\
 docs/push.md says what lies in the store.")]
 pub struct Args {
-    /// Recordings: containers, rosbag2 folders, MCAP and other files. None may be live.
+    /// Recordings: containers, rosbag2 folders, MCAP and other files. None may be live. With --watch,
+    /// folders that have them below.
     #[arg(required = true, value_name = "BAG", add = ArgValueCompleter::new(complete::recordings))]
     bags: Vec<PathBuf>,
     /// Where to: s3://BUCKET/PREFIX, gs://…, az://CONTAINER/PREFIX, or a folder.
@@ -50,6 +55,14 @@ pub struct Args {
     /// [default: the machine's name]
     #[arg(long, value_name = "ROBOT")]
     robot: Option<String>,
+    /// Push every finished recording below BAG, now and later, until interrupted. Live ones are
+    /// pushed when they are closed; what fails is tried again, after growing pauses.
+    #[arg(long, conflicts_with = "name")]
+    watch: bool,
+    /// With --watch: look for recordings this often.
+    #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
+    #[arg(default_value = "5s", hide_short_help = true)]
+    every: Duration,
     /// Send no faster: 10Mbit/s, 2MB/s.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     max_rate: Option<u64>,
@@ -98,9 +111,17 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     })?;
     // This thread computes the checksums of requests.
     livebag::lower_priority();
+    if args.watch {
+        return watch::run(args, &target);
+    }
     let mut outcome = Outcome::Done;
     for path in &args.bags {
-        if let Err(error) = push_one(args, path, &target)? {
+        let clock = Clock::system();
+        let mut go_on = || ControlFlow::Continue(());
+        if let Err(error) = push_one(args, path, &target, &clock, &mut go_on)? {
+            if args.json {
+                print(&Line::failed(path, &target, &error.to_string(), &clock))?;
+            }
             // The others are pushed all the same.
             outcome = CliError::failed(error.to_string()).report();
         }
@@ -108,57 +129,80 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     Ok(outcome)
 }
 
-fn push_one(args: &Args, path: &Path, target: &Target) -> Result<Result<(), PushError>, CliError> {
-    let clock = Clock::system();
-    let bar = verify::bar();
+fn push_options(args: &Args) -> PushOptions {
     let mut options = PushOptions::default();
     options.name = args.name.clone();
     options.read_back = args.read_back;
     let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     options.robot = Some(args.robot.clone().unwrap_or_else(machine));
-    let line = |state, progress: Option<&PushProgress>| Line {
-        path: path.display().to_string(),
-        target: target.address().to_owned(),
-        state,
-        size_bytes: progress.map(|progress| progress.bytes),
-        stored_bytes: progress.map(|progress| progress.stored_bytes),
-        sent_bytes: progress.map(|progress| progress.sent_bytes),
-        file_count: None,
-        sent_file_count: None,
-        read_back_file_count: None,
-        elapsed_nanos: clock.monotonic_nanos(),
-        error: None,
+    options
+}
+
+/// Pushes a recording and shows how that goes; `go_on` may end it. The caller reports its error.
+fn push_one(
+    args: &Args,
+    path: &Path,
+    target: &Target,
+    clock: &Clock,
+    go_on: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<Result<(), PushError>, CliError> {
+    let bar = verify::bar();
+    let line = |state, progress: &PushProgress| Line {
+        size_bytes: Some(progress.bytes),
+        stored_bytes: Some(progress.stored_bytes),
+        sent_bytes: Some(progress.sent_bytes),
+        ..Line::new(path, target.address(), state, clock)
     };
     let mut told_nanos = 0;
     let mut output = Ok(());
-    let pushed = push(path, target, &options, &mut |progress| {
+    let pushed = push(path, target, &push_options(args), &mut |progress| {
         bar.set_length(progress.bytes);
         bar.set_position(progress.stored_bytes);
         let now = clock.monotonic_nanos();
         if args.json && output.is_ok() && now - told_nanos >= LINE_NANOS {
             told_nanos = now;
-            output = print(&line("pushing", Some(progress)));
+            output = print(&line("pushing", progress));
         }
+        go_on()
     });
     bar.finish_and_clear();
     output?;
-    let error = pushed.as_ref().err().map(ToString::to_string);
     match &pushed {
         Ok(pushed) if args.json => print(&Line {
-            target: pushed.address.clone(),
             size_bytes: Some(pushed.bytes),
             stored_bytes: Some(pushed.bytes),
             sent_bytes: Some(pushed.sent_bytes),
             file_count: Some(pushed.objects),
             sent_file_count: Some(pushed.sent_objects),
             read_back_file_count: Some(pushed.read_back_objects),
-            ..line("pushed", None)
+            ..Line::new(path, &pushed.address, "pushed", clock)
         })?,
         Ok(pushed) => writeln!(std::io::stdout(), "{}", sentence(path, pushed))?,
-        Err(_) if args.json => print(&Line { error: error.as_deref(), ..line("failed", None) })?,
         Err(_) => {}
     }
     Ok(pushed.map(drop))
+}
+
+impl<'a> Line<'a> {
+    fn new(path: &Path, target: &str, state: &'static str, clock: &Clock) -> Self {
+        Self {
+            path: path.display().to_string(),
+            target: target.to_owned(),
+            state,
+            size_bytes: None,
+            stored_bytes: None,
+            sent_bytes: None,
+            file_count: None,
+            sent_file_count: None,
+            read_back_file_count: None,
+            elapsed_nanos: clock.monotonic_nanos(),
+            error: None,
+        }
+    }
+
+    fn failed(path: &Path, target: &Target, error: &'a str, clock: &Clock) -> Self {
+        Self { error: Some(error), ..Self::new(path, target.address(), "failed", clock) }
+    }
 }
 
 fn print(line: &Line) -> Result<(), CliError> {

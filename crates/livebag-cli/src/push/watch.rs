@@ -1,0 +1,239 @@
+//! `livebag push --watch`: pushes what is finished below folders, until it is interrupted.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use livebag::Clock;
+use livebag_bags::{Glance, GlanceState};
+use livebag_push::{BucketError, PushError, StoreFailure, Target, fingerprint, was_pushed};
+
+use super::{Args, Line, print, push_one, push_options};
+use crate::below;
+use crate::interrupt::Interrupt;
+use crate::outcome::{CliError, Outcome};
+
+/// The longest pause before something that fails is tried again.
+const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// What is known of a recording while its files stay the same.
+struct Known {
+    fingerprint: String,
+    fate: Fate,
+}
+
+enum Fate {
+    /// Found in the last round. It is pushed if it is the same in the next: another program may be copying it here.
+    Found,
+    Pushed,
+    /// Cannot be pushed, which was said.
+    Skipped,
+    /// To be tried again.
+    Failed(Failing),
+}
+
+/// Something that fails. The same words are said once.
+struct Failing {
+    words: String,
+    pause: Duration,
+    again_nanos: u64,
+}
+
+struct Watch<'a> {
+    args: &'a Args,
+    target: &'a Target,
+    interrupt: Interrupt,
+    clock: Clock,
+    known: HashMap<PathBuf, Known>,
+    /// The store, for all recordings.
+    store: Option<Failing>,
+    /// Folders that cannot be listed, which was said.
+    unlisted: HashSet<PathBuf>,
+}
+
+/// Watches.
+pub fn run(args: &Args, target: &Target) -> Result<Outcome, CliError> {
+    let interrupt = Interrupt::watch()?;
+    for folder in &args.bags {
+        // A mistyped name is an error now. Later, a drive may go and come back.
+        folder.metadata().map_err(|source| below::missing(folder, source))?;
+    }
+    let names: Vec<_> = args.bags.iter().map(|folder| folder.display().to_string()).collect();
+    say!("livebag: pushing what is finished in {} to {}", names.join(", "), target.address());
+    let mut watch = Watch {
+        args,
+        target,
+        interrupt,
+        clock: Clock::system(),
+        known: HashMap::new(),
+        store: None,
+        unlisted: HashSet::new(),
+    };
+    while !watch.interrupt.has_come() {
+        watch.look()?;
+        watch.interrupt.wait(args.every);
+    }
+    Ok(Outcome::Done)
+}
+
+impl Watch<'_> {
+    /// Pushes what is finished, and new or due again.
+    fn look(&mut self) -> Result<(), CliError> {
+        if self.store.as_ref().is_some_and(|store| !store.is_due(&self.clock)) {
+            return Ok(());
+        }
+        self.known
+            .retain(|path, known| fingerprint(path).is_ok_and(|now| now == known.fingerprint));
+        let is_settled = |known: &Known| matches!(known.fate, Fate::Pushed | Fate::Skipped);
+        let settled = self.known.iter().filter(|(_, known)| is_settled(known));
+        let settled = settled.map(|(path, _)| path.clone()).collect();
+        for folder in &self.args.bags {
+            match below::found_beside(folder, &settled) {
+                Ok(found) => {
+                    self.unlisted.remove(folder);
+                    for (path, glance) in found {
+                        if self.consider(&path, &glance)?.is_break() {
+                            return Ok(());
+                        }
+                    }
+                }
+                Err(error) if self.unlisted.insert(folder.clone()) => {
+                    error.report();
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Breaks if the round is over.
+    fn consider(&mut self, path: &Path, glance: &Glance) -> Result<ControlFlow<()>, CliError> {
+        let before = self.known.remove(path).map(|known| known.fate);
+        // What vanishes meanwhile is not there in the next round.
+        let (Ok(fingerprint), false) = (fingerprint(path), glance.state == GlanceState::Live)
+        else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let mut next = ControlFlow::Continue(());
+        let fate = match (before, unfit(path, glance)) {
+            (None, _) if was_pushed(path, self.target, &push_options(self.args), &fingerprint) => {
+                Fate::Pushed
+            }
+            (None, _) => Fate::Found,
+            (Some(Fate::Failed(failing)), _) if !failing.is_due(&self.clock) => {
+                Fate::Failed(failing)
+            }
+            (Some(_), Some(why)) => {
+                self.report(path, &why)?;
+                Fate::Skipped
+            }
+            (Some(fate), None) => {
+                let fate = self.push(path, fate)?;
+                if self.interrupt.has_come() || self.store.is_some() {
+                    next = ControlFlow::Break(());
+                }
+                fate
+            }
+        };
+        self.known.insert(path.to_owned(), Known { fingerprint, fate });
+        Ok(next)
+    }
+
+    fn push(&mut self, path: &Path, fate: Fate) -> Result<Fate, CliError> {
+        let mut go_on = || match self.interrupt.has_come() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let error = match push_one(self.args, path, self.target, &Clock::system(), &mut go_on)? {
+            Ok(()) => {
+                self.store = None;
+                return Ok(Fate::Pushed);
+            }
+            Err(PushError::Interrupted { .. }) => return Ok(fate),
+            Err(error) => error,
+        };
+        let (before, words) = match (&error, fate) {
+            // Of no use to the other recordings either.
+            (PushError::Bucket(BucketError::Store { failure, .. }), _)
+                if *failure != StoreFailure::Other =>
+            {
+                (self.store.take(), failure.to_string())
+            }
+            (error, Fate::Failed(failing)) => (Some(failing), error.to_string()),
+            (error, _) => (None, error.to_string()),
+        };
+        if before.as_ref().is_none_or(|before| before.words != words) {
+            self.report(path, &format!("{error}; it is tried again, after growing pauses"))?;
+        }
+        let is_of_store = words != error.to_string();
+        let failing = Failing::after(before, words, self.args.every, &self.clock);
+        Ok(match is_of_store {
+            true => {
+                self.store = Some(failing);
+                Fate::Found
+            }
+            false => {
+                self.store = None;
+                Fate::Failed(failing)
+            }
+        })
+    }
+
+    fn report(&self, path: &Path, error: &str) -> Result<(), CliError> {
+        complain!("livebag: {error}");
+        match self.args.json {
+            true => print(&Line::failed(path, self.target, error, &self.clock)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Why a finished recording cannot be pushed.
+fn unfit(path: &Path, glance: &Glance) -> Option<String> {
+    let path = path.display();
+    let problem = glance.problem.as_deref().unwrap_or_default();
+    match glance.state {
+        GlanceState::Live | GlanceState::Closed | GlanceState::Recovered => None,
+        GlanceState::Crashed => Some(format!(
+            "{path} is skipped: it is not closed. If its recorder died, run `livebag recover {path}`"
+        )),
+        GlanceState::Damaged => Some(format!("{path} is skipped: {problem}")),
+    }
+}
+
+impl Failing {
+    fn after(before: Option<Self>, words: String, every: Duration, clock: &Clock) -> Self {
+        let pause = before.map_or(every, |before| before.pause * 2).min(PAUSE_MAX.max(every));
+        Self { words, pause, again_nanos: clock.monotonic_nanos() + pause.as_nanos() as u64 }
+    }
+
+    fn is_due(&self, clock: &Clock) -> bool {
+        clock.monotonic_nanos() >= self.again_nanos
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_five_minutes() {
+        let clock = Clock::simulated(0);
+        let every = Duration::from_secs(5);
+        let mut failing = None;
+        let pauses: Vec<_> = (0..9)
+            .map(|_| {
+                let next = Failing::after(failing.take(), String::new(), every, &clock);
+                clock.advance(next.pause - Duration::from_nanos(1));
+                assert!(!next.is_due(&clock));
+                clock.advance(Duration::from_nanos(1));
+                assert!(next.is_due(&clock));
+                let pause = next.pause.as_secs();
+                failing = Some(next);
+                pause
+            })
+            .collect();
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+    }
+}

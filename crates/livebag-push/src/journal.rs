@@ -3,7 +3,7 @@
 //! JSON lines that are only appended. A line says what has happened already, so a lost last line costs that a part is
 //! sent again. Nothing counts as pushed because the journal says so: the store is asked in every push.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +31,10 @@ enum Line {
     ReadBack { key: String, etag: String },
     /// The recording, whose files had this fingerprint, is complete in the target.
     Pushed { fingerprint: String },
+    /// The claim of a container that was being recorded, and the number of its folder, which copies do not have.
+    Claim { sha256: String, folder: u64 },
+    /// This split was verified while the container was being recorded.
+    Split { key: String },
 }
 
 /// An upload in parts that has not ended.
@@ -49,6 +53,8 @@ struct State {
     uploads: HashMap<String, (u64, u64, Upload)>,
     read_back: HashMap<String, String>,
     pushed: Option<String>,
+    claim: Option<(String, u64)>,
+    splits: HashSet<String>,
 }
 
 /// An open journal, locked against other processes.
@@ -170,6 +176,31 @@ impl Journal {
     }
 }
 
+/// Of a container that is being recorded.
+impl Journal {
+    /// Its claim, if this folder made it.
+    pub fn claim(&self, folder: u64) -> Option<&str> {
+        let (sha256, own) = self.state.claim.as_ref()?;
+        (*own == folder).then_some(sha256)
+    }
+
+    /// Notes its claim, durably: without the note, the recording could not be pushed after a power cut.
+    pub fn set_claim(&mut self, sha256: &str, folder: u64) -> Result<(), PushError> {
+        self.append(Line::Claim { sha256: sha256.to_owned(), folder })?;
+        self.file.sync().map_err(|source| PushError::Journal { path: self.path.clone(), source })
+    }
+
+    /// Whether a split was pushed.
+    pub fn has_split(&self, key: &str) -> bool {
+        self.state.splits.contains(key)
+    }
+
+    /// Notes that a split was pushed.
+    pub fn add_split(&mut self, key: &str) -> Result<(), PushError> {
+        self.append(Line::Split { key: key.to_owned() })
+    }
+}
+
 impl State {
     fn parse(bytes: &[u8]) -> Self {
         let mut this = Self::default();
@@ -206,6 +237,10 @@ impl State {
                 self.read_back.insert(key, etag);
             }
             Line::Pushed { fingerprint } => self.pushed = Some(fingerprint),
+            Line::Claim { sha256, folder } => self.claim = Some((sha256, folder)),
+            Line::Split { key } => {
+                self.splits.insert(key);
+            }
         }
     }
 }

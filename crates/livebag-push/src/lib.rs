@@ -32,5 +32,5 @@ mod push;
 pub use error::PushError;
 pub use livebag_bucket::{BucketError, GIVE_UP_AFTER_DEFAULT, StoreFailure};
 pub use push::{PushOptions, PushProgress, Pushed, push, was_pushed};
-pub use recording::fingerprint;
+pub use recording::{fingerprint, last_closed_split};
 pub use target::{Target, TargetOptions};

@@ -1,12 +1,13 @@
 //! Which files a recording consists of, in the order in which they are pushed.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use livebag::{Container, ContainerState, KernelDisk, ReadDisk};
 use livebag_catalog::CATALOGUE_FOLDER;
-use livebag_format::container::{CONTAINER_FILE, LOCK_FILE};
+use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest as ContainerManifest, State};
 
 use crate::digest::sha256_of;
 use crate::error::PushError;
@@ -26,6 +27,19 @@ pub struct Recording {
     pub files: Vec<SourceFile>,
     /// The file that makes it complete, pushed last; none if it is one file.
     pub manifest: Option<Manifest>,
+    /// Of a container that is being recorded: its closed splits. `files` has none then, and the manifest is as it is at
+    /// the moment.
+    pub live: Option<Vec<LiveSplit>>,
+}
+
+/// A closed split of a container that is being recorded.
+pub struct LiveSplit {
+    /// Its folder in the target.
+    pub key: String,
+    /// Every file but its manifest.
+    pub files: Vec<SourceFile>,
+    /// The first one has none of its own.
+    pub manifest: Option<SourceFile>,
 }
 
 /// A file to push.
@@ -55,8 +69,8 @@ impl Recording {
     /// Lists the files of what is at `path`.
     ///
     /// # Errors
-    /// If it is no recording, or one that is being written.
-    pub fn survey(path: &Path, name: Option<&str>) -> Result<Self, PushError> {
+    /// If it is no recording, or one that is being written unless `takes_live`.
+    pub fn survey(path: &Path, name: Option<&str>, takes_live: bool) -> Result<Self, PushError> {
         let wrong = |why: String| PushError::Source { path: path.to_owned(), why };
         let real = path.canonicalize().map_err(|error| wrong(error.to_string()))?;
         let own_name = name_of(&real);
@@ -80,11 +94,12 @@ impl Recording {
             name: name.to_owned(),
             files: Vec::new(),
             manifest: None,
+            live: None,
         };
         if real.is_file() {
             this.files.push(SourceFile::of(&real, name.to_owned())?);
         } else if real.join(CONTAINER_FILE).exists() {
-            this.add_container(&disk, &real)?;
+            this.add_container(&disk, &real, takes_live)?;
         } else if real.join(METADATA_FILE).exists() {
             this.add_files(&disk, &real, name, METADATA_FILE)?;
             this.manifest = Some(this.read_manifest(&disk, &real, METADATA_FILE)?);
@@ -96,11 +111,17 @@ impl Recording {
         Ok(this)
     }
 
-    fn add_container(&mut self, disk: &KernelDisk, real: &Path) -> Result<(), PushError> {
+    fn add_container(
+        &mut self,
+        disk: &KernelDisk,
+        real: &Path,
+        takes_live: bool,
+    ) -> Result<(), PushError> {
         let wrong = |why: String| PushError::Source { path: self.path.clone(), why };
         let container = Container::peek(real).map_err(|error| wrong(error.to_string()))?;
         match container.state() {
             ContainerState::Closed | ContainerState::Recovered => {}
+            ContainerState::Live if takes_live => return self.add_closed_splits(disk, real),
             ContainerState::Live => {
                 return Err(wrong("it is being recorded: push it when it is closed".to_owned()));
             }
@@ -109,15 +130,39 @@ impl Recording {
         let (name, splits) = (self.name.clone(), container.splits().to_vec());
         self.add_files(disk, real, &name, CONTAINER_FILE)?;
         for split in &splits {
-            let folder = real.join(split);
-            let key = format!("{name}/{split}");
+            let (folder, key) = (real.join(split), format!("{name}/{split}"));
             self.add_files(disk, &folder, &key, CONTAINER_FILE)?;
-            self.files.push(SourceFile::of(
-                &folder.join(CONTAINER_FILE),
-                format!("{key}/{CONTAINER_FILE}"),
-            )?);
+            self.files.push(manifest_of_split(&folder, &key)?);
         }
         self.manifest = Some(self.read_manifest(disk, real, CONTAINER_FILE)?);
+        Ok(())
+    }
+
+    fn add_closed_splits(&mut self, disk: &KernelDisk, real: &Path) -> Result<(), PushError> {
+        let manifest = self.read_manifest(disk, real, CONTAINER_FILE)?;
+        let mut splits = Vec::new();
+        let parsed = parse_container(&manifest.bytes);
+        if let Some(closed) = parsed.as_ref().and_then(|parsed| closed_splits(disk, real, parsed)) {
+            // The first split's files are beside those that are written last.
+            let topics = parsed.iter().flat_map(|parsed| &parsed.topics);
+            let names: BTreeSet<_> = topics
+                .flat_map(|topic| topic.bricks.iter().chain([&topic.index]))
+                .filter(|name| !name.is_empty())
+                .collect();
+            let mut files = Vec::new();
+            for name in names {
+                files.push(SourceFile::of(&real.join(name), format!("{}/{name}", self.name))?);
+            }
+            small_first(&mut files);
+            splits.push(LiveSplit { key: self.name.clone(), files, manifest: None });
+            for split in closed {
+                let (folder, key) = (real.join(split), format!("{}/{split}", self.name));
+                self.add_files(disk, &folder, &key, CONTAINER_FILE)?;
+                let manifest = Some(manifest_of_split(&folder, &key)?);
+                splits.push(LiveSplit { key, files: std::mem::take(&mut self.files), manifest });
+            }
+        }
+        (self.manifest, self.live) = (Some(manifest), Some(splits));
         Ok(())
     }
 
@@ -142,7 +187,7 @@ impl Recording {
                 files.push(SourceFile::of(&path, format!("{key}/{name}"))?);
             }
         }
-        files.sort_by(|one, other| (one.bytes, &one.key).cmp(&(other.bytes, &other.key)));
+        small_first(&mut files);
         self.files.extend(files);
         Ok(())
     }
@@ -160,8 +205,15 @@ impl Recording {
 
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        let manifest = self.manifest.as_ref().map_or(0, |manifest| manifest.bytes.len() as u64);
-        self.files.iter().map(|file| file.bytes).sum::<u64>() + manifest
+        let length = |manifest: &Manifest| manifest.bytes.len() as u64;
+        let manifest = self.manifest.as_ref().filter(|_| self.live.is_none()).map_or(0, length);
+        self.all_files().map(|file| file.bytes).sum::<u64>() + manifest
+    }
+
+    /// Files that are pushed now, but the manifest.
+    pub fn all_files(&self) -> impl Iterator<Item = &SourceFile> {
+        let live = self.live.iter().flatten();
+        self.files.iter().chain(live.flat_map(|split| split.files.iter().chain(&split.manifest)))
     }
 }
 
@@ -185,6 +237,43 @@ impl SourceFile {
     pub fn is_unchanged(&self) -> bool {
         Self::of(&self.path, self.key.clone()).is_ok_and(|now| now == *self)
     }
+}
+
+fn small_first(files: &mut [SourceFile]) {
+    files.sort_by(|one, other| (one.bytes, &one.key).cmp(&(other.bytes, &other.key)));
+}
+
+fn manifest_of_split(folder: &Path, key: &str) -> Result<SourceFile, PushError> {
+    SourceFile::of(&folder.join(CONTAINER_FILE), format!("{key}/{CONTAINER_FILE}"))
+}
+
+fn parse_container(bytes: &[u8]) -> Option<ContainerManifest> {
+    ContainerManifest::parse(std::str::from_utf8(bytes).ok()?).ok()
+}
+
+/// Folders of the closed splits; the first split is closed as well if there is one. A recording that is to become a
+/// rosbag2 bag has none: its files get other names when it is closed.
+fn closed_splits<'a>(
+    disk: &KernelDisk,
+    real: &Path,
+    manifest: &'a ContainerManifest,
+) -> Option<&'a [String]> {
+    let is_closed = |split: &String| {
+        let bytes = disk.read(&real.join(split).join(CONTAINER_FILE)).ok();
+        bytes
+            .and_then(|bytes| parse_container(&bytes))
+            .is_some_and(|split| split.state == State::Closed)
+    };
+    // One thread closes them one after the other.
+    let last = manifest.splits.iter().rposition(is_closed).filter(|_| !manifest.one_file)?;
+    Some(&manifest.splits[..=last])
+}
+
+/// The last closed split of a container that is being recorded: another one when there is more to push.
+pub fn last_closed_split(path: &Path) -> Option<String> {
+    let disk = KernelDisk::for_reading();
+    let manifest = parse_container(&disk.read(&path.join(CONTAINER_FILE)).ok()?)?;
+    closed_splits(&disk, path, &manifest)?.last().cloned()
 }
 
 /// The name of a recording that is given none.
@@ -239,7 +328,7 @@ mod tests {
         {
             std::fs::write(bag.join(name), vec![0; bytes]).unwrap();
         }
-        let recording = Recording::survey(&bag, Some("drive")).unwrap();
+        let recording = Recording::survey(&bag, Some("drive"), false).unwrap();
         let keys: Vec<_> = recording.files.iter().map(|file| file.key.as_str()).collect();
         assert_eq!(keys, ["drive/b.mcap", "drive/a.mcap"]);
         assert_eq!(recording.manifest.as_ref().unwrap().key, "drive/metadata.yaml");
@@ -250,7 +339,7 @@ mod tests {
         std::fs::write(bag.join("a.mcap"), b"shorter").unwrap();
         assert_ne!(fingerprint(&bag).unwrap(), before);
         assert!(recording.files[0].is_unchanged() && !recording.files[1].is_unchanged());
-        let wrong = Recording::survey(folder.path(), Some("x")).err().unwrap().to_string();
+        let wrong = Recording::survey(folder.path(), Some("x"), false).err().unwrap().to_string();
         assert!(wrong.contains("expected a file, or a folder with container.yaml"), "{wrong}");
     }
 }

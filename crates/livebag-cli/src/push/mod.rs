@@ -55,8 +55,8 @@ pub struct Args {
     /// [default: the machine's name]
     #[arg(long, value_name = "ROBOT")]
     robot: Option<String>,
-    /// Push every finished recording below BAG, now and later, until interrupted. Live ones are
-    /// pushed when they are closed; what fails is tried again, after growing pauses.
+    /// Push every finished recording below BAG, now and later, until interrupted; of live ones the
+    /// closed splits. What fails is tried again, after growing pauses.
     #[arg(long, conflicts_with = "name")]
     watch: bool,
     /// With --watch: look for recordings this often.
@@ -85,7 +85,7 @@ const _: () = assert!(GIVE_UP_AFTER_DEFAULT.as_secs() == 120, "the help says 2m"
 struct Line<'a> {
     path: String,
     target: String,
-    /// `pushing`, `pushed` or `failed`.
+    /// `pushing`, `pushed`, `splits_pushed` (the recording is still being made) or `failed`.
     state: &'static str,
     size_bytes: Option<u64>,
     stored_bytes: Option<u64>,
@@ -133,6 +133,7 @@ fn push_options(args: &Args) -> PushOptions {
     let mut options = PushOptions::default();
     options.name = args.name.clone();
     options.read_back = args.read_back;
+    options.while_recorded = args.watch;
     let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     options.robot = Some(args.robot.clone().unwrap_or_else(machine));
     options
@@ -175,7 +176,7 @@ fn push_one(
             file_count: Some(pushed.objects),
             sent_file_count: Some(pushed.sent_objects),
             read_back_file_count: Some(pushed.read_back_objects),
-            ..Line::new(path, &pushed.address, "pushed", clock)
+            ..Line::new(path, &pushed.address, state_of(pushed), clock)
         })?,
         Ok(pushed) => writeln!(std::io::stdout(), "{}", sentence(path, pushed))?,
         Err(_) => {}
@@ -211,19 +212,24 @@ fn print(line: &Line) -> Result<(), CliError> {
     Ok(out.flush()?)
 }
 
+fn state_of(pushed: &Pushed) -> &'static str {
+    if pushed.is_complete { "pushed" } else { "splits_pushed" }
+}
+
 fn sentence(path: &Path, pushed: &Pushed) -> String {
     let what = match pushed.sent_objects {
         0 => "was there already".to_owned(),
         sent => format!("{} sent", text::plural(sent, "file")),
     };
     format!(
-        "{} -> {}: {}, {}; {what}, {} over the network in {}; verified",
+        "{} -> {}: {}, {}; {what}, {} over the network in {}; verified{}",
         path.display(),
         pushed.address,
         text::plural(pushed.objects, "file"),
         text::bytes(pushed.bytes as f64),
         text::bytes(pushed.sent_bytes as f64),
         text::duration(pushed.elapsed.as_nanos() as u64),
+        if pushed.is_complete { "" } else { "; still being recorded" },
     )
 }
 

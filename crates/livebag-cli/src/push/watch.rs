@@ -1,13 +1,17 @@
-//! `livebag push --watch`: pushes what is finished below folders, until it is interrupted.
+//! `livebag push --watch`: pushes what is finished below folders, until it is interrupted. Of a container that is being
+//! recorded, these are its closed splits.
 
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use livebag::Clock;
 use livebag_bags::{Glance, GlanceState};
-use livebag_push::{BucketError, PushError, StoreFailure, Target, fingerprint, was_pushed};
+use livebag_push::{
+    BucketError, PushError, StoreFailure, Target, fingerprint, last_closed_split, was_pushed,
+};
 
 use super::{Args, Line, print, push_one, push_options};
 use crate::below;
@@ -17,10 +21,18 @@ use crate::outcome::{CliError, Outcome};
 /// The longest pause before something that fails is tried again.
 const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// What is known of a recording while its files stay the same.
+/// What is known of a recording while its mark stays the same.
 struct Known {
-    fingerprint: String,
+    mark: Mark,
     fate: Fate,
+}
+
+#[derive(PartialEq, Eq)]
+enum Mark {
+    /// The fingerprint of one that is closed.
+    Files(String),
+    /// The last closed split of one that is being recorded.
+    Split(String),
 }
 
 enum Fate {
@@ -83,9 +95,14 @@ impl Watch<'_> {
         if self.store.as_ref().is_some_and(|store| !store.is_due(&self.clock)) {
             return Ok(());
         }
-        self.known
-            .retain(|path, known| fingerprint(path).is_ok_and(|now| now == known.fingerprint));
-        let is_settled = |known: &Known| matches!(known.fate, Fate::Pushed | Fate::Skipped);
+        self.known.retain(|path, known| match &known.mark {
+            Mark::Files(before) => fingerprint(path).is_ok_and(|now| now == *before),
+            Mark::Split(_) => path.exists(),
+        });
+        let is_settled = |known: &Known| {
+            matches!(known.mark, Mark::Files(_))
+                && matches!(known.fate, Fate::Pushed | Fate::Skipped)
+        };
         let settled = self.known.iter().filter(|(_, known)| is_settled(known));
         let settled = settled.map(|(path, _)| path.clone()).collect();
         for folder in &self.args.bags {
@@ -109,18 +126,24 @@ impl Watch<'_> {
 
     /// Breaks if the round is over.
     fn consider(&mut self, path: &Path, glance: &Glance) -> Result<ControlFlow<()>, CliError> {
-        let before = self.known.remove(path).map(|known| known.fate);
-        // What vanishes meanwhile is not there in the next round.
-        let (Ok(fingerprint), false) = (fingerprint(path), glance.state == GlanceState::Live)
-        else {
-            return Ok(ControlFlow::Continue(()));
+        let before = self.known.remove(path);
+        let mark = match glance.state {
+            GlanceState::Live => last_closed_split(path).map(Mark::Split),
+            _ => fingerprint(path).ok().map(Mark::Files),
         };
+        // Nothing is closed yet, or it vanishes just now.
+        let Some(mark) = mark else { return Ok(ControlFlow::Continue(())) };
+        let is_same = |known: &Known| match (&known.mark, &mark, &known.fate) {
+            // The next split fails for the same reason.
+            (Mark::Split(_), Mark::Split(_), Fate::Failed(_)) => true,
+            (before, now, _) => before == now,
+        };
+        let before = before.filter(is_same).map(|known| known.fate);
         let mut next = ControlFlow::Continue(());
         let fate = match (before, unfit(path, glance)) {
-            (None, _) if was_pushed(path, self.target, &push_options(self.args), &fingerprint) => {
-                Fate::Pushed
-            }
+            (None, _) if self.was_pushed(path, &mark) => Fate::Pushed,
             (None, _) => Fate::Found,
+            (Some(Fate::Pushed), _) => Fate::Pushed,
             (Some(Fate::Failed(failing)), _) if !failing.is_due(&self.clock) => {
                 Fate::Failed(failing)
             }
@@ -136,8 +159,13 @@ impl Watch<'_> {
                 fate
             }
         };
-        self.known.insert(path.to_owned(), Known { fingerprint, fate });
+        self.known.insert(path.to_owned(), Known { mark, fate });
         Ok(next)
+    }
+
+    fn was_pushed(&self, path: &Path, mark: &Mark) -> bool {
+        let Mark::Files(fingerprint) = mark else { return false };
+        was_pushed(path, self.target, &push_options(self.args), fingerprint)
     }
 
     fn push(&mut self, path: &Path, fate: Fate) -> Result<Fate, CliError> {
@@ -151,6 +179,10 @@ impl Watch<'_> {
                 return Ok(Fate::Pushed);
             }
             Err(PushError::Interrupted { .. }) => return Ok(fate),
+            // Retention, or the user, removed something: the next round finds what is left.
+            Err(PushError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(fate);
+            }
             Err(error) => error,
         };
         let (before, words) = match (&error, fate) {

@@ -3,13 +3,14 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus};
+use std::time::Duration;
 
-use livebag::{Recorder, RecorderOptions};
+use livebag::{Recorder, RecorderOptions, SplitRules, Topic};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::run::{PART_BYTES, assert_stored, bytes, livebag, push_command, record};
-use crate::store::{Fault, Store};
+use crate::run::{PART_BYTES, assert_stored, bytes, in_store, livebag, push, push_command, record};
+use crate::store::{BUCKET, Fault, Store};
 
 /// A watching command, and its lines of JSON.
 struct Watching {
@@ -153,6 +154,96 @@ fn a_store_that_refuses_is_asked_again_and_named_once() {
     std::fs::rename(&other, data.join("run4")).unwrap();
     watching.until("pushed", "run4");
     assert_eq!(watching.end(Signal::TERM).code(), Some(0));
+}
+
+#[test]
+fn closed_splits_are_pushed_while_the_next_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let data = folder.path().join("data");
+    let bag = data.join("run1");
+    let recorder = begin(&bag);
+    let mut watching = Watching::begin(&store, &data, &[]);
+    fill_splits(&recorder, 3);
+    // Whichever splits were closed when it looked: the first two at the end.
+    let stored = store.place("robot7/run1");
+    while !stored.join("split_0001/container.yaml").exists() {
+        watching.until("splits_pushed", "run1");
+    }
+    let split = format!("s3://{BUCKET}/robot7/run1/split_0001");
+    let info = in_store(&store, livebag(&["info", &split, "--json"])).output().unwrap();
+    assert!(info.status.success(), "{info:?}");
+    assert!(!stored.join("container.yaml").exists(), "the recording is not complete");
+    // The claim keeps others out.
+    let other = record(&folder.path().join("b"), "run1", 1, 2);
+    push(&store, &other, &[]).expect(1, &["belongs to another recording"]);
+    // A copy of it is another one, even with its journal.
+    let copy = folder.path().join("c").join("run1");
+    std::fs::create_dir(copy.parent().unwrap()).unwrap();
+    assert!(Command::new("cp").arg("-r").args([&bag, &copy]).status().unwrap().success());
+    assert!(livebag(&["recover", copy.to_str().unwrap()]).output().unwrap().status.success());
+    push(&store, &copy, &[]).expect(1, &["belongs to another recording"]);
+
+    // A watch that was killed goes on, and the rest comes with the end.
+    watching.end(Signal::KILL);
+    store.take_seen();
+    let mut watching = Watching::begin(&store, &data, &[]);
+    recorder.finish().unwrap();
+    watching.until("pushed", "run1");
+    assert_stored(&stored, &bag);
+    let again: Vec<_> = store.take_seen();
+    let again: Vec<_> = again.iter().filter_map(|seen| seen.puts()).collect();
+    assert!(!again.iter().any(|key| key.contains("run1/split_0001/")), "sent again: {again:?}");
+    assert_eq!(watching.end(Signal::TERM).code(), Some(0));
+}
+
+#[test]
+fn a_recorder_that_died_between_splits_is_pushed_after_recovery() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let data = folder.path().join("data");
+    let bag = data.join("run1");
+    let recorder = begin(&bag);
+    let mut watching = Watching::begin(&store, &data, &[]);
+    fill_splits(&recorder, 2);
+    watching.until("splits_pushed", "run1");
+    // As after a power cut: the folder is the same, and nobody holds its lock.
+    let (kept, cut) = (folder.path().join("kept"), folder.path().join("cut"));
+    watching.end(Signal::KILL);
+    assert!(Command::new("cp").arg("-r").args([&bag, &cut]).status().unwrap().success());
+    recorder.finish().unwrap();
+    std::fs::create_dir(&kept).unwrap();
+    for entry in bag.read_dir().unwrap().map(Result::unwrap) {
+        std::fs::rename(entry.path(), kept.join(entry.file_name())).unwrap();
+    }
+    for entry in cut.read_dir().unwrap().map(Result::unwrap) {
+        std::fs::rename(entry.path(), bag.join(entry.file_name())).unwrap();
+    }
+    assert!(livebag(&["recover", bag.to_str().unwrap()]).output().unwrap().status.success());
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+}
+
+/// A recorder of splits that are a mebibyte large.
+fn begin(bag: &Path) -> Recorder {
+    std::fs::create_dir_all(bag.parent().unwrap()).unwrap();
+    let split = SplitRules { bytes_max: Some(1 << 20), duration_max: None };
+    Recorder::create(bag, RecorderOptions { split, ..RecorderOptions::default() }).unwrap()
+}
+
+/// Records until so many splits have begun after the first.
+fn fill_splits(recorder: &Recorder, splits: u32) {
+    let topic = Topic { name: "/image".into(), message_encoding: "cdr".into(), ..Topic::default() };
+    let image = recorder.topic(topic).unwrap();
+    for number in 0.. {
+        if recorder.status().splits > splits {
+            break;
+        }
+        image.write(None, number, &vec![number as u8; 100_000]).unwrap();
+        while recorder.status().totals().0 <= number {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
 }
 
 #[test]

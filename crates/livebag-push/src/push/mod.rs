@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::digest::{Digests, sha256_of};
 use crate::error::PushError;
 use crate::journal::Journal;
 use crate::limits::{PROGRESS_EVERY, SENDS_MAX};
-use crate::recording::{Manifest, Recording, SourceFile, fingerprint, name_of};
+use crate::recording::{LiveSplit, Manifest, Recording, SourceFile, fingerprint, name_of};
 use crate::target::Target;
 
 mod catalogue;
@@ -42,6 +43,8 @@ pub struct PushOptions {
     pub name: Option<String>,
     /// Whether every object is read back, even where the store's checksum fits.
     pub read_back: bool,
+    /// Whether a container that is being recorded is taken: its closed splits are pushed, and the next push goes on.
+    pub while_recorded: bool,
     /// The robot, as the target's catalogue is to name it; a recording that names its own keeps it.
     pub robot: Option<String>,
 }
@@ -57,11 +60,13 @@ pub struct PushProgress {
     pub sent_bytes: u64,
 }
 
-/// A recording that is in the store, verified.
+/// A recording, or the closed splits of one, that is in the store, verified.
 #[derive(Clone, Debug)]
 pub struct Pushed {
     /// Where.
     pub address: String,
+    /// Whether it is complete there, and not being recorded.
+    pub is_complete: bool,
     /// Its objects, without claim and checksums.
     pub objects: usize,
     /// Their bytes.
@@ -89,7 +94,7 @@ pub fn push(
 ) -> Result<Pushed, PushError> {
     // Before anything is read: what changes from here on is pushed by the next push.
     let before = fingerprint(path).ok();
-    let recording = Recording::survey(path, options.name.as_deref())?;
+    let recording = Recording::survey(path, options.name.as_deref(), options.while_recorded)?;
     target.check_folder()?;
     let is_itself = |place: std::path::PathBuf| {
         place
@@ -132,13 +137,16 @@ pub fn push(
             }
         }
     })?;
-    if let Some(fingerprint) = before {
+    let is_complete = recording.live.is_none();
+    if let Some(fingerprint) = before.filter(|_| is_complete) {
         pusher.journal.set_pushed(&fingerprint)?;
     }
     let _ = on_progress(&progress());
     Ok(Pushed {
         address: target.address_of(&recording.name),
-        objects: recording.files.len() + usize::from(recording.manifest.is_some()),
+        is_complete,
+        objects: recording.all_files().count()
+            + usize::from(is_complete && recording.manifest.is_some()),
         bytes,
         sent_objects: pusher.sent_objects,
         sent_bytes: target.pacer.sent_bytes() - sent_before,
@@ -168,10 +176,64 @@ struct Pusher<'a> {
 
 impl Pusher<'_> {
     async fn push(&mut self, recording: &Recording) -> Result<(), PushError> {
-        match &recording.manifest {
-            Some(manifest) => self.push_folder(recording, manifest).await,
-            None => self.push_file(recording).await,
+        match (&recording.manifest, &recording.live) {
+            (Some(manifest), Some(splits)) => self.push_splits(recording, manifest, splits).await,
+            (Some(manifest), None) => self.push_folder(recording, manifest).await,
+            (None, _) => self.push_file(recording).await,
         }
+    }
+
+    /// Each split is whole in the target or has no manifest. The recording has none until it is closed.
+    async fn push_splits(
+        &mut self,
+        recording: &Recording,
+        manifest: &Manifest,
+        splits: &[LiveSplit],
+    ) -> Result<(), PushError> {
+        if self.get(&manifest.key).await?.is_some() {
+            return Err(self.another(&manifest.key, "which is complete"));
+        }
+        let listed = self.list(&recording.name).await?;
+        self.claim_folder(recording, manifest, &listed).await?;
+        for split in splits {
+            if self.journal.has_split(&split.key) {
+                let bytes: u64 =
+                    split.files.iter().chain(&split.manifest).map(|file| file.bytes).sum();
+                self.stored_bytes.fetch_add(bytes, Ordering::Relaxed);
+                continue;
+            }
+            self.send_all(&split.files, Some(&split.key), &listed, false).await?;
+            self.send_all(split.manifest.as_slice(), None, &listed, false).await?;
+            self.journal.add_split(&split.key)?;
+        }
+        Ok(())
+    }
+
+    /// Claims the name of a recording with a manifest, which is not in the target.
+    async fn claim_folder(
+        &mut self,
+        recording: &Recording,
+        manifest: &Manifest,
+        listed: &HashMap<String, ObjectMeta>,
+    ) -> Result<(), PushError> {
+        let claim_key = format!("{}.claim", manifest.key.trim_end_matches(".yaml"));
+        // Hidden files are what pushes to a folder have begun.
+        let is_hidden = |key: &String| file_name(key).starts_with('.');
+        if !listed.contains_key(&claim_key) && !listed.keys().all(is_hidden) {
+            let why = "there are objects that no push has put there";
+            return Err(self.another(&recording.name, why));
+        }
+        let folder = recording.path.metadata().map_or(0, |folder| folder.ino());
+        let sha256 = match self.journal.claim(folder) {
+            // The manifest has grown since.
+            Some(claimed) => claimed.to_owned(),
+            None => sha256_of(&manifest.bytes),
+        };
+        if recording.live.is_some() && self.journal.claim(folder).is_none() {
+            self.journal.set_claim(&sha256, folder)?;
+        }
+        let claim = sums_line(&sha256, file_name(&manifest.key));
+        self.claim(&claim_key, claim.as_bytes()).await
     }
 
     async fn push_folder(
@@ -188,20 +250,11 @@ impl Pusher<'_> {
             Some(_) => return Err(self.another(&manifest.key, "with another manifest")),
             None => false,
         };
-        let stem = manifest.key.trim_end_matches(".yaml");
         if !is_complete {
-            let claim_key = format!("{stem}.claim");
-            // Hidden files are what pushes to a folder have begun.
-            let is_hidden = |key: &String| file_name(key).starts_with('.');
-            if !listed.contains_key(&claim_key) && !listed.keys().all(is_hidden) {
-                return Err(
-                    self.another(&recording.name, "there are objects that no push has put there")
-                );
-            }
-            let claim = sums_line(&sha256_of(&manifest.bytes), file_name(&manifest.key));
-            self.claim(&claim_key, claim.as_bytes()).await?;
+            self.claim_folder(recording, manifest, &listed).await?;
         }
-        let digests = self.send_all(recording, &listed, is_complete).await?;
+        let (files, name) = (&recording.files, Some(&*recording.name));
+        let digests = self.send_all(files, name, &listed, is_complete).await?;
         let mut sums: Vec<_> = recording
             .files
             .iter()
@@ -211,7 +264,7 @@ impl Pusher<'_> {
         sums.push(sums_line(&sha256_of(&manifest.bytes), file_name(&manifest.key)));
         sums.sort_by(|one, other| one[64..].cmp(&other[64..]));
         let sums = sums.concat();
-        let sums_key = format!("{stem}.sha256");
+        let sums_key = format!("{}.sha256", manifest.key.trim_end_matches(".yaml"));
         let is_there = listed.get(&sums_key).is_some_and(|there| there.size == sums.len() as u64);
         if !(is_complete && is_there && self.sent_objects == 0) {
             self.replace(&sums_key, sums.as_bytes()).await?;
@@ -248,27 +301,28 @@ impl Pusher<'_> {
         }
         self.claim(&sums_key, sums.as_bytes()).await?;
         let was_there = !listed.is_empty();
-        let digests = self.send_all(recording, &listed, is_complete).await?;
+        let digests = self.send_all(&recording.files, None, &listed, is_complete).await?;
         self.add_to_catalogue(recording, &digests, !was_there).await
     }
 
-    /// Sends what is missing until the store has all files; gives their checksums.
+    /// Sends what is missing until the store has all files; gives their checksums. All are below `name`, if it is given.
     async fn send_all(
         &mut self,
-        recording: &Recording,
+        files: &[SourceFile],
+        name: Option<&str>,
         listed: &HashMap<String, ObjectMeta>,
         is_complete: bool,
     ) -> Result<Vec<Digests>, PushError> {
         let mut digests = Vec::new();
-        for file in &recording.files {
+        for file in files {
             digests.push(self.send_if_missing(file, listed.get(&file.key), is_complete).await?);
         }
         // Everything is asked for anew, what was there before this push, too.
-        let listed = match recording.manifest {
-            Some(_) => self.list(&recording.name).await?,
+        let listed = match name {
+            Some(name) => self.list(name).await?,
             None => HashMap::new(),
         };
-        for (file, digests) in recording.files.iter().zip(&digests) {
+        for (file, digests) in files.iter().zip(&digests) {
             let mut why = self.why_not_stored(file, digests, listed.get(&file.key)).await?;
             for sends in 2..=SENDS_MAX {
                 let Some(found) = why else { break };

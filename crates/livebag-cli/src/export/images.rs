@@ -82,7 +82,7 @@ impl Folder {
 }
 
 /// An image's bytes and how files of its kind are called.
-fn picture(
+pub fn picture(
     topic: &Topic,
     message: &[u8],
     format: Format,

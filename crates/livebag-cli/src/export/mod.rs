@@ -72,7 +72,7 @@ pub struct Args {
     /// Make a video of each topic with images, with `ffmpeg`.
     #[arg(long, value_enum, value_name = "FORMAT")]
     video: Option<VideoFormat>,
-    /// Make a LeRobot dataset (v3.0) of the numbers of the recordings.
+    /// Make a LeRobot dataset (v3.0) of numbers and images of the recordings.
     #[arg(long, value_name = "DIR", requires = "rules")]
     #[arg(conflicts_with_all = ["output", "images", "csv", "parquet", "video"])]
     lerobot: Option<PathBuf>,
@@ -147,7 +147,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         return Err(crate::absent::error("http"));
     }
     if args.video.is_some() {
-        video::check()?;
+        video::check("--video", "export --images jpeg")?;
     }
     let Some(directory) = args.directory.as_ref().or(args.output.as_ref()) else {
         return Err(CliError::usage("give the folder to make behind the recording"));

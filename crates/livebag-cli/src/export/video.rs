@@ -10,17 +10,19 @@ use crate::outcome::CliError;
 /// How long the last image is shown.
 const LAST_NANOS: u64 = 100_000_000;
 
+/// H.264 with yuv420p, which every player takes, needs even sides.
+pub const EVEN: &str = "pad=ceil(iw/2)*2:ceil(ih/2)*2";
+
 /// # Errors
-/// If there is no ffmpeg.
-pub fn check() -> Result<(), CliError> {
+/// If there is no ffmpeg: `what` needs it, or the user does `instead`.
+pub fn check(what: &str, instead: &str) -> Result<(), CliError> {
     let mut command = Command::new("ffmpeg");
     command.arg("-version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        _ => Err(CliError::failed(
-            "--video needs ffmpeg, which is not here: install it (apt install ffmpeg), or export \
-             --images jpeg",
-        )),
+        _ => Err(CliError::failed(format!(
+            "{what} needs ffmpeg, which is not here: install it (apt install ffmpeg), or {instead}"
+        ))),
     }
 }
 
@@ -42,19 +44,23 @@ pub fn make(folder: &Folder) -> Result<String, CliError> {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-hide_banner", "-loglevel", "error", "-n"]);
     command.args(["-f", "concat", "-safe", "0", "-i"]).arg(&list);
-    // H.264 with yuv420p, which every player takes, needs even sides.
-    command.args(["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-fps_mode", "vfr"]);
+    command.args(["-vf", EVEN, "-fps_mode", "vfr"]);
     command.args(["-pix_fmt", "yuv420p"]).arg(&video).stdin(Stdio::null());
     let run = command.output().map_err(|error| CliError::failed(format!("ffmpeg: {error}")))?;
     if !run.status.success() {
-        let said = String::from_utf8_lossy(&run.stderr);
-        let said = said.lines().last().unwrap_or("it said nothing");
         return Err(CliError::failed(format!(
-            "ffmpeg made no video of {}: {said}",
-            folder.path().display()
+            "ffmpeg made no video of {}: {}",
+            folder.path().display(),
+            last_line(&run.stderr)
         )));
     }
     #[expect(clippy::disallowed_methods, reason = "a list that this command has made")]
     std::fs::remove_file(&list).map_err(|source| CliError::file("removing", &list, source))?;
     Ok(video.display().to_string())
+}
+
+/// The last of what ffmpeg has said.
+pub fn last_line(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    said.lines().last().unwrap_or("it said nothing").to_owned()
 }

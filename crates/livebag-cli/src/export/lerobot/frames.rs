@@ -1,14 +1,23 @@
 //! Messages as frames at fixed times: an episode's start + k / fps.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
+use super::picture::Picture;
 use super::rules::{Feature, Resample};
 
 const SECOND: u128 = 1_000_000_000;
 
+/// What a message gives to a feature.
+#[derive(Clone)]
+pub enum Value {
+    Numbers(Vec<f32>),
+    Picture(Rc<Picture>),
+}
+
 struct Sample {
     nanos: u64,
-    values: Vec<f32>,
+    value: Value,
 }
 
 /// The messages of one feature that frames to come may need.
@@ -30,29 +39,33 @@ impl Track {
         }
     }
 
-    fn value(&self, at: u64) -> Option<Vec<f32>> {
+    fn value(&self, at: u64) -> Option<Value> {
         let next = self.samples.partition_point(|sample| sample.nanos <= at);
         let is_near = |sample: &&Sample| sample.nanos.abs_diff(at) <= self.tolerance_nanos;
         let before = next.checked_sub(1).map(|last| &self.samples[last]).filter(is_near);
         let after = self.samples.get(next).filter(is_near);
         match (self.resample, before, after) {
-            (Resample::Hold, before, _) => before.map(|sample| sample.values.clone()),
+            (Resample::Hold, before, _) => before.map(|sample| sample.value.clone()),
             (Resample::Nearest, Some(before), Some(after)) => {
                 let is_later_nearer = after.nanos - at < at - before.nanos;
-                Some(if is_later_nearer { after } else { before }.values.clone())
+                Some(if is_later_nearer { after } else { before }.value.clone())
             }
             (Resample::Nearest, before, after) => {
-                before.or(after).map(|sample| sample.values.clone())
+                before.or(after).map(|sample| sample.value.clone())
             }
-            (Resample::Linear, Some(before), _) if before.nanos == at => {
-                Some(before.values.clone())
-            }
+            (Resample::Linear, Some(before), _) if before.nanos == at => Some(before.value.clone()),
             (Resample::Linear, Some(before), Some(after)) => {
                 let part = (at - before.nanos) as f64 / (after.nanos - before.nanos) as f64;
                 let between = |(a, b): (&f32, &f32)| {
                     (f64::from(*a) + (f64::from(*b) - f64::from(*a)) * part) as f32
                 };
-                Some(before.values.iter().zip(&after.values).map(between).collect())
+                Some(match (&before.value, &after.value) {
+                    (Value::Numbers(before), Value::Numbers(after)) => {
+                        Value::Numbers(before.iter().zip(after).map(between).collect())
+                    }
+                    // The rules allow no lines between pictures.
+                    _ => before.value.clone(),
+                })
             }
             (Resample::Linear, ..) => None,
         }
@@ -69,7 +82,7 @@ impl Track {
 /// What comes out.
 pub enum Step {
     /// The next frame of an episode: its number in it, and the values of each feature.
-    Frame(u64, Vec<Vec<f32>>),
+    Frame(u64, Vec<Value>),
     /// The episode has ended.
     End,
 }
@@ -99,9 +112,9 @@ impl Frames {
     }
 
     /// Adds a message. [`Frames::step`] must have given all frames before.
-    pub fn push(&mut self, feature: usize, nanos: u64, values: Vec<f32>) {
+    pub fn push(&mut self, feature: usize, nanos: u64, value: Value) {
         self.newest = self.newest.max(nanos);
-        self.tracks[feature].samples.push_back(Sample { nanos, values });
+        self.tracks[feature].samples.push_back(Sample { nanos, value });
     }
 
     /// The next step before a message of log time `now`; without `now` no message comes any more.
@@ -177,14 +190,17 @@ mod tests {
         let mut drain = |frames: &mut Frames, now| {
             while let Some(step) = frames.step(now) {
                 said.push(match step {
-                    Step::Frame(frame, values) => format!("{frame}:{}", values[0][0]),
+                    Step::Frame(frame, values) => match &values[0] {
+                        Value::Numbers(numbers) => format!("{frame}:{}", numbers[0]),
+                        Value::Picture(_) => unreachable!("there are no pictures"),
+                    },
                     Step::End => "end".to_owned(),
                 });
             }
         };
         for nanos in at {
             drain(&mut frames, Some(*nanos));
-            frames.push(0, *nanos, vec![*nanos as f32 / 1e6]);
+            frames.push(0, *nanos, Value::Numbers(vec![*nanos as f32 / 1e6]));
         }
         drain(&mut frames, None);
         said

@@ -4,12 +4,14 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use livebag::Clock;
+use livebag::{Clock, Topic};
+use livebag_format::visible;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::Args;
+use super::{Args, Format, images};
 use crate::convert::bar;
 use crate::files::{self, NewFile};
 use crate::interrupt::Interrupt;
@@ -17,17 +19,23 @@ use crate::outcome::{CliError, Outcome};
 use crate::select::{self, Selection};
 use crate::{place, stored, text};
 
+mod colours;
 mod frames;
+mod picture;
 mod rules;
 mod stats;
 mod tables;
 mod values;
+mod video;
 
-use frames::{Frames, Step};
+use colours::Colours;
+use frames::{Frames, Step, Value as FrameValue};
+use picture::Picture;
 use rules::{Episodes, Rules};
 use stats::{Figures, Stats};
 use tables::{Data, Episode};
 use values::Extractor;
+use video::Camera;
 
 /// Messages so long before an episode may be held in its first frames.
 const LOOK_BACK_NANOS: u64 = 10_000_000_000;
@@ -37,6 +45,12 @@ const OWN: [&str; 5] = ["timestamp", "frame_index", "episode_index", "index", "t
 struct Column {
     key: String,
     names: Vec<String>,
+}
+
+/// How a topic's messages become values of a feature.
+enum Maker {
+    Numbers(Result<Extractor, String>),
+    Pictures(Topic),
 }
 
 /// A range of log times that is read for its episodes.
@@ -79,6 +93,12 @@ pub fn run(
     if let Some(missing) = inputs.iter().find(is_missing) {
         return Err(place::missing(missing, std::io::ErrorKind::NotFound.into()));
     }
+    if rules.features.iter().any(rules::Feature::is_video) {
+        if !cfg!(feature = "http") {
+            return Err(crate::absent::error("http"));
+        }
+        super::video::check("a feature of images", "remove it from the rules")?;
+    }
     let clock = Clock::system();
     files::make_folder(directory)?;
     let mut dataset = Dataset::new(directory, &rules);
@@ -98,16 +118,20 @@ struct Dataset<'a> {
     /// Names of the numbers of each feature, once a message has shown them.
     names: Vec<Option<Vec<String>>>,
     data: Option<Data>,
+    /// Of the features that are videos, in their order.
+    cameras: Vec<Camera>,
     tasks: Vec<String>,
     episodes: Vec<Episode>,
     frames: u64,
-    /// Of the current episode and of all, for each feature and LeRobot's own columns.
+    /// Of the current episode and of all, for each feature of numbers and LeRobot's own columns.
     current: Vec<Stats>,
     total: Vec<Stats>,
     /// By topic: how many messages have no values, and why the first.
     refused: BTreeMap<String, (u64, String)>,
     lost: u64,
     too_short: u64,
+    /// Episodes longer than LeRobot's times are exact.
+    too_long: u64,
     warnings: Vec<String>,
 }
 
@@ -118,6 +142,7 @@ impl<'a> Dataset<'a> {
             rules,
             names: vec![None; rules.features.len()],
             data: None,
+            cameras: rules.videos().map(|key| Camera::new(directory, key, rules.fps)).collect(),
             tasks: Vec::new(),
             episodes: Vec::new(),
             frames: 0,
@@ -126,6 +151,7 @@ impl<'a> Dataset<'a> {
             refused: BTreeMap::new(),
             lost: 0,
             too_short: 0,
+            too_long: 0,
             warnings: Vec::new(),
         }
     }
@@ -190,14 +216,14 @@ impl<'a> Dataset<'a> {
         let from = range.0.saturating_sub(tolerances.max().unwrap_or(0).max(LOOK_BACK_NANOS));
         let mut source = livebag_bags::selected(source, &filter, (from > 0).then_some(from), None);
         // For each topic the features that are made of it.
-        let users: Vec<Vec<(usize, Result<Extractor, String>)>> = source
+        let users: Vec<Vec<(usize, Maker)>> = source
             .topics()
             .iter()
             .map(|topic| {
                 let features = topics.iter().enumerate().filter(|(_, name)| **name == topic.name);
-                features.map(|(at, _)| (at, Extractor::new(topic))).collect()
+                features.map(|(at, _)| Ok((at, self.maker(at, topic)?))).collect()
             })
-            .collect();
+            .collect::<Result<_, CliError>>()?;
         let mut frames = Frames::new(&rules.features, rules.fps, *range);
         let end = range.1.saturating_add(rules.wait_nanos());
         let mut last = None;
@@ -214,9 +240,13 @@ impl<'a> Dataset<'a> {
                 self.take(step, task)?;
             }
             let mut refusal = None;
-            for (feature, extractor) in &users[message.topic] {
-                match self.values(*feature, extractor, &message.data) {
-                    Ok(values) => frames.push(*feature, now, values),
+            for (feature, maker) in &users[message.topic] {
+                let made = match maker {
+                    Maker::Numbers(extractor) => self.numbers(*feature, extractor, &message.data),
+                    Maker::Pictures(topic) => self.picture(*feature, topic, &message.data),
+                };
+                match made {
+                    Ok(value) => frames.push(*feature, now, value),
                     Err(why) => refusal = Some(why),
                 }
             }
@@ -238,12 +268,43 @@ impl<'a> Dataset<'a> {
         Ok((source.lost_count(), last))
     }
 
-    fn values(
+    fn maker(&self, feature: usize, topic: &Topic) -> Result<Maker, CliError> {
+        let feature = &self.rules.features[feature];
+        match (feature.is_video(), images::are_in(topic)) {
+            (true, true) => Ok(Maker::Pictures(topic.clone())),
+            (true, false) => Err(CliError::failed(format!(
+                "{} has no images: name the `fields` of its messages for the feature {}",
+                visible(&topic.name),
+                feature.key
+            ))),
+            (false, _) => Ok(Maker::Numbers(Extractor::new(topic))),
+        }
+    }
+
+    fn picture(
+        &mut self,
+        feature: usize,
+        topic: &Topic,
+        message: &[u8],
+    ) -> Result<FrameValue, String> {
+        let picture = match Picture::raw(topic, message) {
+            Some(picture) => picture,
+            None => {
+                let (bytes, extension) = images::picture(topic, message, Format::Jpeg)?;
+                Picture::file(bytes, extension)?
+            }
+        };
+        let before = self.rules.features[..feature].iter().filter(|other| other.is_video());
+        self.cameras[before.count()].check(&picture)?;
+        Ok(FrameValue::Picture(Rc::new(picture)))
+    }
+
+    fn numbers(
         &mut self,
         feature: usize,
         extractor: &Result<Extractor, String>,
         message: &[u8],
-    ) -> Result<Vec<f32>, String> {
+    ) -> Result<FrameValue, String> {
         let extractor = extractor.as_ref().map_err(Clone::clone)?;
         let found = extractor.values(message, &self.rules.features[feature].fields)?;
         if found.is_empty() {
@@ -252,7 +313,7 @@ impl<'a> Dataset<'a> {
         let (names, values): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let known = self.names[feature].get_or_insert_with(|| names.clone());
         match known.len() == names.len() {
-            true => Ok(values),
+            true => Ok(FrameValue::Numbers(values)),
             false => Err(format!(
                 "its fields have {}, those of the first message {}",
                 text::plural(names.len(), "number"),
@@ -266,6 +327,18 @@ impl<'a> Dataset<'a> {
             Step::End => return self.end(task),
             Step::Frame(frame, values) => (frame, values),
         };
+        let mut cameras = self.cameras.iter_mut();
+        let mut numbers = Vec::new();
+        for value in values {
+            match value {
+                FrameValue::Numbers(values) => numbers.push(values),
+                FrameValue::Picture(picture) => {
+                    let Some(camera) = cameras.next() else { continue };
+                    camera.add(frame, &picture)?;
+                }
+            }
+        }
+        let values = numbers;
         if self.data.is_none() {
             self.data = Some(Data::new(self.directory, &self.columns())?);
             let widths = values.iter().map(Vec::len).chain(OWN.iter().map(|_| 1));
@@ -299,16 +372,21 @@ impl<'a> Dataset<'a> {
         let length = first.count;
         if length < 2 {
             data.remove_last();
+            self.cameras.iter_mut().for_each(Camera::forget);
             self.too_short += 1;
             return Ok(());
         }
         let file = data.file;
         data.end_episode()?;
+        for camera in &mut self.cameras {
+            camera.end_episode(length)?;
+        }
+        self.too_long += u64::from(length > video::FILE_SECONDS * self.rules.fps);
         if !self.tasks.iter().any(|known| known == task) {
             self.tasks.push(task.to_owned());
         }
         self.total.iter_mut().zip(&current).for_each(|(total, stats)| total.merge(stats));
-        let keys = self.rules.features.iter().map(|feature| feature.key.as_str()).chain(OWN);
+        let keys = self.rules.numbers().chain(OWN);
         let stats = keys.map(str::to_owned).zip(current.iter().map(Stats::figures)).collect();
         let from_index = self.frames;
         self.frames += length;
@@ -322,7 +400,7 @@ impl<'a> Dataset<'a> {
             key: feature.key.clone(),
             names: names.clone().unwrap_or_default(),
         };
-        features.map(column).collect()
+        features.filter(|(feature, _)| !feature.is_video()).map(column).collect()
     }
 
     fn finish(&mut self) -> Result<(), CliError> {
@@ -334,6 +412,15 @@ impl<'a> Dataset<'a> {
             let episodes = text::plural(count, "episode");
             self.warnings.push(format!("{episodes} left out: shorter than two frames"));
         }
+        if self.too_long > 0 && !self.cameras.is_empty() {
+            let count = usize::try_from(self.too_long).unwrap_or(usize::MAX);
+            self.warnings.push(format!(
+                "{} longer than {} s: LeRobot's times are float32, and it may not find the frames at their ends; make \
+                 shorter ones, with events or --from and --to",
+                text::plural(count, "episode"),
+                video::FILE_SECONDS
+            ));
+        }
         if self.episodes.is_empty() {
             let why: String = self.warnings.iter().map(|warning| format!("; {warning}")).collect();
             return Err(CliError::failed(format!(
@@ -344,20 +431,24 @@ impl<'a> Dataset<'a> {
         if let Some(data) = &mut self.data {
             data.finish()?;
         }
+        for camera in &mut self.cameras {
+            camera.finish()?;
+        }
         tables::make_folders(&self.directory.join("meta"))?;
         tables::write_tasks(self.directory, &self.tasks)?;
-        tables::write_episodes(self.directory, &self.episodes)?;
-        let keys = self.rules.features.iter().map(|feature| feature.key.as_str()).chain(OWN);
-        let stats: Map<String, Value> = keys
+        tables::write_episodes(self.directory, &self.episodes, &self.cameras, self.rules.fps)?;
+        let keys = self.rules.numbers().chain(OWN);
+        let mut stats: Map<String, Value> = keys
             .zip(&self.total)
-            .map(|(key, stats)| {
-                let Figures { count, values } = stats.figures();
-                let values = values.into_iter().map(|(name, values)| (name, json!(values)));
-                let all = values.chain([("count", json!([count]))]);
-                let all: Map<_, _> = all.map(|(name, value)| (name.to_owned(), value)).collect();
-                (key.to_owned(), Value::Object(all))
-            })
+            .map(|(key, stats)| (key.to_owned(), figures(stats.figures(), |value| json!(value))))
             .collect();
+        for camera in &self.cameras {
+            let mut all = Colours::default();
+            camera.colours.iter().for_each(|colours| all.merge(colours));
+            // Channels, of one row, of one column.
+            let of_camera = figures(all.figures(), |value| json!([[value]]));
+            stats.insert(camera.key.clone(), of_camera);
+        }
         self.write_json("meta/stats.json", &Value::Object(stats))?;
         // Last: without it there is no dataset.
         self.write_json("meta/info.json", &self.info())
@@ -368,6 +459,17 @@ impl<'a> Dataset<'a> {
         for Column { key, names } in self.columns() {
             let feature = json!({"dtype": "float32", "shape": [names.len()], "names": names});
             features.insert(key, feature);
+        }
+        for camera in &self.cameras {
+            let (columns, rows) = camera.size();
+            let info = json!({
+                "video.height": rows, "video.width": columns, "video.codec": "h264",
+                "video.pix_fmt": "yuv420p", "video.is_depth_map": false,
+                "video.fps": self.rules.fps, "video.channels": 3, "has_audio": false,
+            });
+            let names = ["height", "width", "channels"];
+            let feature = json!({"dtype": "video", "shape": [rows, columns, 3], "names": names, "info": info});
+            features.insert(camera.key.clone(), feature);
         }
         for key in OWN {
             let kind = if key == "timestamp" { "float32" } else { "int64" };
@@ -385,7 +487,8 @@ impl<'a> Dataset<'a> {
             "fps": self.rules.fps,
             "splits": {"train": format!("0:{}", self.episodes.len())},
             "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
-            "video_path": null,
+            "video_path": (!self.cameras.is_empty())
+                .then_some("videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"),
             "features": features,
         })
     }
@@ -429,4 +532,11 @@ impl<'a> Dataset<'a> {
         }
         Ok(if summary.lost_messages > 0 { Outcome::Loss } else { Outcome::Done })
     }
+}
+
+fn figures(Figures { count, values }: Figures, number: impl Fn(f64) -> Value) -> Value {
+    let list = |values: Vec<f64>| values.into_iter().map(&number).collect::<Value>();
+    let values = values.into_iter().map(|(name, values)| (name, list(values)));
+    let all = values.chain([("count", json!([count]))]);
+    Value::Object(all.map(|(name, value)| (name.to_owned(), value)).collect())
 }

@@ -9,8 +9,9 @@ use crate::yaml::{self, Node};
 
 /// How far from its frame a message may be, where the rules do not say: for `nearest` and `linear`.
 const TOLERANCE_NANOS: u64 = 100_000_000;
-/// Messages of this time wait in memory, at most.
+/// Messages of this time wait in memory, at most; pictures are larger.
 const TOLERANCE_NANOS_MAX: u64 = 10_000_000_000;
+const PICTURE_TOLERANCE_NANOS_MAX: u64 = 1_000_000_000;
 /// Columns of LeRobot itself.
 const RESERVED: [&str; 5] = ["timestamp", "frame_index", "episode_index", "index", "task_index"];
 
@@ -43,10 +44,18 @@ pub struct Field {
 pub struct Feature {
     pub key: String,
     pub topic: String,
+    /// None for videos of a topic's images.
     pub fields: Vec<Field>,
     pub resample: Resample,
     /// `None`: any distance.
     pub tolerance_nanos: Option<u64>,
+}
+
+impl Feature {
+    /// Whether it is a video of images.
+    pub fn is_video(&self) -> bool {
+        self.fields.is_empty()
+    }
 }
 
 /// All of the file.
@@ -88,6 +97,16 @@ impl Rules {
         Ok(Self { fps: frames_per_second, task, robot: text("robot")?, episodes, features: read })
     }
 
+    /// Names of the features that are numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = &str> {
+        self.features.iter().filter(|feature| !feature.is_video()).map(|feature| &*feature.key)
+    }
+
+    /// Names of the features that are videos.
+    pub fn videos(&self) -> impl Iterator<Item = &str> {
+        self.features.iter().filter(|feature| feature.is_video()).map(|feature| &*feature.key)
+    }
+
     /// Messages so long after a frame may change it.
     pub fn wait_nanos(&self) -> u64 {
         let waiting = self.features.iter().filter(|feature| feature.resample != Resample::Hold);
@@ -106,14 +125,26 @@ fn episodes(node: Option<Node<'_>>) -> Result<Episodes, CliError> {
 
 fn feature(key: &str, node: &Node<'_>) -> Result<Feature, CliError> {
     node.only(&["topic", "fields", "resample", "tolerance"])?;
-    if key.contains('/') || RESERVED.contains(&key) {
-        return Err(node.wrong("a feature whose name has no / and is not one of LeRobot's own"));
+    // Videos are in folders of this name.
+    let is_plain = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    if !key.chars().all(is_plain) || key.starts_with('.') || RESERVED.contains(&key) {
+        let names = "a feature whose name has letters, digits, `.`, `_` and `-` and is not one of LeRobot's own";
+        return Err(node.wrong(names));
+    }
+    let fields = node.find("fields")?.map(|node| node.some(field)).transpose()?.unwrap_or_default();
+    let are_pictures = fields.is_empty();
+    // LeRobot expects three channels there.
+    if !are_pictures && key.contains("image") {
+        return Err(node.wrong("`image` only in names of features without `fields`: videos"));
     }
     let resample = match node.find("resample")? {
         None => Resample::Nearest,
         Some(node) => match node.text()? {
             "nearest" => Resample::Nearest,
             "hold" => Resample::Hold,
+            "linear" if are_pictures => {
+                return Err(node.wrong("nearest or hold for images"));
+            }
             "linear" => Resample::Linear,
             _ => return Err(node.wrong("nearest, hold or linear")),
         },
@@ -124,6 +155,9 @@ fn feature(key: &str, node: &Node<'_>) -> Result<Feature, CliError> {
         Some(node) => {
             let duration = parse::duration(node.text()?).map_err(|_| node.wrong("100ms, or 2s"))?;
             let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+            if waits && are_pictures && nanos > PICTURE_TOLERANCE_NANOS_MAX {
+                return Err(node.wrong("at most 1s for images, except with `resample: hold`"));
+            }
             if waits && nanos > TOLERANCE_NANOS_MAX {
                 return Err(node.wrong("at most 10s, except with `resample: hold`"));
             }
@@ -133,7 +167,7 @@ fn feature(key: &str, node: &Node<'_>) -> Result<Feature, CliError> {
     Ok(Feature {
         key: key.to_owned(),
         topic: node.get("topic")?.text()?.to_owned(),
-        fields: node.get("fields")?.some(field)?,
+        fields,
         resample,
         tolerance_nanos,
     })

@@ -17,7 +17,9 @@ use parquet::file::properties::WriterProperties;
 use serde_json::json;
 
 use super::Column;
+use super::colours::Colours;
 use super::stats::Figures;
+use super::video::Camera;
 use crate::export::parquet::{Whole, failed};
 use crate::files::NewFile;
 use crate::outcome::CliError;
@@ -203,7 +205,12 @@ pub fn write_tasks(directory: &Path, tasks: &[String]) -> Result<(), CliError> {
 }
 
 /// `meta/episodes`: a row for each, with its statistics.
-pub fn write_episodes(directory: &Path, episodes: &[Episode]) -> Result<(), CliError> {
+pub fn write_episodes(
+    directory: &Path,
+    episodes: &[Episode],
+    cameras: &[Camera],
+    fps: u64,
+) -> Result<(), CliError> {
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
     let mut whole = |name: &str, value: &dyn Fn(usize, &Episode) -> u64| {
         let values = episodes.iter().enumerate().map(|(at, episode)| value(at, episode) as i64);
@@ -246,6 +253,7 @@ pub fn write_episodes(directory: &Path, episodes: &[Episode]) -> Result<(), CliE
     for (name, mut list) in counts {
         columns.push((name, Arc::new(list.finish())));
     }
+    columns.extend(cameras.iter().flat_map(|camera| of_camera(camera, fps)));
     let field =
         |(name, array): &(String, ArrayRef)| Field::new(name, array.data_type().clone(), true);
     let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
@@ -253,6 +261,45 @@ pub fn write_episodes(directory: &Path, episodes: &[Episode]) -> Result<(), CliE
     make_folders(&folder)?;
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     write_one(&folder.join(file_name(0)), schema, arrays, Vec::new())
+}
+
+/// Columns that say where each episode is in a camera's videos, and its statistics: lists of three channels, of one row,
+/// of one column.
+fn of_camera(camera: &Camera, fps: u64) -> Vec<(String, ArrayRef)> {
+    let key = &camera.key;
+    let (mut chunks, mut files) = (Int64Builder::new(), Int64Builder::new());
+    let (mut from, mut to) = (Float64Builder::new(), Float64Builder::new());
+    for span in &camera.spans {
+        chunks.append_value((span.file / FILES_PER_CHUNK) as i64);
+        files.append_value((span.file % FILES_PER_CHUNK) as i64);
+        from.append_value(span.from_frame as f64 / fps as f64);
+        to.append_value((span.from_frame + span.length) as f64 / fps as f64);
+    }
+    let mut columns: Vec<(String, ArrayRef)> = vec![
+        (format!("videos/{key}/chunk_index"), Arc::new(chunks.finish())),
+        (format!("videos/{key}/file_index"), Arc::new(files.finish())),
+        (format!("videos/{key}/from_timestamp"), Arc::new(from.finish())),
+        (format!("videos/{key}/to_timestamp"), Arc::new(to.finish())),
+    ];
+    let mut counts = ListBuilder::new(Int64Builder::new());
+    let mut figures: Vec<(String, ListBuilder<ListBuilder<ListBuilder<Float64Builder>>>)> =
+        Vec::new();
+    for Figures { count, values } in camera.colours.iter().map(Colours::figures) {
+        counts.append_value([Some(count as i64)]);
+        for (at, (name, channels)) in values.into_iter().enumerate() {
+            if figures.len() == at {
+                figures.push((format!("stats/{key}/{name}"), ListBuilder::default()));
+            }
+            figures[at]
+                .1
+                .append_value(channels.into_iter().map(|value| Some([Some([Some(value)])])));
+        }
+    }
+    columns.push((format!("stats/{key}/count"), Arc::new(counts.finish())));
+    for (name, mut list) in figures {
+        columns.push((name, Arc::new(list.finish())));
+    }
+    columns
 }
 
 fn write_one(

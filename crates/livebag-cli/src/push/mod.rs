@@ -105,10 +105,20 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let mut options = TargetOptions::default();
     options.rate_bytes_per_s = args.max_rate;
     options.give_up_after = args.give_up_after;
-    let target = Target::open(&args.target, &options).map_err(|error| match error {
-        PushError::Bucket(BucketError::Address(_)) => CliError::usage(error.to_string()),
-        error => CliError::failed(error.to_string()),
-    })?;
+    let target = match Target::open(&args.target, &options) {
+        Ok(target) => target,
+        Err(error) => {
+            let text = error.to_string();
+            if args.json {
+                let line = Line::new(&args.bags[0], &args.target, "failed", &Clock::system());
+                print(&Line { error: Some(&text), ..line })?;
+            }
+            return Err(match error {
+                PushError::Bucket(BucketError::Address(_)) => CliError::usage(text),
+                _ => CliError::failed(text),
+            });
+        }
+    };
     // This thread computes the checksums of requests.
     livebag::lower_priority();
     if args.watch {

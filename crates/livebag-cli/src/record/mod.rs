@@ -25,6 +25,7 @@ use crate::{parse, serve, text};
 pub mod graph;
 mod names;
 mod progress;
+mod pushing;
 mod rosbag2;
 mod settings;
 mod stats;
@@ -34,6 +35,7 @@ mod waiting;
 use crate::control::{self, ControlSocket, Keyboard};
 use names::Wanted;
 use progress::Progress;
+use pushing::{PushReport, Pushing};
 use settings::Settings;
 use waiting::Waiting;
 
@@ -63,13 +65,14 @@ const SHOW: Duration = Duration::from_millis(200);
     livebag record -a --storage sqlite3 --preset resilient -o run5\n  \
     livebag record --ros2 dds -a --domain 7 -o run6\n  \
     livebag record --ros2 zenoh -t /imu /camera/image --storage mcap -o run7\n  \
+    livebag record -a -d 60 --push s3://fleet/robot7 -o run8\n  \
     livebag record -a -d 60 --print-profile > recording.yaml\n  \
     livebag record --profile recording.yaml\n\n\
 Signals: INT, TERM and HUP close the recording; 3 s later, one more discards and counts the messages waiting \
 in memory, and after 3 s more, another ends the process. USR1 begins a new split, USR2 takes a snapshot. \
 `livebag ctl DIR` has the same commands and more.\n\n\
-Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost, or \
-a named topic had no message.\n\n\
+Exit codes: 0 nothing lost, 1 failed or ended early, 2 wrong usage, 3 finished, but messages were lost, \
+a named topic had no message, or --push did not succeed.\n\n\
 Environment:\n  \
     LIVEBAG_STORAGE  how bytes reach the disk: io_uring (default) or pwrite, with ,buffered \
 appended to use the page cache\n  \
@@ -125,6 +128,8 @@ struct Summary {
     /// How often the wall clock was set while recording, and by how much at most.
     clock_jumps: ClockJumps,
     topics: Vec<TopicReport>,
+    /// What became of `--push`; null without.
+    push: Option<PushReport>,
 }
 
 #[derive(Serialize, Default)]
@@ -169,6 +174,9 @@ impl Plan {
             let name = directory.file_name().unwrap_or(directory.as_os_str());
             options.one_file = Some(name.to_string_lossy().into_owned());
         }
+        if settings.push.is_some() && !cfg!(feature = "bucket") {
+            return Err(crate::absent::error("bucket"));
+        }
         let (stop_after, server) = (settings.stop_after()?, settings.server_options()?);
         let database = settings.database()?;
         if database.is_some() && server.is_some() {
@@ -204,6 +212,20 @@ impl Plan {
                 (recorder, storage)
             }
         })
+    }
+
+    /// Begins to push, if that is wanted.
+    fn begin_push(&self) -> Option<Pushing> {
+        let target = self.settings.push.as_ref()?;
+        let options =
+            [("--max-rate", &self.settings.push_max_rate), ("--robot", &self.settings.robot)];
+        let words = |(option, value): (&str, &Option<String>)| {
+            value.as_ref().map(|value| format!("{option}={value}"))
+        };
+        let options = options.into_iter().filter_map(words).collect();
+        // Files of other formats get their names when the recording is closed.
+        let has_splits = self.metadata_version.is_none() && self.database.is_none();
+        Some(Pushing::begin(&self.directory, target, options, has_splits))
     }
 
     fn records_streams(&self) -> bool {
@@ -290,6 +312,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let (mut follower, network) = follow(&plan.settings, &clock)?.unzip();
     let (recorder, storage) = plan.create()?;
     announce(&storage, &plan.directory, plan.options.cache_bytes_max);
+    let mut pushing = plan.begin_push();
     let socket = control_socket(&plan.directory);
     let zenoh = plan.settings.zenoh();
     let server = match plan.server.take() {
@@ -313,6 +336,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         recorder: &recorder,
         follower: follower.as_mut(),
         look_interval: plan.settings.graph.interval(),
+        pushing: pushing.as_mut(),
         interrupt: &interrupt,
         orders: &orders,
         socket: socket.as_ref(),
@@ -339,7 +363,9 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         Err(RecordError::Failed(failure)) => Some(failure.to_string()),
         Err(error) => return Err(error.into()),
     };
-    conclude(&plan.summary(&status, storage, failure, elapsed_s)?, args.json)
+    let mut summary = plan.summary(&status, storage, failure, elapsed_s)?;
+    summary.push = pushing.map(|pushing| pushing.finish(&interrupt));
+    conclude(&summary, args.json)
 }
 
 /// Closes the recording and shows how that goes; what waits is given up only if that is asked for.
@@ -418,6 +444,7 @@ struct Watch<'a> {
     follower: Option<&'a mut Follower>,
     /// Interval at which the network's graph is polled.
     look_interval: Duration,
+    pushing: Option<&'a mut Pushing>,
     interrupt: &'a Interrupt,
     orders: &'a SignalOrders,
     socket: Option<&'a ControlSocket>,
@@ -455,6 +482,10 @@ impl Watch<'_> {
                 wanted.look(&status);
                 for notice in self.waiting.look(now - began, wanted, &status) {
                     progress.say(&format!("livebag: {notice}"));
+                }
+                let notice = self.pushing.as_mut().and_then(|pushing| pushing.take_notice());
+                if let Some(notice) = notice {
+                    progress.say(&format!("livebag: warning: {notice}"));
                 }
                 progress.show(&status);
                 next_show = now + SHOW.as_nanos() as u64;
@@ -523,6 +554,7 @@ impl Summary {
             missing,
             clock_jumps,
             topics,
+            push: None,
         }
     }
 }
@@ -574,6 +606,10 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
     for name in &summary.missing {
         say!("livebag: warning: {name}");
     }
+    let unpushed = summary.push.as_ref().and_then(|push| push.failure(&summary.path));
+    if let Some(unpushed) = &unpushed {
+        complain!("livebag: {unpushed}");
+    }
     if let Some(failure) = &summary.failure {
         complain!(
             "livebag: the recording ended early: {failure}; everything written before it is kept \
@@ -584,7 +620,7 @@ fn conclude(summary: &Summary, json: bool) -> Result<Outcome, CliError> {
     let is_lossy = summary.lost.total() > 0 || !summary.missing.is_empty();
     // An empty recording is not what anybody asked for.
     let is_empty = summary.account.published() == 0;
-    Ok(if is_lossy || is_empty { Outcome::Loss } else { Outcome::Done })
+    Ok(if is_lossy || is_empty || unpushed.is_some() { Outcome::Loss } else { Outcome::Done })
 }
 
 fn render(summary: &Summary) -> String {

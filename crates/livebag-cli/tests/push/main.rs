@@ -7,6 +7,7 @@ mod folder;
 mod killed;
 mod names;
 mod reading;
+mod recording;
 mod run;
 mod serving;
 mod store;

@@ -108,7 +108,9 @@ pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
             let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
             if path.is_dir() {
                 folders.push(path);
-            } else if !name.starts_with('.') && name != "container.lock" {
+            } else if !name.starts_with('.')
+                && !["container.lock", "control.sock"].contains(&&*name)
+            {
                 let below = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
                 found.push((below, std::fs::read(&path).unwrap()));
             }

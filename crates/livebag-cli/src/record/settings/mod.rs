@@ -114,6 +114,15 @@ pub struct Settings {
     #[arg(long, value_name = "WHAT")]
     #[arg(help_heading = "Splits", hide_short_help = true)]
     pub low_free_space_action: Option<String>,
+    /// Push the recording to s3://BUCKET/PREFIX, gs://…, az://… or a folder (`livebag push`): closed splits while the
+    /// next is recorded, the rest at the end.
+    #[arg(long, value_name = "TARGET")]
+    #[arg(help_heading = "Splits")]
+    pub push: Option<String>,
+    /// Push no faster: 10Mbit/s, 2MB/s.
+    #[arg(long, value_name = "RATE")]
+    #[arg(help_heading = "Splits", hide_short_help = true)]
+    pub push_max_rate: Option<String>,
     /// Record into a ring in memory, as large as the cache. `livebag ctl DIR snapshot`, key t or signal USR2 writes it
     /// to the disk.
     #[arg(long)]
@@ -189,8 +198,8 @@ pub struct Settings {
     #[arg(long, requires = "serve")]
     #[arg(help_heading = "Serving", hide_short_help = true)]
     pub zenoh: bool,
-    /// This robot's name on Zenoh [default: the machine's name]
-    #[arg(long, value_name = "NAME", requires = "zenoh")]
+    /// This robot's name on Zenoh and in the catalogue of --push [default: the machine's name]
+    #[arg(long, value_name = "NAME")]
     #[arg(help_heading = "Serving", hide_short_help = true)]
     pub robot: Option<String>,
     /// Do not listen to the keyboard.

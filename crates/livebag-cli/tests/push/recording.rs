@@ -1,0 +1,182 @@
+//! `record --push`: the recorder's own pusher, its failures and its death.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use livebag_shm::{FrameMeta, StreamOptions, Writer};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::run::{Ended, assert_stored, in_store, livebag, push};
+use crate::store::{BUCKET, Fault, Store};
+
+/// A recorder that pushes.
+struct Recording {
+    child: Option<Child>,
+    writer: Writer,
+    bag: std::path::PathBuf,
+}
+
+impl Recording {
+    fn begin(store: &Store, bag: &Path, name: &str, more: &[&str]) -> Self {
+        let name = format!("push-test-{}-{name}", std::process::id());
+        let options = StreamOptions::bytes(1 << 20).slots(64).remove_on_drop(true);
+        let writer = Writer::create(&name, &options).unwrap();
+        let target = format!("s3://{BUCKET}/robot7");
+        let words = ["record", &name, "-o", bag.to_str().unwrap(), "--push", &target, "--json"];
+        let mut command = in_store(store, livebag(&[&words, more].concat()));
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        Self { child: Some(child), writer, bag: bag.to_owned() }
+    }
+
+    /// Standard error up to a line with this word.
+    fn until_said(&mut self, word: &str) -> String {
+        let errors = self.child.as_mut().unwrap().stderr.as_mut().unwrap();
+        let mut said = Vec::new();
+        // Byte by byte: what follows is read later.
+        while !String::from_utf8_lossy(&said).contains(word) || said.last() != Some(&b'\n') {
+            let mut byte = [0];
+            assert_eq!(errors.read(&mut byte).unwrap(), 1, "never said `{word}`: {said:?}");
+            said.push(byte[0]);
+        }
+        String::from_utf8(said).unwrap()
+    }
+
+    /// Some messages, and a new split after them.
+    fn fill_split(&mut self) {
+        let before = self.status();
+        for _ in 0..20 {
+            self.writer.publish(&FrameMeta::bytes(), &vec![7; 50_000]).unwrap();
+        }
+        let count = before["message_count"].as_u64().unwrap() + 20;
+        wait_until(|| self.status()["message_count"] == count);
+        let split = livebag(&["ctl", self.bag.to_str().unwrap(), "split"]).output().unwrap();
+        assert!(split.status.success(), "{split:?}");
+        wait_until(|| self.status()["splits"].as_u64() > before["splits"].as_u64());
+    }
+
+    fn status(&self) -> Value {
+        let asked = livebag(&["ctl", self.bag.to_str().unwrap(), "status", "--json"]).output();
+        serde_json::from_slice(&asked.unwrap().stdout).unwrap_or_default()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.child.as_ref().unwrap()), signal).unwrap();
+    }
+
+    fn end(mut self) -> Ended {
+        self.signal(Signal::INT);
+        self.child.take().unwrap().wait_with_output().unwrap().into()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Asks again until the answer is yes. The test's own limit of time ends it otherwise.
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Its children.
+fn children(of: u32) -> Vec<Pid> {
+    let listed = Command::new("ps").args(["-o", "pid=", "--ppid", &of.to_string()]).output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+    listed.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+#[test]
+fn splits_are_pushed_while_it_records_and_the_rest_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = folder.path().join("run1");
+    let mut recording = Recording::begin(&store, &bag, "whole", &[]);
+    recording.until_said("livebag: recording /");
+    recording.fill_split();
+    recording.fill_split();
+    let stored = store.place("robot7/run1");
+    wait_until(|| stored.join("split_0001/container.yaml").exists());
+    // A pusher that dies costs nothing but time.
+    let [pusher] = children(recording.child.as_ref().unwrap().id())[..] else {
+        panic!("one child")
+    };
+    kill_process(pusher, Signal::KILL).unwrap();
+    recording.until_said("the recording is pushed when it is closed");
+    recording.fill_split();
+    let ended = recording.end().expect(0, &["pushing the rest"]);
+    let summary: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(
+        (&summary["push"]["is_pushed"], &summary["push"]["error"]),
+        (&true.into(), &Value::Null)
+    );
+    assert_stored(&stored, &bag);
+}
+
+#[test]
+fn a_store_that_refuses_ends_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    store.fail(|_| Fault::Refuse(403, "AccessDenied"));
+    let bag = folder.path().join("run1");
+    let mut recording = Recording::begin(&store, &bag, "refused", &[]);
+    recording.until_said("livebag: recording /");
+    recording.fill_split();
+    recording.fill_split();
+    let said = recording.until_said("pushing to s3://fleet/robot7");
+    assert!(said.contains("do not allow this"), "{said}");
+    let ended = recording.end().expect(3, &["is not pushed", "livebag push"]);
+    let summary: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(summary["push"]["is_pushed"], false);
+    assert!(summary["push"]["error"].as_str().unwrap().contains("do not allow this"), "{summary}");
+    assert_eq!((&summary["message_count"], &summary["lost"]["total"]), (&40.into(), &0.into()));
+    store.work();
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+}
+
+#[test]
+fn a_recorder_that_is_killed_leaves_what_a_push_goes_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = folder.path().join("run1");
+    let mut recording = Recording::begin(&store, &bag, "killed", &[]);
+    recording.until_said("livebag: recording /");
+    recording.fill_split();
+    recording.fill_split();
+    let stored = store.place("robot7/run1");
+    wait_until(|| stored.join("split_0001/container.yaml").exists());
+    recording.signal(Signal::KILL);
+    drop(recording);
+    let recovered = livebag(&["recover", bag.to_str().unwrap()]).output().unwrap();
+    assert!(recovered.status.success(), "{recovered:?}");
+    // Nobody listens to the recorder's own pusher any more: it ends when it has something to say.
+    let mut pushed = push(&store, &bag, &[]);
+    while pushed.err.contains("by another process") {
+        pushed = push(&store, &bag, &[]);
+    }
+    pushed.expect(0, &["verified"]);
+    assert_stored(&stored, &bag);
+}
+
+#[test]
+fn a_bag_for_rosbag2_is_pushed_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = folder.path().join("run1");
+    let mut recording = Recording::begin(&store, &bag, "mcap", &["--storage", "mcap"]);
+    recording.until_said("livebag: recording /");
+    recording.fill_split();
+    recording.fill_split();
+    recording.end().expect(0, &["pushing the rest"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+}

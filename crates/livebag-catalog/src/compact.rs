@@ -63,10 +63,8 @@ impl Catalogue {
             if chosen.len() < 2 {
                 return self.count(sum, &all).await;
             }
-            let foreign_before = foreign.len();
             match self.merge(&chosen, &mut foreign).await? {
                 Some(removed) => sum.merged_objects += removed,
-                None if foreign.len() > foreign_before => {}
                 None if attempts < LISTINGS_MAX => attempts += 1,
                 None => return Err(CatalogueError::Busy { address: self.address.clone() }),
             }
@@ -89,8 +87,8 @@ impl Catalogue {
         Ok(sum)
     }
 
-    /// Returns how many objects were removed; `None` if another process has removed one meanwhile, or one is of other
-    /// columns.
+    /// Returns how many objects were removed; `None` if another process has removed one meanwhile. Objects of other columns
+    /// stay, and become `foreign`.
     async fn merge(
         &self,
         objects: &[ObjectMeta],
@@ -109,7 +107,7 @@ impl Catalogue {
             let Some(opened) = opened? else { return Ok(None) };
             if !opened.has_our_columns() {
                 foreign.insert(object.location.clone());
-                return Ok(None);
+                continue;
             }
             let damaged = |error: &dyn std::fmt::Display| self.damaged(object, error);
             let missing: Vec<_> =
@@ -124,6 +122,9 @@ impl Catalogue {
                 writer.write(&batch.map_err(|error| damaged(&error))?)?;
             }
             ids.extend(missing);
+        }
+        if ids.is_empty() {
+            return Ok(Some(0));
         }
         let bytes = bytes::Bytes::from(table::finish(writer, &ids)?);
         let names: Vec<_> = ids.iter().map(String::as_str).collect();
@@ -149,14 +150,65 @@ impl Catalogue {
         if !is_right {
             return Err(CatalogueError::NotVerified { address: self.address_of(&path) });
         }
+        let merged = objects.iter().map(|object| &object.location);
+        let merged = merged.filter(|place| **place != path && !foreign.contains(*place));
+        let mut deletions = stream::iter(merged)
+            .map(|place| async move { (self.store.delete(place).await, place) })
+            .buffer_unordered(GETS_MAX);
         let mut removed = 0;
-        for object in objects.iter().filter(|object| object.location != path) {
-            match self.store.delete(&object.location).await {
+        while let Some((deleted, place)) = deletions.next().await {
+            match deleted {
                 Ok(()) => removed += 1,
                 Err(Error::NotFound { .. }) => {}
-                Err(error) => return Err(self.failed(&object.location, &error)),
+                Err(error) => return Err(self.failed(place, &error)),
             }
         }
         Ok(Some(removed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::RecordBatch;
+    use arrow_schema::Schema;
+    use bytes::Bytes;
+    use object_store::memory::InMemory;
+    use object_store::path::Path;
+    use parquet::arrow::ArrowWriter;
+
+    use super::*;
+    use crate::row::Row;
+
+    /// An object as another version may write it.
+    fn of_other_columns() -> Bytes {
+        let fields = table::SCHEMA.fields().iter().take(8).cloned().collect::<Vec<_>>();
+        let schema = Arc::new(Schema::new(fields));
+        let mut writer = ArrowWriter::try_new(Vec::new(), schema.clone(), None).unwrap();
+        writer.write(&RecordBatch::new_empty(schema)).unwrap();
+        writer.into_inner().unwrap().into()
+    }
+
+    #[test]
+    fn objects_of_other_columns_stay_and_the_others_are_merged() {
+        let store = Arc::new(InMemory::new());
+        let catalogue = Catalogue::new(store.clone(), Path::from("fleet"), "s3://test/fleet");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            for id in ["b", "d", "f"] {
+                let row = Row { recording_id: id.to_owned(), ..Row::default() };
+                assert!(catalogue.add(&[row]).await.unwrap());
+            }
+            for id in ["a", "c", "e"] {
+                let path = catalogue.path(&format!("{id}.parquet")).unwrap();
+                assert!(catalogue.create(&path, of_other_columns()).await.unwrap());
+            }
+            let compacted = catalogue.compact().await.unwrap();
+            let expected = Compacted { merged_objects: 3, objects: 4, recordings: 3 };
+            assert_eq!(compacted, expected);
+            let again = catalogue.compact().await.unwrap();
+            assert_eq!(again, Compacted { merged_objects: 0, ..expected });
+        });
     }
 }

@@ -287,10 +287,11 @@ def find(store, folder, args):
             place = table.schema.get_field_index(column)
             later = pyarrow.compute.add(table[column], pyarrow.scalar(number * hour.value, hour.type))
             copy = copy.set_column(place, table.schema.field(place), later.cast(table.schema.field(place).type))
-        copy = copy.replace_schema_metadata({"livebag.recordings": recording_id})
         # With the columns exactly as livebag writes them.
-        pyarrow.parquet.write_table(copy, catalogue / f"{recording_id}.parquet", compression="zstd",
-                                    store_schema=False, use_compliant_nested_type=False)
+        with pyarrow.parquet.ParquetWriter(catalogue / f"{recording_id}.parquet", copy.schema, compression="zstd",
+                                           store_schema=False, use_compliant_nested_type=False) as writer:
+            writer.write_table(copy)
+            writer.add_key_value_metadata({"livebag.recordings": recording_id})
     address = "s3://fleet/robot7"
     times = ["--from", "2023-12-01T00:00:00Z", "--to", "2023-12-01T01:00:00Z"]
     questions = {"topic": ["--topic", "/camera"], "topic_in_an_hour": ["--topic", "/camera", *times]}

@@ -12,6 +12,9 @@ use crate::outcome::{CliError, Outcome};
 use crate::parse::{self, Moment};
 use crate::text::{self, Cell};
 
+/// So many objects of a catalogue take seconds to read.
+const OBJECTS_MANY: usize = 500;
+
 /// Find topics of recordings in an object store
 ///
 /// Find topics of recordings in an object store or a folder, by the catalogue that `livebag push`
@@ -86,12 +89,13 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     filter.has_lost = args.lost;
     let columns = if args.json { Columns::All } else { Columns::Brief };
     let mut rows = Vec::new();
-    open(&args.place)?
+    let objects = open(&args.place)?
         .find(&filter, columns, &mut |catalogue, row| {
             let address = format!("{}/{}", catalogue.address(), row.recording);
             rows.push(Found { address, row });
         })
         .map_err(|error| CliError::failed(error.to_string()))?;
+    advise(&args.place, objects);
     rows.sort_by(|one, other| {
         let key = |found: &Found| (found.row.start_nanos, found.row.split);
         let names = |found: &Found| (found.address.clone(), found.row.topic.clone());
@@ -119,7 +123,7 @@ pub fn open(place: &str) -> Result<Opened, CliError> {
 /// The recordings of a catalogue, by address.
 pub fn recordings(place: &str) -> Result<BTreeMap<String, Recording>, CliError> {
     let mut recordings = BTreeMap::new();
-    open(place)?
+    let objects = open(place)?
         .find(&Filter::default(), Columns::Brief, &mut |catalogue, row| {
             let address = format!("{}/{}", catalogue.address(), row.recording);
             let recording = recordings.entry(address).or_insert_with(|| Recording {
@@ -139,7 +143,18 @@ pub fn recordings(place: &str) -> Result<BTreeMap<String, Recording>, CliError> 
                 recording.message_count.zip(count).map(|(sum, count)| sum.saturating_add(count));
         })
         .map_err(|error| CliError::failed(error.to_string()))?;
+    advise(place, objects);
     Ok(recordings)
+}
+
+/// Each object is a request.
+fn advise(place: &str, objects: usize) {
+    if objects > OBJECTS_MANY {
+        let objects = text::count(objects as u64);
+        say!(
+            "livebag: the catalogue is in {objects} files; `livebag catalog compact {place}` makes this faster"
+        );
+    }
 }
 
 fn table(rows: &[Found]) -> String {

@@ -193,7 +193,14 @@ fn a_folder_has_a_catalogue_too() {
     let run = |arguments: &[&str]| Ended::from(livebag(arguments).output().unwrap());
     run(&["push", bag.to_str().unwrap(), nas]).expect(0, &["verified"]);
     run(&["find", nas, "--topic", "/imu"]).expect(0, &["run1", "/imu"]);
+    let object = objects(Path::new(nas)).remove(0);
+    for number in 0..500 {
+        std::fs::copy(&object, object.with_file_name(format!("{number}.parquet"))).unwrap();
+    }
+    run(&["find", nas]).expect(0, &["the catalogue is in 501 files", "livebag catalog compact"]);
     run(&["catalog", "compact", nas]).expect(0, &["1 object with 1 recording"]);
+    let found = run(&["find", nas]).expect(0, &["run1"]);
+    assert!(!found.err.contains("compact"), "{found:?}");
     std::fs::write(objects(Path::new(nas))[0].clone(), b"PAR1 no more PAR1").unwrap();
     run(&["find", nas]).expect(1, &["is damaged, or no part of a catalogue"]);
 }

@@ -11,6 +11,7 @@ use livebag_push::{
     BucketError, GIVE_UP_AFTER_DEFAULT, PushError, PushOptions, PushProgress, Pushed, Target,
     TargetOptions, push,
 };
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde::Serialize;
 
 use crate::complete;
@@ -76,6 +77,9 @@ pub struct Args {
     /// Print JSON lines: progress once a second, and what became of each recording.
     #[arg(long)]
     json: bool,
+    /// The recorder that started this process: end when it does.
+    #[arg(long, value_name = "PID", hide = true)]
+    recorder: Option<i32>,
 }
 
 const _: () = assert!(GIVE_UP_AFTER_DEFAULT.as_secs() == 120, "the help says 2m");
@@ -99,6 +103,13 @@ struct Line<'a> {
 
 /// Pushes.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
+    if let Some(recorder) = args.recorder {
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+        // It has died already.
+        if getppid().map(Pid::as_raw_nonzero).is_none_or(|parent| parent.get() != recorder) {
+            return Ok(Outcome::Failed);
+        }
+    }
     if args.name.is_some() && args.bags.len() > 1 {
         return Err(CliError::usage("--name is for one recording"));
     }

@@ -120,6 +120,7 @@ impl Pusher {
         let spawn = || {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(verb).args(arguments);
+            command.arg(format!("--recorder={}", std::process::id()));
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
             // Ctrl-C is for the recorder.
             let mut child = command.process_group(0).spawn()?;

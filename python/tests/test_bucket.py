@@ -17,10 +17,16 @@ START = 1_700_000_000_000_000_000
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """The variables with which the store is reached; its bucket is called fleet."""
+def root(tmp_path_factory):
+    """The folder with the store's buckets: one called fleet."""
     root = tmp_path_factory.mktemp("store")
     (root / "fleet").mkdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def store(root):
+    """The variables with which the store is reached."""
     with s3_server.serving(root) as variables:
         yield variables
 
@@ -113,3 +119,90 @@ def test_what_is_not_there_and_what_is_refused(there, monkeypatch):
     with pytest.raises(livebag.Error, match="does not accept the credentials") as failure:
         livebag.open(there)
     assert s3_server.SECRET not in str(failure.value)
+
+
+@pytest.fixture(scope="module")
+def fleet(store, tmp_path_factory):
+    """Five recordings below s3://fleet/drives: of two robots, one without /speed, two as one file."""
+    folder = tmp_path_factory.mktemp("drives")
+    environment = os.environ | store
+    for name, robot, topic in [("a", "r7", "/speed"), ("b", "r8", "/speed"), ("c", "r7", "/height"),
+                               ("d.mcap", "r8", "/speed"), ("e.mcap", "r8", "/height")]:
+        path = folder / name.partition(".")[0]
+        # The first names its robot itself.
+        metadata = {"custom_data": {"robot": "r7"}} if name == "a" else None
+        with livebag.Recorder(path, metadata=metadata) as recorder:
+            of = recorder.topic(topic, "std_msgs/msg/Float64")
+            for k in range(10):
+                of.write(b"\0\1\0\0" + struct.pack("<d", k), log_time=START + k * 1_000_000)
+        if name.endswith(".mcap"):
+            command = [os.environ["LIVEBAG"], "query", path, "history", "-o", folder / name]
+            subprocess.run(command, check=True, capture_output=True, timeout=300)
+        command = [os.environ["LIVEBAG"], "push", folder / name, "s3://fleet/drives", "--robot", robot]
+        subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+    return folder
+
+
+def test_a_dataset_of_a_prefix_opens_only_what_its_catalogue_says(fleet, monkeypatch):
+    pytest.importorskip("pyarrow")
+    from livebag import _dataset
+
+    opened = []
+    real = _dataset.open
+    monkeypatch.setattr(_dataset, "open", lambda address: opened.append(address) or real(address))
+    speeds = livebag.dataset("s3://fleet/drives/", "/speed")
+    assert speeds.count() == 30 and speeds.recordings == ["a", "b", "c", "d.mcap", "e.mcap"]
+    assert set(opened) == {f"s3://fleet/drives/{name}" for name in ("a", "b", "d.mcap")}
+    rows = speeds.to_arrow()
+    assert rows["recording"].unique().to_pylist() == ["a", "b", "d.mcap"]
+    here = livebag.dataset([fleet / name for name in ("a", "b", "d.mcap")], "/speed")
+    assert rows == here.to_arrow()
+
+    opened.clear()
+    of_one = livebag.dataset("s3://fleet/drives/_livebag", "speed", robots="r8")
+    assert of_one.count() == 20 and of_one.recordings == ["b", "d.mcap", "e.mcap"]
+    assert set(opened) == {"s3://fleet/drives/b", "s3://fleet/drives/d.mcap"}
+    # A folder of robots stands for the catalogues in it.
+    above = livebag.dataset("s3://fleet", "/height", robots=["r7"])
+    assert above.to_arrow()["recording"].unique().to_pylist() == ["drives/c"]
+    with pytest.raises(livebag.NoTopic, match="topics are: /height, /speed"):
+        livebag.dataset("s3://fleet/drives", "/none").count()
+    with pytest.raises(livebag.NotFound, match="no recording is of the robots r9; robots are: r7, r8"):
+        livebag.dataset("s3://fleet/drives", robots="r9").count()
+
+
+def test_a_dataset_of_a_prefix_without_a_catalogue_lists_it(fleet, root):
+    pytest.importorskip("pyarrow")
+    for name in ("a", "b"):
+        command = [os.environ["LIVEBAG"], "push", fleet / name, f"s3://fleet/bare/{name}"]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        for path in (root / "fleet" / "bare" / name / "_livebag").glob("*.parquet"):
+            path.unlink()
+    bare = livebag.dataset("s3://fleet/bare", "/speed")
+    assert (bare.count(), bare.recordings) == (20, ["a/a", "b/b"])
+    # Without a catalogue a recording says itself whose it is.
+    assert livebag.dataset("s3://fleet/bare", "/speed", robots="r7").recordings == ["a/a"]
+    assert livebag.dataset([fleet / "a", fleet / "b"], "/speed", robots="r*").count() == 10
+    one = livebag.dataset("s3://fleet/bare/a/a", "/speed")
+    assert (one.count(), one.recordings) == (10, ["a"])
+
+
+def test_a_folder_that_was_pushed_to_has_a_catalogue_too(fleet, tmp_path):
+    pytest.importorskip("pyarrow")
+    for name in ("a", "c"):
+        command = [os.environ["LIVEBAG"], "push", fleet / name, tmp_path, "--robot", "r9"]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+    heights = livebag.dataset(tmp_path, "/height")
+    assert (heights.count(), heights.recordings) == (10, ["a", "c"])
+    assert livebag.dataset(tmp_path, "/height", robots="r9").recordings == ["c"]
+
+
+def test_a_place_without_recordings_and_one_that_refuses(fleet, monkeypatch):
+    with pytest.raises(livebag.NotFound, match="no recording of that name"):
+        livebag.dataset("s3://fleet/nothing").count()
+    with pytest.raises(livebag.Error, match="no such bucket"):
+        livebag.dataset("s3://nowhere/drives")
+    with pytest.warns(RuntimeWarning, match="no such bucket"):
+        some = livebag.dataset(["s3://nowhere/drives", "s3://fleet/drives"], "/speed", skip_failures=True)
+        assert some.count() == 30
+    assert list(some.failures) == ["drives"]

@@ -75,6 +75,20 @@ impl Bucket {
         self.disk_of(&prefix, &format!("{}/{name}", self.address))
     }
 
+    /// Whether a complete container is at this very address.
+    ///
+    /// # Errors
+    /// If the store refuses.
+    pub fn is_container(&self) -> Result<bool, BucketError> {
+        let manifest = path_below(self.address.prefix(), CONTAINER_FILE)?;
+        let store = self.connection.objects().clone();
+        match self.connection.wait(async move { store.head(&manifest).await }) {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(BucketError::of_store(self.address.as_str(), &error)),
+        }
+    }
+
     /// The names of the complete containers below this address, in order; an empty one stands for the address itself.
     /// It lists all objects there: a request for each thousand.
     ///

@@ -50,6 +50,7 @@ fn _livebag(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(channel::image_prefix, module)?)?;
     module.add_function(wrap_pyfunction!(channel::points_prefix, module)?)?;
     module.add_function(wrap_pyfunction!(convert::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(stored::stored_recordings, module)?)?;
     module.add_function(wrap_pyfunction!(stream::streams, module)?)?;
     module.add_function(wrap_pyfunction!(stream::remove_stream, module)?)?;
     Ok(())

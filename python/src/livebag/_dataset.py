@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
+from ._livebag import stored_recordings
 from ._errors import DecodeError, Error, NoTopic, NotFound, Unsupported
 from ._rows import Rows, Shape, limited
 from ._recording import Recording, Topic, open
@@ -26,6 +28,22 @@ Path = Union[str, "os.PathLike[str]"]
 _SUFFIXES = (".mcap", ".db3", ".bag")
 #: A folder that holds one of these is a recording.
 _MANIFESTS = ("container.yaml", "metadata.yaml")
+#: Object stores.
+_STORE = re.compile(r"(s3a?|gs|az|azure|abfs)://")
+#: What `livebag push` keeps beside the recordings.
+_CATALOGUE = "_livebag"
+
+
+class Member(NamedTuple):
+    """A recording of a dataset."""
+
+    #: Unique.
+    name: str
+    #: What :func:`livebag.open` takes.
+    address: str
+    #: As far as a catalogue knows them.
+    robot: str | None = None
+    topics: frozenset[str] | None = None
 
 
 def dataset(
@@ -34,6 +52,7 @@ def dataset(
     *,
     from_: Moment | None = None,
     to: Moment | None = None,
+    robots: str | Iterable[str] | None = None,
     filter: pyarrow.compute.Expression | None = None,
     columns: Iterable[str] | None = None,
     images: str = "list",
@@ -42,14 +61,18 @@ def dataset(
     """Many recordings as one table, a row per message: :class:`Dataset`. Nothing but time indexes is read until rows
     are asked for.
 
-    ``where``: a folder with recordings at any depth, a recording of any kind that :func:`livebag.open` takes, or
-    several of these.
+    ``where``: a folder with recordings at any depth, a recording of any kind that :func:`livebag.open` takes, a prefix
+    in an object store (``s3://bucket/prefix``) with recordings below it, or several of these. Where ``livebag push``
+    has written a catalogue, it says which recordings there are, and only those with the topics are opened.
 
     ``topics``: names, with ``*`` and ``?`` for any characters; None for all. All must have one definition, since they
     make one table. Recordings without these topics have no rows.
 
     ``from_``, ``to``: log times, both included, as in :meth:`Recording.read_messages`. Texts like ``"+10s"`` and
     ``timedelta`` count from the beginning of each recording.
+
+    ``robots``: names, with ``*`` and ``?``. A recording's robot is that of the catalogue, or else its own custom data
+    ``robot``; recordings without one are left out.
 
     ``filter``: rows to keep, e.g. ``pyarrow.compute.field("angular_velocity.z") > 1``. ``columns``: those to keep.
 
@@ -60,32 +83,77 @@ def dataset(
     ``skip_failures``: a recording that is missing or damaged is named in a ``RuntimeWarning`` and in
     ``dataset.failures``, and the rest is read. Otherwise it is an error.
     """
-    only = [topics] if isinstance(topics, str) else None if topics is None else list(topics)
     shape = Shape(None if columns is None else tuple(columns), filter, images)
-    return Dataset(_members(where), only, (from_, to), shape, skip_failures)
+    members = _members(where, skip_failures)
+    return Dataset(members, _names(topics), (from_, to), shape, skip_failures, _names(robots))
 
 
-def _members(where: Path | Iterable[Path]) -> list[tuple[str, str]]:
-    """Names and addresses of recordings. Names are unique."""
+def _names(names: str | Iterable[str] | None) -> list[str] | None:
+    return [names] if isinstance(names, str) else None if names is None else list(names)
+
+
+def _members(where: Path | Iterable[Path], skip_failures: bool) -> list[Member]:
+    """The recordings. Their names are unique."""
     several = [where] if isinstance(where, (str, os.PathLike)) else list(where)
-    found: list[tuple[str, str]] = []
+    found: list[Member] = []
     for place in several:
         text = os.fspath(place)
-        if "://" in text or not os.path.isdir(text) or _is_recording(text):
-            found.append((os.path.basename(text.rstrip("/")) or text, text))
+        if os.path.basename(text.rstrip("/")) == _CATALOGUE:
+            text = os.path.dirname(text.rstrip("/"))
+        if _STORE.match(text):
+            found += _stored(text, skip_failures)
+        elif "://" in text or not os.path.isdir(text) or _is_recording(text):
+            found.append(Member(os.path.basename(text.rstrip("/")) or text, text))
         else:
-            below = [(os.path.relpath(path, text), path) for path in _below(text)]
+            below = _catalogued(text) or [Member(os.path.relpath(path, text), path) for path in _below(text)]
             if not below:
                 raise NotFound(f"{text}: there is no recording in this folder, nor in the folders in it")
             found += below
     if not found:
         raise NotFound("no recording was named")
     counts: dict[str, int] = {}
-    for name, _ in found:
-        counts[name] = counts.get(name, 0) + 1
+    for member in found:
+        counts[member.name] = counts.get(member.name, 0) + 1
+    unique = {member.address: member for member in found}
     # Those of one name are called by their addresses.
-    unique = dict((path, name if counts[name] == 1 else path) for name, path in found)
-    return [(name, path) for path, name in unique.items()]
+    return [
+        member if counts[member.name] == 1 else member._replace(name=member.address) for member in unique.values()
+    ]
+
+
+def _stored(place: str, skip_failures: bool) -> list[Member]:
+    """Recordings at an address in an object store."""
+    place = place.rstrip("/")
+    itself = Member(os.path.basename(place), place)
+    if place.endswith(_SUFFIXES):
+        return [itself]
+    try:
+        listed = _listed(place)
+    except Error:
+        if not skip_failures:
+            raise
+        # Opening it will say why it is left out.
+        listed = []
+    return listed or [itself]
+
+
+def _catalogued(folder: str) -> list[Member]:
+    """Recordings of a folder that was pushed to."""
+    if not os.path.isdir(os.path.join(folder, _CATALOGUE)):
+        return []
+    try:
+        return _listed(folder.rstrip("/"))
+    except Unsupported:
+        # A build without object stores reads no catalogues.
+        return []
+
+
+def _listed(place: str) -> list[Member]:
+    members = []
+    for address, robot, topics in stored_recordings(place):
+        name = address[len(place) + 1 :] if address.startswith(f"{place}/") else os.path.basename(address)
+        members.append(Member(name, address, robot, None if topics is None else frozenset(topics)))
+    return members
 
 
 def _is_recording(folder: str) -> bool:
@@ -201,13 +269,17 @@ class Dataset(Rows):
 
     def __init__(
         self,
-        members: list[tuple[str, str]],
+        members: list[Member],
         topics: list[str] | None,
         times: tuple[Moment | None, Moment | None],
         shape: Shape,
         skip_failures: bool,
+        robots: list[str] | None = None,
     ) -> None:
         self._members = members
+        self._robots = robots
+        #: Names of recordings that turned out to be of other robots, and these.
+        self._of_others: dict[str, str | None] = {}
         self._only = topics
         self._times = times
         self._shape = shape
@@ -226,6 +298,9 @@ class Dataset(Rows):
             fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(other, pattern) for pattern in self._only
         )
 
+    def _is_wanted_robot(self, robot: str | None) -> bool:
+        return self._robots is None or any(fnmatch.fnmatchcase(robot or "", pattern) for pattern in self._robots)
+
     def _plan(self, size: int) -> list[_Found]:
         """Looks at every recording once."""
         if size in self._plans:
@@ -234,10 +309,21 @@ class Dataset(Rows):
         known: dict[tuple[str, str, bytes], pyarrow.Schema] = {}
         others: set[str] = set()
         self.failures = {}
-        for name, address in self._members:
+        self._of_others = {}
+        for name, address, robot, topics in self._members:
             of_one: list[tuple[_Found, pyarrow.Schema]] = []
+            if robot is not None and not self._is_wanted_robot(robot):
+                self._of_others[name] = robot
+                continue
+            if topics is not None and not any(map(self._is_wanted, topics)):
+                others |= topics
+                continue
             try:
                 with open(address) as recording:
+                    robot = robot or _robot_of(recording)
+                    if not self._is_wanted_robot(robot):
+                        self._of_others[name] = robot
+                        continue
                     start, end = recording._moment(self._times[0], 0), recording._moment(self._times[1], MAX_NANOS)
                     for topic in recording.topics.values():
                         if not self._is_wanted(topic.name):
@@ -264,6 +350,9 @@ class Dataset(Rows):
                         "one type"
                     )
                 found.append(about)
+        if len(self._of_others) == len(self._members):
+            there = ", ".join(sorted({robot for robot in self._of_others.values() if robot})) or "not known"
+            raise NotFound(f"no recording is of the robots {', '.join(self._robots or [])}; robots are: {there}")
         if not found and not self.failures:
             there = ", ".join(sorted(others)) or "none"
             raise NoTopic(f"no recording has the topic {', '.join(self._only or [])}; topics are: {there}")
@@ -272,8 +361,10 @@ class Dataset(Rows):
 
     @property
     def recordings(self) -> list[str]:
-        """Names of all recordings, also of those without these topics."""
-        return [name for name, _ in self._members]
+        """Names of all recordings of these robots, also of those without these topics."""
+        if self._robots is not None:
+            self._plan(self.TASK_BYTES)
+        return [member.name for member in self._members if member.name not in self._of_others]
 
     def topics(self) -> dict[str, str]:
         """The topics' names and types."""
@@ -303,11 +394,12 @@ class Dataset(Rows):
         return sum(batch.num_rows for batch in self._like(self._shape.keeping(("log_time",))).to_batches())
 
     def _like(self, shape: Shape) -> Dataset:
-        return Dataset(self._members, self._only, self._times, shape, self._skip_failures)
+        return Dataset(self._members, self._only, self._times, shape, self._skip_failures, self._robots)
 
     def _of_topic(self, topic: str) -> Dataset:
         """The same recordings and times, and one topic's messages as they are."""
-        return Dataset(self._members, [topic], self._times, Shape(None, None, "list"), self._skip_failures)
+        shape = Shape(None, None, "list")
+        return Dataset(self._members, [topic], self._times, shape, self._skip_failures, self._robots)
 
     def _decoded_schema(self) -> pyarrow.Schema:
         self._plan(self.TASK_BYTES)
@@ -368,3 +460,9 @@ def _schema_of(
         # Raises for several definitions, and for what makes no table.
         known[key] = pyarrow.RecordBatchReader.from_stream(recording.arrow_stream(topic.name, 1, 0)).schema
     return known[key]
+
+
+def _robot_of(recording: Recording) -> str | None:
+    """Where a recording names its robot, as catalogues have it."""
+    metadata = recording.metadata
+    return metadata.get("custom_data", {}).get("robot") or metadata.get("robot", {}).get("name")

@@ -29,6 +29,7 @@ __all__ = [
     "image_prefix",
     "points_prefix",
     "remove_stream",
+    "stored_recordings",
     "streams",
 ]
 
@@ -346,6 +347,7 @@ class Recorder:
 class TopicWriter:
     def write(self, data: bytes, log_time_nanos: int | None, publish_time_nanos: int | None, sequence: int) -> None: ...
 
+def stored_recordings(place: str) -> list[tuple[str, str | None, list[str] | None]]: ...
 def convert(source: Any, target: Any, storage: str, compression: str) -> tuple[int, list[str]]: ...
 def image_prefix(
     stamp: int, frame_id: str, height: int, width: int, encoding: str, is_bigendian: bool, step: int, data_bytes: int

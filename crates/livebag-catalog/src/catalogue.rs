@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use livebag_bucket::path_below;
+use livebag_bucket::{is_damaged_on_the_way, is_lost_on_the_way, path_below};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
 use crate::error::{CatalogueError, of_store};
+use crate::limits::CREATES_MAX;
 use crate::row::Row;
 use crate::table;
 
@@ -78,10 +79,18 @@ impl Catalogue {
 
     /// Creates an object if there is none; whether there was none.
     pub(crate) async fn create(&self, path: &Path, bytes: Bytes) -> Result<bool, CatalogueError> {
-        match self.store.put_opts(path, bytes.into(), PutOptions::from(PutMode::Create)).await {
-            Ok(_) => Ok(true),
-            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
-            Err(error) => Err(self.failed(path, &error)),
+        let mut attempts = 1..CREATES_MAX;
+        loop {
+            let options = PutOptions::from(PutMode::Create);
+            match self.store.put_opts(path, bytes.clone().into(), options).await {
+                Ok(_) => return Ok(true),
+                Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => return Ok(false),
+                // The object's name says what it has, so it is right if the lost request has made it.
+                Err(error)
+                    if (is_lost_on_the_way(&error) || is_damaged_on_the_way(&error))
+                        && attempts.next().is_some() => {}
+                Err(error) => return Err(self.failed(path, &error)),
+            }
         }
     }
 

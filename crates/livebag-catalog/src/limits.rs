@@ -14,6 +14,8 @@ pub const MERGE_BYTES_MAX: u64 = 128 << 20;
 pub const GROUP_ROWS: usize = 128 << 10;
 /// How often listing begins again because another process compacts the catalogue meanwhile.
 pub const LISTINGS_MAX: usize = 8;
+/// How often an object is sent that is lost or damaged on its way.
+pub const CREATES_MAX: usize = 4;
 /// Folders that are looked into for catalogues.
 pub const FOLDERS_MAX: usize = 1000;
 /// Larger objects are no manifest and no list of checksums.

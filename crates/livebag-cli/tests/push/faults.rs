@@ -1,5 +1,7 @@
 //! Stores and links that fail.
 
+use std::sync::{Arc, Mutex};
+
 use crate::run::{Ended, assert_stored, livebag, push, push_command, record};
 use crate::store::{Fault, Seen, Store};
 
@@ -121,6 +123,38 @@ fn a_link_that_breaks_before_or_after_any_request_costs_nothing() {
         let done = (0..4).any(|_| push(&store, &bag, &[]).code == Some(0));
         assert!(done, "{:?}", push(&store, &bag, &[]));
         assert_stored(&store.place(&format!("robot7/{fault:?}")), &bag);
+    }
+}
+
+#[test]
+fn every_object_that_is_lost_or_damaged_once_is_written_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = record(folder.path(), "run1", 1, 1);
+    for fault in [Fault::CutBefore, Fault::CutAfter, Fault::Corrupt] {
+        for number in 0.. {
+            let store = Store::start();
+            let (mut left, hit) = (number, Arc::new(Mutex::new(None)));
+            let told = hit.clone();
+            store.fail(move |seen| match seen.puts() {
+                Some(key) if left == 0 && told.lock().unwrap().is_none() => {
+                    *told.lock().unwrap() = Some(key.to_owned());
+                    fault
+                }
+                Some(_) => {
+                    left -= u32::from(left > 0);
+                    Fault::None
+                }
+                None => Fault::None,
+            });
+            let ended = push(&store, &bag, &[]);
+            let hit = hit.lock().unwrap().take();
+            assert_eq!(ended.code, Some(0), "{fault:?} of {hit:?}: {ended:?}");
+            assert_stored(&store.place("robot7/run1"), &bag);
+            if hit.is_none() {
+                assert!(number > 6, "claim, files, checksums, manifest, catalogue: {number}");
+                break;
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use futures_util::TryStreamExt;
-use livebag_bucket::{BucketError, StoreFailure, is_lost_on_the_way};
+use livebag_bucket::{BucketError, StoreFailure, is_damaged_on_the_way, is_lost_on_the_way};
 use object_store::{Error, GetOptions, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
 
 use super::{PushError, Pusher};
@@ -109,6 +109,7 @@ impl Pusher<'_> {
                 Ok(_) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
                 // It may have arrived all the same.
                 Err(error) if is_lost_on_the_way(&error) && attempt < SENDS_MAX => {}
+                Err(error) if is_damaged_on_the_way(&error) && attempt < SENDS_MAX => {}
                 Err(error) => return Err(of_store(self.target.address_of(key), &error)),
             }
             match self.get(key).await? {
@@ -140,9 +141,15 @@ impl Pusher<'_> {
 
     /// Writes a small object, whatever was there, and reads it back.
     pub(super) async fn replace(&mut self, key: &str, bytes: &[u8]) -> Result<(), PushError> {
-        self.target.pacer_for_folders(bytes.len()).await;
-        let put = self.target.store.put(&self.target.path(key)?, bytes.to_vec().into()).await;
-        put.map_err(|error| of_store(self.target.address_of(key), &error))?;
+        let path = self.target.path(key)?;
+        for attempt in 1.. {
+            self.target.pacer_for_folders(bytes.len()).await;
+            match self.target.store.put(&path, bytes.to_vec().into()).await {
+                Ok(_) => break,
+                Err(error) if is_damaged_on_the_way(&error) && attempt < SENDS_MAX => {}
+                Err(error) => return Err(of_store(self.target.address_of(key), &error)),
+            }
+        }
         match self.get(key).await? {
             Some(there) if there.bytes == bytes => Ok(()),
             _ => Err(PushError::NotVerified {

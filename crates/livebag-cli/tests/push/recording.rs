@@ -57,6 +57,18 @@ impl Recording {
         wait_until(|| self.status()["splits"].as_u64() > before["splits"].as_u64());
     }
 
+    /// Two splits, the first of which is pushed; returns the pusher, its only child.
+    fn push_splits(&mut self, stored: &Path) -> Pid {
+        self.until_said("livebag: recording /");
+        self.fill_split();
+        self.fill_split();
+        wait_until(|| stored.join("split_0001/container.yaml").exists());
+        let recorder = self.child.as_ref().unwrap().id();
+        let children =
+            std::fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children"));
+        Pid::from_raw(children.unwrap().trim().parse().unwrap()).unwrap()
+    }
+
     fn status(&self) -> Value {
         let asked = livebag(&["ctl", self.bag.to_str().unwrap(), "status", "--json"]).output();
         serde_json::from_slice(&asked.unwrap().stdout).unwrap_or_default()
@@ -88,27 +100,15 @@ fn wait_until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Children of its main thread.
-fn children(of: u32) -> Vec<Pid> {
-    let listed = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap();
-    listed.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
-}
-
 #[test]
 fn splits_are_pushed_while_it_records_and_the_rest_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();
     let bag = folder.path().join("run1");
     let mut recording = Recording::begin(&store, &bag, "whole", &[]);
-    recording.until_said("livebag: recording /");
-    recording.fill_split();
-    recording.fill_split();
     let stored = store.place("robot7/run1");
-    wait_until(|| stored.join("split_0001/container.yaml").exists());
+    let pusher = recording.push_splits(&stored);
     // A pusher that dies costs nothing but time.
-    let [pusher] = children(recording.child.as_ref().unwrap().id())[..] else {
-        panic!("one child")
-    };
     kill_process(pusher, Signal::KILL).unwrap();
     recording.until_said("the recording is pushed when it is closed");
     recording.fill_split();
@@ -149,14 +149,8 @@ fn a_recorder_that_is_killed_leaves_what_a_push_goes_on_with() {
     let store = Store::start();
     let bag = folder.path().join("run1");
     let mut recording = Recording::begin(&store, &bag, "killed", &[]);
-    recording.until_said("livebag: recording /");
-    recording.fill_split();
-    recording.fill_split();
     let stored = store.place("robot7/run1");
-    wait_until(|| stored.join("split_0001/container.yaml").exists());
-    let [pusher] = children(recording.child.as_ref().unwrap().id())[..] else {
-        panic!("one child")
-    };
+    let pusher = recording.push_splits(&stored);
     recording.signal(Signal::KILL);
     drop(recording);
     // Its pusher ends, too. What it leaves may be a zombie where nobody collects orphans.

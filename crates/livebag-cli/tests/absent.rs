@@ -18,6 +18,7 @@ const CASES: &[Case] = &[
     ("http", cfg!(feature = "http"), &["ls", "http://127.0.0.1:1"]),
     ("http", cfg!(feature = "http"), &["query", "http://127.0.0.1:1/run1", "latest"]),
     ("parquet", cfg!(feature = "parquet"), &["export", "run1", "out", "--parquet"]),
+    ("parquet", cfg!(feature = "parquet"), &["export", "run1", "--lerobot", "out", "--rules", "r"]),
     ("ros2-dds", cfg!(feature = "ros2-dds"), &["record", "--ros2", "dds", "--all"]),
     ("ros2-dds", cfg!(feature = "ros2-dds"), &["bridge", "--ros2", "dds", "--to-ros2"]),
     ("ros2-zenoh", cfg!(feature = "ros2-zenoh"), &["record", "--ros2", "zenoh", "--all"]),

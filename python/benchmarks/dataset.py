@@ -12,17 +12,25 @@ Rows of all readers are compared. `read` are the bytes that the process read (of
 one JSON document: every time, medians, and the ratio to livebag.
 
     python dataset.py --recordings 100 --repeats 5 --out result.json
+
+With --bucket the recordings are in a bucket of versitygw on this machine, pushed there by livebag, and `read` are the
+bytes that the server sent, also to Ray's workers: a proxy counts them. LIVEBAG and LIVEBAG_VERSITYGW name the programs.
 """
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
+import os
 import platform
+import shutil
+import socket
 import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -64,11 +72,64 @@ def make(folder, count):
         (folder / "export").rmdir()
 
 
-def ask(folder, reader, question):
-    """(seconds, rows, bytes read by this process)."""
+class Proxy:
+    """Passes connections on to a server, and counts the bytes that it sends."""
+
+    def __init__(self, port):
+        self.sent = 0
+        self._lock = threading.Lock()
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            client, _ = self._listener.accept()
+            server = socket.create_connection(("127.0.0.1", self._port))
+            for source, sink, is_counted in ((client, server, False), (server, client, True)):
+                threading.Thread(target=self._pass, args=(source, sink, is_counted), daemon=True).start()
+
+    def _pass(self, source, sink, is_counted):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 18):
+                if is_counted:
+                    with self._lock:
+                        self.sent += len(data)
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def bucket_of(folder, recordings):
+    """Pushes the recordings into a bucket; gives its proxy, and the variables with which it is reached."""
+    sys.path.append(str(Path(__file__).parents[2] / "tests" / "interop"))
+    import s3_server
+
+    root = folder / "store"
+    (root / "fleet").mkdir(parents=True)
+    with s3_server.serving(root) as variables:
+        for number in range(recordings):
+            for kind, name in (("containers", f"drive{number}"), ("mcap", f"drive{number}.mcap")):
+                path = folder / kind / name
+                push = [os.environ["LIVEBAG"], "push", path, f"s3://fleet/{kind}"]
+                subprocess.run(push, check=True, capture_output=True, env=os.environ | variables)
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        proxy = Proxy(int(variables["AWS_ENDPOINT_URL"].rpartition(":")[2]))
+        yield proxy, variables | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
+
+
+def ask(folder, reader, question, recordings):
+    """(seconds, rows, bytes read by this process). The folder is local or `s3://fleet`."""
     topic = "/imu" if question == "imu" else "/camera"
     times = (START + 4 * 10**9, START + 5 * 10**9 - 1) if question == "second" else (None, None)
-    files = str(folder / "mcap")
+    is_bucket = folder == "s3://fleet"
+    containers = f"{folder}/containers"
+    files = [f"{folder}/mcap/drive{number}.mcap" for number in range(int(recordings))]
+    key, secret, endpoint = (os.environ.get(f"AWS_{name}", "")
+                             for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL"))
     if reader.endswith("ray"):
         import ray.data
 
@@ -85,16 +146,28 @@ def ask(folder, reader, question):
 
     before, began = bytes_read(), time.perf_counter()
     if reader.startswith("livebag"):
-        data = livebag.dataset(folder / "containers", topic, from_=times[0], to=times[1])
+        data = livebag.dataset(containers, topic, from_=times[0], to=times[1])
         rows = data.to_ray().materialize().count() if reader.endswith("ray") else len(data.to_daft().collect())
     elif reader == "ray":
         span = None if times[0] is None else (times[0], times[1] + 1)
-        rows = ray.data.read_mcap(files, topics={topic}, time_range=span).materialize().count()
+        system = None
+        if is_bucket:
+            import pyarrow.fs
+
+            system = pyarrow.fs.S3FileSystem(access_key=key, secret_key=secret, region="us-east-1",
+                                             endpoint_override=endpoint.removeprefix("http://"), scheme="http")
+            files = [file.removeprefix("s3://") for file in files]
+        read = ray.data.read_mcap(files, topics={topic}, time_range=span, filesystem=system)
+        rows = read.materialize().count()
     else:
         # File by file: with more files than threads Daft 0.7.26 waits for itself for ever.
         end = None if times[1] is None else times[1] + 1
-        rows = sum(len(daft.read_mcap(str(file), topics=[topic], start_time=times[0], end_time=end).collect())
-                   for file in sorted((folder / "mcap").iterdir()))
+        config = None
+        if is_bucket:
+            config = daft.io.IOConfig(s3=daft.io.S3Config(
+                key_id=key, access_key=secret, endpoint_url=endpoint, region_name="us-east-1"))
+        rows = sum(len(daft.read_mcap(file, topics=[topic], start_time=times[0], end_time=end,
+                                      io_config=config).collect()) for file in files)
     return time.perf_counter() - began, rows, bytes_read() - before
 
 
@@ -108,25 +181,34 @@ def main():
     parser.add_argument("--recordings", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--ask", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--bucket", action="store_true")
+    parser.add_argument("--ask", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.ask:
-        print(json.dumps(ask(Path(args.ask[0]), *args.ask[1:])))
+        print(json.dumps(ask(*args.ask)))
         return
-    with tempfile.TemporaryDirectory(prefix="livebag-dataset-", dir="/var/tmp") as name:
+    with contextlib.ExitStack() as within:
+        name = within.enter_context(tempfile.TemporaryDirectory(prefix="livebag-dataset-", dir="/var/tmp"))
         folder = Path(name)
         (folder / "mcap").mkdir()
         (folder / "containers").mkdir()
         make(folder, args.recordings)
+        proxy, variables = None, {}
+        if args.bucket:
+            proxy, variables = within.enter_context(bucket_of(folder, args.recordings))
         answers = {(reader, question): [] for question in QUESTIONS for reader in READERS}
         for _ in range(args.repeats):
             for reader, question in answers:
-                run = [sys.executable, __file__, "--ask", name, reader, question]
-                told = subprocess.run(run, capture_output=True, text=True)
+                place = "s3://fleet" if args.bucket else name
+                run = [sys.executable, __file__, "--ask", place, reader, question, str(args.recordings)]
+                before = proxy.sent if proxy else 0
+                told = subprocess.run(run, capture_output=True, text=True, env=os.environ | variables)
                 if told.returncode:
                     sys.exit(f"{reader}, {question}: {told.stderr[-2000:]}")
-                answers[reader, question].append(json.loads(told.stdout.splitlines()[-1]))
+                took, rows, read = json.loads(told.stdout.splitlines()[-1])
+                answers[reader, question].append((took, rows, proxy.sent - before if proxy else read))
     result = {"machine": platform.processor() or platform.machine(), "recordings": args.recordings,
+              "bucket": args.bucket,
               "versions": {name: importlib.metadata.version(name) for name in ("livebag", "ray", "daft", "mcap")},
               "answers": []}
     for question in QUESTIONS:
@@ -138,7 +220,7 @@ def main():
             seconds = [took for took, _, _ in told]
             result["answers"].append({
                 "question": question, "reader": reader, "rows": told[0][1], "seconds": seconds,
-                "median": statistics.median(seconds), "read": None if package == "ray" else told[0][2],
+                "median": statistics.median(seconds), "read": None if package == "ray" and not args.bucket else told[0][2],
                 "ratio": statistics.median(seconds) / statistics.median(took for took, _, _ in ours)})
             print("{question:8} {reader:14} {rows:8} rows  {median:8.3f} s  x{ratio:6.2f}  {read} bytes read".format(
                 **result["answers"][-1]))

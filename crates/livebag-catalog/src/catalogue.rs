@@ -77,21 +77,25 @@ impl Catalogue {
         Ok(false)
     }
 
-    /// Creates an object if there is none; whether there was none.
+    /// Creates an object if there is none; whether it surely was created by this call.
     pub(crate) async fn create(&self, path: &Path, bytes: Bytes) -> Result<bool, CatalogueError> {
-        let mut attempts = 1..CREATES_MAX;
-        loop {
+        for attempt in 1.. {
             let options = PutOptions::from(PutMode::Create);
             match self.store.put_opts(path, bytes.clone().into(), options).await {
                 Ok(_) => return Ok(true),
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => return Ok(false),
-                // The object's name says what it has, so it is right if the lost request has made it.
-                Err(error)
-                    if (is_lost_on_the_way(&error) || is_damaged_on_the_way(&error))
-                        && attempts.next().is_some() => {}
+                Err(error) if attempt < CREATES_MAX && is_lost_on_the_way(&error) => {}
+                Err(error) if attempt < CREATES_MAX && is_damaged_on_the_way(&error) => {}
+                Err(error) => return Err(self.failed(path, &error)),
+            }
+            // It may have arrived all the same. This request waits for a store that is away.
+            match self.store.head(path).await {
+                Ok(_) => return Ok(false),
+                Err(Error::NotFound { .. }) => {}
                 Err(error) => return Err(self.failed(path, &error)),
             }
         }
+        Ok(false)
     }
 
     pub(crate) async fn list(&self) -> Result<Listed, CatalogueError> {

@@ -159,6 +159,27 @@ fn every_object_that_is_lost_or_damaged_once_is_written_all_the_same() {
 }
 
 #[test]
+fn a_store_that_is_away_when_the_catalogue_is_written_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = record(folder.path(), "run1", 1, 1);
+    let store = Store::start();
+    let mut away_for = None;
+    store.fail(move |seen| {
+        if seen.puts().is_some_and(|key| key.ends_with(".parquet")) {
+            away_for.get_or_insert(6);
+        }
+        match &mut away_for {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                Fault::CutBefore
+            }
+            _ => Fault::None,
+        }
+    });
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+}
+
+#[test]
 fn an_upload_of_what_a_file_was_before_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();

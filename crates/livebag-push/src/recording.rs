@@ -1,6 +1,6 @@
 //! Which files a recording consists of, in the order in which they are pushed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -70,7 +70,12 @@ impl Recording {
     ///
     /// # Errors
     /// If it is no recording, or one that is being written unless `takes_live`.
-    pub fn survey(path: &Path, name: Option<&str>, takes_live: bool) -> Result<Self, PushError> {
+    pub fn survey(
+        path: &Path,
+        name: Option<&str>,
+        takes_live: bool,
+        first: &[String],
+    ) -> Result<Self, PushError> {
         let wrong = |why: String| PushError::Source { path: path.to_owned(), why };
         let real = path.canonicalize().map_err(|error| wrong(error.to_string()))?;
         let own_name = name_of(&real);
@@ -100,6 +105,7 @@ impl Recording {
             this.files.push(SourceFile::of(&real, name.to_owned())?);
         } else if real.join(CONTAINER_FILE).exists() {
             this.add_container(&disk, &real, takes_live)?;
+            this.put_first(&disk, &real, first);
         } else if real.join(METADATA_FILE).exists() {
             this.add_files(&disk, &real, name, METADATA_FILE)?;
             this.manifest = Some(this.read_manifest(&disk, &real, METADATA_FILE)?);
@@ -136,6 +142,42 @@ impl Recording {
         }
         self.manifest = Some(self.read_manifest(disk, real, CONTAINER_FILE)?);
         Ok(())
+    }
+
+    /// Events come first, then the files of the topics `first`, in their order. The others stay in theirs: a split's
+    /// manifest after its files.
+    fn put_first(&mut self, disk: &KernelDisk, real: &Path, first: &[String]) {
+        let mut ranks: HashMap<String, usize> = HashMap::new();
+        let root = self.manifest.iter().filter_map(|manifest| parse_container(&manifest.bytes));
+        let mut manifests: Vec<_> =
+            root.filter(|_| !first.is_empty()).map(|root| (self.name.clone(), root)).collect();
+        for split in manifests.first().map_or_else(Vec::new, |(_, root)| root.splits.clone()) {
+            let bytes = disk.read(&real.join(&split).join(CONTAINER_FILE));
+            // A split that cannot be read is in no special order.
+            let parsed = bytes.ok().and_then(|bytes| parse_container(&bytes));
+            manifests.extend(parsed.map(|parsed| (format!("{}/{split}", self.name), parsed)));
+        }
+        for (key, manifest) in &manifests {
+            for topic in &manifest.topics {
+                let is_it = |name: &String| {
+                    topic.name.trim_start_matches('/') == name.trim_start_matches('/')
+                };
+                let Some(rank) = first.iter().position(is_it) else { continue };
+                for file in topic.bricks.iter().chain([&topic.index]) {
+                    let known = ranks.entry(format!("{key}/{file}")).or_insert(rank);
+                    *known = rank.min(*known);
+                }
+            }
+        }
+        let rank = |file: &SourceFile| match ranks.get(&file.key) {
+            _ if file.grows => 0,
+            Some(rank) => rank + 1,
+            None => usize::MAX,
+        };
+        self.files.sort_by_key(rank);
+        for split in self.live.iter_mut().flatten() {
+            split.files.sort_by_key(rank);
+        }
     }
 
     fn add_closed_splits(&mut self, disk: &KernelDisk, real: &Path) -> Result<(), PushError> {
@@ -328,7 +370,7 @@ mod tests {
         {
             std::fs::write(bag.join(name), vec![0; bytes]).unwrap();
         }
-        let recording = Recording::survey(&bag, Some("drive"), false).unwrap();
+        let recording = Recording::survey(&bag, Some("drive"), false, &[]).unwrap();
         let keys: Vec<_> = recording.files.iter().map(|file| file.key.as_str()).collect();
         assert_eq!(keys, ["drive/b.mcap", "drive/a.mcap"]);
         assert_eq!(recording.manifest.as_ref().unwrap().key, "drive/metadata.yaml");
@@ -339,7 +381,8 @@ mod tests {
         std::fs::write(bag.join("a.mcap"), b"shorter").unwrap();
         assert_ne!(fingerprint(&bag).unwrap(), before);
         assert!(recording.files[0].is_unchanged() && !recording.files[1].is_unchanged());
-        let wrong = Recording::survey(folder.path(), Some("x"), false).err().unwrap().to_string();
+        let wrong =
+            Recording::survey(folder.path(), Some("x"), false, &[]).err().unwrap().to_string();
         assert!(wrong.contains("expected a file, or a folder with container.yaml"), "{wrong}");
     }
 }

@@ -64,6 +64,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
     #[arg(default_value = "5s", hide_short_help = true)]
     every: Duration,
+    /// Send these topics of a container before the others, in this order: --first /imu,/gps.
+    #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
+    first: Vec<String>,
     /// Send no faster: 10Mbit/s, 2MB/s.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     max_rate: Option<u64>,
@@ -155,6 +158,7 @@ fn push_options(args: &Args) -> PushOptions {
     options.name = args.name.clone();
     options.read_back = args.read_back;
     options.while_recorded = args.watch;
+    options.first = args.first.clone();
     let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     options.robot = Some(args.robot.clone().unwrap_or_else(machine));
     options

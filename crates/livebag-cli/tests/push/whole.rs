@@ -89,6 +89,32 @@ fn an_event_that_was_added_later_is_pushed_too() {
 }
 
 #[test]
+fn events_and_the_topics_that_are_wanted_first_come_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 40, 1);
+    let event = livebag(&["event", bag.to_str().unwrap(), "stop", "--from", "+0s"]).output();
+    assert!(event.unwrap().status.success());
+    push(&store, &bag, &["--first", "image"]).expect(0, &["verified"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+    // Large files are sent in parts: begun by a POST, ended by another.
+    let mut order: Vec<String> = Vec::new();
+    for seen in store.take_seen().iter().filter(|seen| seen.is_part() || seen.puts().is_some()) {
+        let key = seen.what.split('?').next().unwrap().trim_start_matches("robot7/run1/");
+        if order.last().is_none_or(|last| last != key) {
+            order.push(key.to_owned());
+        }
+    }
+    let at = |name: &str| {
+        order.iter().position(|key| key == name).unwrap_or_else(|| panic!("{name}: {order:?}"))
+    };
+    assert_eq!((at("container.claim"), at("container.events")), (0, 1), "{order:?}");
+    let images = ["image.mcap", "split_0001/image.mcap"].map(at);
+    let others = ["imu.mcap", "split_0001/imu.mcap", "split_0001/container.yaml"].map(at);
+    assert!(images.iter().max() < others.iter().min(), "{order:?}");
+}
+
+#[test]
 fn json_lines_say_what_became_of_each_recording() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();

@@ -45,6 +45,8 @@ pub struct PushOptions {
     pub read_back: bool,
     /// Whether a container that is being recorded is taken: its closed splits are pushed, and the next push goes on.
     pub while_recorded: bool,
+    /// Topics whose files are sent before the others, in this order.
+    pub first: Vec<String>,
     /// The robot, as the target's catalogue is to name it; a recording that names its own keeps it.
     pub robot: Option<String>,
 }
@@ -94,7 +96,8 @@ pub fn push(
 ) -> Result<Pushed, PushError> {
     // Before anything is read: what changes from here on is pushed by the next push.
     let before = fingerprint(path).ok();
-    let recording = Recording::survey(path, options.name.as_deref(), options.while_recorded)?;
+    let recording =
+        Recording::survey(path, options.name.as_deref(), options.while_recorded, &options.first)?;
     target.check_folder()?;
     let is_itself = |place: std::path::PathBuf| {
         place

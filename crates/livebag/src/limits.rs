@@ -70,6 +70,8 @@ pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 pub const REMOVE_STEP_BYTES: u64 = 16 << 20;
 /// … and how long other writes then have the device to themselves.
 pub const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+/// After a removal that failed for a reason that may pass, such as too many open files.
+pub const REMOVE_AGAIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Commands that can wait for a thread of the recorder; a caller with more of them waits too.
 pub const JOBS_MAX: usize = 1024;

@@ -1,9 +1,10 @@
 //! Recording with fewer open files than topics. In a separate process: it lowers the process's limit.
 
+use std::path::Path;
 use std::time::Duration;
 
 use livebag::{Container, ContainerState, Message, Overflow, Recorder, RecorderOptions, Topic};
-use livebag_bags::verify;
+use livebag_bags::{Sqlite3Options, record_sqlite, verify};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -54,7 +55,35 @@ fn topics_that_are_one_too_many_are_refused_and_the_others_go_on() {
         // The limit is the program's to raise, not the recorder's.
         assert_eq!(getrlimit(Resource::Nofile), limit);
     }
+    the_next_database_waits_for_files(&folder.path().join("databases"));
     livebag::raise_file_limit();
     let raised = getrlimit(Resource::Nofile);
     assert_eq!(raised.current, raised.maximum);
+}
+
+fn the_next_database_waits_for_files(path: &Path) {
+    let options = RecorderOptions { overflow: Overflow::Block, ..RecorderOptions::default() };
+    let recorder = record_sqlite(path, options, Sqlite3Options::default()).unwrap();
+    let writer = recorder.topic(Topic { name: "/a".into(), ..Topic::default() }).unwrap();
+    let write = |sequence| {
+        let log_time_nanos = 1000 + sequence;
+        let message = Message { log_time_nanos, publish_time_nanos: 1, sequence, data: b"hello" };
+        writer.write_message(&message).unwrap();
+        while recorder.status().totals().0 < sequence {
+            assert!(recorder.status().failure.is_none(), "{:?}", recorder.status());
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    };
+    write(1);
+    let all: Vec<_> = std::iter::from_fn(|| rustix::io::dup(std::io::stdin()).ok()).collect();
+    recorder.split().unwrap();
+    (2..100).for_each(write);
+    assert_eq!(recorder.status().splits, 1);
+    drop(all);
+    while recorder.status().splits == 1 {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    write(100);
+    assert_eq!(recorder.finish().unwrap().totals().0, 100);
+    assert!(verify(path, &mut |_| {}).unwrap().is_whole());
 }

@@ -93,7 +93,7 @@ impl Discovery {
     pub fn look(&mut self, now: u64, clock: &Clock, files: &mut FilesLeft<'_>) -> Vec<Appeared> {
         self.next_look_nanos = now + DISCOVERY_INTERVAL.as_nanos() as u64;
         // A failing look is tried again at the next one.
-        let regions = livebag_shm::list_regions().unwrap_or_default();
+        let Ok(regions) = livebag_shm::list_regions() else { return Vec::new() };
         self.refused.retain(|refused| regions.contains(refused));
         self.unopened.retain(|unopened, _| regions.contains(unopened));
         self.looks = self.looks.wrapping_add(1);

@@ -125,6 +125,12 @@ pub(super) fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
+/// Whether the same may succeed a moment later: the error says nothing of the disk.
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    let numbers = [libc::ENOMEM, libc::EAGAIN, libc::EINTR, libc::EBUSY];
+    is_out_of_files(error) || error.raw_os_error().is_some_and(|number| numbers.contains(&number))
+}
+
 pub(super) fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

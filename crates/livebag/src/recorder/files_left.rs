@@ -5,6 +5,7 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::RecordError;
+use super::error::is_out_of_files;
 use crate::limits::STREAM_SPARE_FILES_MIN;
 use crate::storage::Disk;
 
@@ -43,8 +44,12 @@ impl<'a> FilesLeft<'a> {
     fn left(&mut self) -> u64 {
         let (disk, promised) = (self.disk, self.promised);
         *self.left.get_or_insert_with(|| {
-            // Without the list of open files (no /proc) every file that cannot be opened refuses its topic.
-            let open = disk.list(Path::new("/proc/self/fd")).map_or(0, |files| files.len() as u64);
+            let open = match disk.list(Path::new("/proc/self/fd")) {
+                Ok(files) => files.len() as u64,
+                Err(error) if is_out_of_files(&error) => return 0,
+                // Without the list of open files (no /proc) every file that cannot be opened refuses its topic.
+                Err(_) => 0,
+            };
             let used = open.saturating_add(promised).saturating_add(STREAM_SPARE_FILES_MIN);
             limit().saturating_sub(used)
         })

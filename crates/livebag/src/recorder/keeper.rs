@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, SYNCED_FILE, SyncMark};
 use livebag_format::index::entry_count;
 
-use super::error::{hint, is_out_of_files};
+use super::error::{hint, is_passing};
 use super::split::Split;
 use super::{PanicLatch, RecordError, Shared};
-use crate::limits::JOBS_MAX;
+use crate::limits::{JOBS_MAX, REMOVE_AGAIN_INTERVAL};
 use crate::storage::DiskFile;
 
 /// Removals in progress or waiting at which all are done without pauses.
@@ -37,6 +37,14 @@ enum Job {
 struct Removal {
     files: Vec<PathBuf>,
     directory: Option<PathBuf>,
+    /// It has failed for a reason that may pass.
+    is_late: bool,
+}
+
+impl Removal {
+    fn path(&self) -> PathBuf {
+        self.directory.as_ref().or(self.files.first()).cloned().unwrap_or_default()
+    }
 }
 
 /// The threads' handle.
@@ -95,7 +103,7 @@ impl Keeper {
     /// Removes files, then their directory if one is given.
     pub fn remove(&self, files: Vec<PathBuf>, directory: Option<PathBuf>) {
         self.removing.fetch_add(1, Relaxed);
-        self.send(Job::Remove(Removal { files, directory }));
+        self.send(Job::Remove(Removal { files, directory, is_late: false }));
     }
 
     /// Syncs the present contents of a split.
@@ -135,7 +143,7 @@ fn work(shared: &Shared, todo: &Receiver<Job>, removals: &SyncSender<Removal>) {
             }
             Job::Sync { bricks, indexes, directory } => {
                 if let Err(source) = sync(shared, &bricks, &indexes, &directory) {
-                    if is_out_of_files(&source) {
+                    if is_passing(&source) {
                         // The mark still tells what was synced last.
                         log::warn!("nothing was synced this time: {source}{}", hint(&source));
                         continue;
@@ -154,24 +162,59 @@ fn close(shared: &Shared, mut split: Split) {
 }
 
 fn remove_all(shared: &Shared, todo: &Receiver<Removal>, removing: &AtomicUsize) {
-    for removal in todo {
-        if let Err(source) = remove(shared, &removal, removing) {
-            let Removal { files, directory } = removal;
-            let path = directory.or_else(|| files.first().cloned()).unwrap_or_default();
-            shared.fail(RecordError::Io { doing: "removing an old split in", path, source });
-        }
-        removing.fetch_sub(1, Relaxed);
+    let mut waiting: Vec<Removal> = Vec::new();
+    let mut is_over = false;
+    while !is_over {
+        let next = match waiting.is_empty() {
+            true => todo.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => todo.recv_timeout(REMOVE_AGAIN_INTERVAL),
+        };
+        is_over = matches!(next, Err(RecvTimeoutError::Disconnected));
+        waiting.extend(next);
+        waiting.retain_mut(|removal| {
+            let is_left = try_removal(shared, removal, removing);
+            removing.fetch_sub(usize::from(!is_left), Relaxed);
+            is_left
+        });
     }
+    for removal in waiting {
+        let path = removal.path();
+        log::warn!(
+            "{} could not be removed, and is not in the recording: remove it",
+            path.display()
+        );
+    }
+}
+
+/// Whether it has to be tried again.
+fn try_removal(shared: &Shared, removal: &mut Removal, removing: &AtomicUsize) -> bool {
+    let Err(source) = remove(shared, removal, removing) else { return false };
+    let path = removal.path();
+    let is_passing = is_passing(&source);
+    if !is_passing {
+        shared.fail(RecordError::Io { doing: "removing an old split in", path, source });
+    } else if !std::mem::replace(&mut removal.is_late, true) {
+        log::warn!("{} is removed later: {source}{}", path.display(), hint(&source));
+    }
+    is_passing
 }
 
 fn remove(shared: &Shared, removal: &Removal, removing: &AtomicUsize) -> io::Result<()> {
     let disk = &shared.disk;
     let is_hurried = || removing.load(Relaxed) >= HURRY;
-    let remove = |file: &PathBuf| disk.remove_in_steps(file, &is_hurried);
+    let remove = |file: &PathBuf| or_gone(disk.remove_in_steps(file, &is_hurried)).map(drop);
     removal.files.iter().try_for_each(remove)?;
     let Some(directory) = &removal.directory else { return Ok(()) };
-    disk.list(directory)?.iter().try_for_each(remove)?;
-    disk.remove_dir(directory)
+    or_gone(disk.list(directory))?.unwrap_or_default().iter().try_for_each(remove)?;
+    or_gone(disk.remove_dir(directory)).map(drop)
+}
+
+/// `None` for a file that is not there: the user has removed it, or an earlier attempt.
+pub(super) fn or_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
 }
 
 fn sync(

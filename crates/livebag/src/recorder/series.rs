@@ -12,7 +12,7 @@ use livebag_format::container::{ATTACHMENTS_FILE, State};
 
 use super::brick::Brick;
 use super::close::ended_state;
-use super::error::{hint, is_out_of_files};
+use super::error::{hint, is_passing};
 use super::keeper::Keeper;
 use super::retention::Retention;
 use super::split::{Split, TOPIC_FILES, split_name, write_manifest};
@@ -40,6 +40,8 @@ pub(super) struct SplitSeries {
     lock: Option<Box<dyn Lock>>,
     /// A split was to begin, and there were too few files for it.
     is_split_postponed: bool,
+    /// The recording's own manifest could not be written, and tells of the splits as they were before.
+    is_root_old: bool,
 }
 
 impl SplitSeries {
@@ -57,6 +59,7 @@ impl SplitSeries {
             keeper: Keeper::start(&shared)?,
             shared,
             is_split_postponed: false,
+            is_root_old: false,
         };
         this.write_manifest(0)?;
         Ok(this)
@@ -183,7 +186,7 @@ impl SplitSeries {
         }
         self.is_split_postponed = false;
         let begun = self.try_begin_split();
-        begun.map_err(|error| self.fail_with(error)).is_ok()
+        begun.map_err(|error| self.fail_with(error)).is_ok() && self.shared.failure().is_none()
     }
 
     fn try_begin_split(&mut self) -> Result<(), RecordError> {
@@ -195,8 +198,9 @@ impl SplitSeries {
         }
         self.open.push_back(split);
         self.shared.splits.store(number + 1, Ordering::Relaxed);
-        self.write_manifest(number)?;
-        self.write_manifest(0)
+        self.update_manifest(number);
+        self.update_manifest(0);
+        Ok(())
     }
 
     /// Hands splits whose writes have all ended to the keeper.
@@ -221,6 +225,7 @@ impl SplitSeries {
         let directory = self.shared.directory.clone();
         let mut free = match self.shared.disk.free_bytes(&directory) {
             Ok(free) => free,
+            Err(error) if is_passing(&error) => return,
             // Another process has removed or renamed the folder: open files continue, but cannot be found.
             Err(error) => return self.fail("looking at", &directory, error),
         };
@@ -277,15 +282,20 @@ impl SplitSeries {
         if current.has_news() {
             self.update_manifest(number);
         }
+        if self.is_root_old {
+            self.update_manifest(0);
+        }
     }
 
     /// Writes the manifest of a split. If there are too few files for that, it is written with the next news: until
     /// then the older one is true.
     fn update_manifest(&mut self, number: u32) {
         match self.write_manifest(number) {
-            Err(RecordError::Io { source, .. }) if is_out_of_files(&source) => {}
+            Err(RecordError::Io { source, .. }) if is_passing(&source) => {
+                self.is_root_old |= number == 0;
+            }
             Err(error) => self.fail_with(error),
-            Ok(()) => {}
+            Ok(()) => self.is_root_old &= number != 0,
         }
     }
 

@@ -172,9 +172,7 @@ impl Split {
     }
 
     fn require_files(&self, count: usize) -> io::Result<()> {
-        let path = self.directory.join(RESERVE_FILE);
-        let opened = (0..count).map(|_| self.disk.open(&path));
-        opened.collect::<io::Result<Vec<_>>>().map(drop)
+        require_files(&*self.disk, &self.directory.join(RESERVE_FILE), count)
     }
 
     /// A topic is announced when it has something to write: the data section and the summary must have the same topics.
@@ -302,6 +300,14 @@ impl Split {
     pub fn take_lock(&mut self) -> Option<Box<dyn Lock>> {
         self.lock.take()
     }
+}
+
+/// Checks that the process may open so many more files, by opening one as often.
+///
+/// # Errors
+/// If it may not.
+pub(super) fn require_files(disk: &dyn Disk, path: &Path, count: usize) -> io::Result<()> {
+    (0..count).map(|_| disk.open(path)).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
 /// Writes a manifest.

@@ -12,10 +12,12 @@ use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Message, Topic};
 
 use super::{BagFileWriter, BagWriteError, BagWriter, add};
-use crate::limits::{COMMIT_BYTES_MAX, POLL_MAX, SPACE_LOOK_INTERVAL};
+use crate::limits::{COMMIT_BYTES_MAX, POLL_MAX, SPACE_LOOK_INTERVAL, SPARE_FILES_MIN};
 use crate::queue::{Queued, TopicQueue};
+use crate::recorder::error::{hint, is_out_of_files, is_passing};
+use crate::recorder::keeper::or_gone;
 use crate::recorder::queues::Latched;
-use crate::recorder::split::{RESERVE_FILE, reserve_space};
+use crate::recorder::split::{RESERVE_FILE, require_files, reserve_space};
 use crate::recorder::{Counters, LowSpace, RecordError, Shared};
 use crate::storage::{Lock, ReadFile};
 
@@ -89,6 +91,8 @@ pub(super) struct Writing {
     past: VecDeque<Past>,
     next_look_nanos: u64,
     flush_ring: bool,
+    /// A file was to begin, and too many were open.
+    is_split_postponed: bool,
     drained: VecDeque<Queued>,
     /// Keeps some space, so that a full disk does not prevent an orderly end.
     reserve: Vec<Arc<dyn ReadFile>>,
@@ -139,6 +143,7 @@ impl Writing {
             past: VecDeque::new(),
             next_look_nanos: 0,
             flush_ring: false,
+            is_split_postponed: false,
             drained: VecDeque::new(),
             reserve,
             lock,
@@ -298,15 +303,33 @@ impl Writing {
         };
         let now = self.shared.options.clock.monotonic_nanos();
         let age = Duration::from_nanos(now.saturating_sub(self.began_nanos));
-        if rules.bytes_max.is_some_and(|most| bytes >= most)
+        if self.is_split_postponed
+            || rules.bytes_max.is_some_and(|most| bytes >= most)
             || rules.duration_max.is_some_and(|most| age >= most)
         {
             self.begin_split();
         }
     }
 
+    /// Whether the next file has to wait for others to be closed.
+    fn is_out_of_files(&self) -> bool {
+        let path = self.shared.directory.join(RESERVE_FILE);
+        let error = match require_files(&*self.shared.disk, &path, SPARE_FILES_MIN) {
+            Err(error) if is_out_of_files(&error) => error,
+            _ => return false,
+        };
+        if !self.is_split_postponed {
+            log::warn!("the next file begins when there are files for it: {error}{}", hint(&error));
+        }
+        true
+    }
+
     /// Closes the file and begins the next. Meanwhile new messages wait in the queues.
     fn begin_split(&mut self) {
+        self.is_split_postponed = self.is_out_of_files();
+        if self.is_split_postponed {
+            return;
+        }
         self.commit();
         if self.close_file().is_none() {
             return;
@@ -363,14 +386,13 @@ impl Writing {
             return;
         }
         self.next_look_nanos = now + SPACE_LOOK_INTERVAL.as_nanos() as u64;
-        while self.holds_too_much() {
-            self.remove_oldest();
-        }
+        while self.holds_too_much() && self.remove_oldest() {}
         let rules = self.shared.options.retention;
         while self.file.is_some() {
             let path = self.shared.directory.clone();
             let free_bytes = match self.shared.disk.free_bytes(&path) {
                 Ok(free_bytes) => free_bytes,
+                Err(error) if is_passing(&error) => return,
                 // Another process has removed or renamed the folder: the open file continues, but cannot be found.
                 Err(source) => {
                     return self.fail(RecordError::Io { doing: "looking at", path, source });
@@ -387,7 +409,9 @@ impl Writing {
                 self.close_file();
                 return self.shared.fail(low);
             }
-            self.remove_oldest();
+            if !self.remove_oldest() {
+                return;
+            }
         }
     }
 
@@ -406,21 +430,31 @@ impl Writing {
         open + self.past.iter().map(|past| past.bytes).sum::<u64>() > most
     }
 
-    fn remove_oldest(&mut self) {
-        let Some(oldest) = self.past.pop_front() else { return };
+    /// Removes the oldest file and counts its messages. `false` if that has to be tried again.
+    fn remove_oldest(&mut self) -> bool {
+        let Some(oldest) = self.past.pop_front() else { return false };
+        for file in &oldest.metadata.relative_file_paths {
+            let path = self.shared.directory.join(file);
+            match or_gone(self.shared.disk.remove(&path)) {
+                Err(error) if is_passing(&error) => {
+                    log::warn!("{} is removed later: {error}{}", path.display(), hint(&error));
+                    self.past.push_front(oldest);
+                    return false;
+                }
+                Err(source) => {
+                    let doing = "removing the old file";
+                    self.fail(RecordError::Io { doing, path, source });
+                }
+                Ok(_) => {}
+            }
+        }
         for topic in &oldest.metadata.topics {
             let recorded = self.topics.iter().find(|known| known.topic.name == topic.name);
             if let Some(recorded) = recorded {
                 add(&recorded.counters.removed, topic.message_count);
             }
         }
-        for file in &oldest.metadata.relative_file_paths {
-            let path = self.shared.directory.join(file);
-            if let Err(source) = self.shared.disk.remove(&path) {
-                let doing = "removing the old file";
-                self.fail(RecordError::Io { doing, path, source });
-            }
-        }
+        true
     }
 
     fn finish(mut self) -> Written {

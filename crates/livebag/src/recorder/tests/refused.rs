@@ -1,4 +1,4 @@
-//! A topic whose files cannot be made.
+//! Too many open files: what cannot be done then is done later, or refused alone.
 
 use super::ending::wait_until;
 use super::*;
@@ -29,4 +29,33 @@ fn a_topic_whose_files_cannot_be_made_is_refused_alone() {
     assert_eq!((read_all(&container).len(), container.lost().disk), (50, 50));
     let text = disk.read(&Path::new(DIRECTORY).join("container.yaml")).unwrap();
     assert!(String::from_utf8_lossy(&text).contains("Too many open files"));
+}
+
+#[test]
+fn old_splits_that_cannot_be_removed_at_once_are_removed_later() {
+    let disk = SimulatedDisk::new(4);
+    let retention = Retention { splits_max: Some(2), ..Retention::default() };
+    let recorder = record_with(&disk, RecorderOptions { retention, ..RecorderOptions::default() });
+    let writer = recorder.topic(topic("/a")).unwrap();
+    disk.inject(Fault::TooManyFilesToListAt(0));
+    let is_there = |name: &str| disk.read(&Path::new(DIRECTORY).join(name)).is_ok();
+    for split in 0..4 {
+        writer.write_message(&message(split, b"hello")).unwrap();
+        wait_until("it is recorded", || recorder.status().totals().0 == split + 1);
+        if split == 1 {
+            // One of the files to be removed is gone before.
+            disk.remove(&Path::new(DIRECTORY).join("a.idx")).unwrap();
+        }
+        recorder.split().unwrap();
+        wait_until("the split", || u64::from(recorder.status().splits) == split + 2);
+    }
+    wait_until("they are gone", || {
+        assert!(recorder.status().failure.is_none(), "{:?}", recorder.status().failure);
+        !is_there("a.mcap") && !is_there("split_0001/a.mcap")
+    });
+    let status = recorder.finish().unwrap();
+    assert_eq!(status.topics[0].removed, 3);
+    let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
+    assert_eq!(container.state(), ContainerState::Closed);
+    assert_eq!(read_all(&container).len(), 1);
 }

@@ -22,6 +22,8 @@ pub enum Fault {
     SyncFailsOnce(u64),
     /// Every making of a file from number `.0` on (from 0) fails with `EMFILE`.
     TooManyFilesFrom(u64),
+    /// The listings of directories number `.0` (from 0) and the one after it fail with `EMFILE`.
+    TooManyFilesToListAt(u64),
     /// The queue itself is refused once, at its reaping number `.0` (from 0, over all queues), with `ENOMEM`.
     QueueRefusedAt(u64),
 }
@@ -45,6 +47,7 @@ pub(super) struct Faults {
     pub(super) operations: u64,
     syncs: u64,
     creations: u64,
+    lists: u64,
     pub(super) reaps: u64,
 }
 
@@ -59,6 +62,17 @@ impl Faults {
         self.reaps += 1;
         match self.planned.contains(&Fault::QueueRefusedAt(number)) {
             true => Err(io::Error::from_raw_os_error(libc::ENOMEM)),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a listing of a directory, and says whether it is one that fails.
+    pub(super) fn admit_list(&mut self) -> io::Result<()> {
+        let number = self.lists;
+        self.lists += 1;
+        let fails = |fault: &Fault| matches!(*fault, Fault::TooManyFilesToListAt(at) if number == at || number == at + 1);
+        match self.planned.iter().any(fails) {
+            true => Err(io::Error::from_raw_os_error(libc::EMFILE)),
             false => Ok(()),
         }
     }

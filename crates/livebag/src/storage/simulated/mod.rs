@@ -293,7 +293,8 @@ impl ReadDisk for SimulatedDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.lock_state();
+        let mut state = self.lock_state();
+        state.faults.admit_list()?;
         let inside = state.names.keys().chain(&state.directories);
         let inside = inside.filter(|file| file.parent() == Some(path));
         Ok(inside.cloned().collect())

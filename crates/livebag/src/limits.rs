@@ -156,6 +156,9 @@ pub const MESSAGE_BYTES_MAX: usize = u32::MAX as usize - 2 * BLOCK_BYTES;
 /// MCAP numbers its channels in 16 bits.
 pub const TOPICS_MAX: usize = u16::MAX as usize - 1;
 
+/// Files that readers have open at a time, all readers of the process together; a quarter of the limit of open files if
+/// that is less. Others are opened again when they are read.
+pub const READ_FILES_MAX: usize = 512;
 /// Bytes that a cursor reads at once from a brick of small messages.
 pub const READ_WINDOW_BYTES: usize = 1 << 20;
 /// Messages from this size on are read straight to where they are wanted, without a window between.

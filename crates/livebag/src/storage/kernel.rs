@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::held::HeldQueue;
 use super::io_uring::IoUringQueue;
 use super::pwrite::PwriteQueue;
+use super::reopened::{Reopened, ReopenedFile};
 use super::{Access, Disk, DiskFile, Lock, Mapping, ReadDisk, ReadFile, WriteQueue, removal};
 
 /// How writes reach the kernel, best first.
@@ -76,6 +77,8 @@ const SYNC_ONE_BY_ONE_MAX: usize = 32;
 pub struct KernelDisk {
     choice: MethodChoice,
     opening: Opening,
+    /// Whether files that are open for reading may be closed meanwhile.
+    reopens: bool,
     /// See [`HOLD_VARIABLE`].
     hold: Option<PathBuf>,
 }
@@ -129,13 +132,13 @@ impl KernelDisk {
             (false, false) => Method::PwriteBuffered,
         };
         let choice = MethodChoice { method, reasons };
-        Ok(Self { choice, opening: Opening::Plain, hold: None })
+        Ok(Self { choice, opening: Opening::Plain, reopens: false, hold: None })
     }
 
-    /// For reading only: nothing is probed.
+    /// For reading only: nothing is probed. Of the files that are being read, a limited number is open at a time.
     pub fn for_reading() -> Self {
         let choice = MethodChoice { method: Method::PwriteBuffered, reasons: Vec::new() };
-        Self { choice, opening: Opening::Plain, hold: None }
+        Self { choice, opening: Opening::Plain, reopens: true, hold: None }
     }
 
     /// For serving to clients: a path that contains a symbolic link anywhere is refused, so that no file outside the
@@ -150,7 +153,7 @@ impl KernelDisk {
         Self { opening, ..Self::for_reading() }
     }
 
-    fn open_file(&self, path: &Path) -> io::Result<File> {
+    pub(super) fn open_file(&self, path: &Path) -> io::Result<File> {
         match self.opening {
             Opening::Plain => open_regular(OpenOptions::new().read(true), path),
             Opening::WithoutLinks { by_kernel } => regular(open_without_links(path, by_kernel)?),
@@ -304,7 +307,10 @@ fn try_lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
 
 impl ReadDisk for KernelDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        Ok(Arc::new(KernelFile::new(self.open_file(path)?)))
+        match self.reopens {
+            true => Ok(Arc::new(Reopened(ReopenedFile::open(self, path)?))),
+            false => Ok(Arc::new(KernelFile::new(self.open_file(path)?))),
+        }
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -446,12 +452,12 @@ fn sync_names(directory: &Path) -> io::Result<()> {
     }
 }
 
-struct KernelFile {
+pub(super) struct KernelFile {
     file: File,
 }
 
 impl KernelFile {
-    fn new(file: File) -> Self {
+    pub(super) fn new(file: File) -> Self {
         Self { file }
     }
 }

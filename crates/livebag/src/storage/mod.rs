@@ -30,6 +30,7 @@ mod owner;
 mod priority;
 mod pwrite;
 mod removal;
+mod reopened;
 mod simulated;
 
 pub use block::Block;

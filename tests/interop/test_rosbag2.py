@@ -93,7 +93,7 @@ def profiles(value):
 
 
 def fields(bag, with_hash=True):
-    """metadata.yaml without what a conversion changes: version, storage, files' names, compression. A hash
+    """metadata.yaml without what a conversion changes: version, storage, files' names, compression, accounts. A hash
     that the source has not may be filled in: RIHS01 of its definition."""
     said = metadata(bag)
     topics = {}
@@ -104,7 +104,9 @@ def fields(bag, with_hash=True):
                                  topic.get("type_description_hash", "") if with_hash else None)
     return {"starting_time": said["starting_time"], "duration": said["duration"],
             "message_count": said["message_count"], "topics": topics,
-            "custom_data": said.get("custom_data") or {}, "ros_distro": said.get("ros_distro", "")}
+            "custom_data": {key: value for key, value in (said.get("custom_data") or {}).items()
+                            if not key.startswith("livebag.account/")},
+            "ros_distro": said.get("ros_distro", "")}
 
 
 def check_files(bag):

@@ -7,13 +7,14 @@ use livebag_format::Topic;
 use livebag_format::container::{CONTAINER_FILE, MetadataEntry};
 use livebag_format::event::{EVENT_RECORD, Event};
 
+use super::accounts::{is_account, lacks};
 use super::attachments::{AttachmentsFile, Taken};
 use super::{
     Attachment, ConvertError, MessageSource, MetadataRecord, Rosbag2Options, Rosbag2Storage,
     Rosbag2Written, SinkOptions, SinkSummary, SourceMessage, Sqlite3Options, Sqlite3Summary,
     attachments, open_foreign, to_rosbag2,
 };
-use livebag::{Container, ContainerState, Query, Span};
+use livebag::{Account, Container, ContainerState, ContainerTopic, Query, Span};
 use livebag::{Overflow, Recorder, RecorderOptions, Status};
 
 /// Name under which a container keeps rosbag2's `custom_data`.
@@ -76,8 +77,9 @@ pub fn container_source(bag: Container) -> Result<Box<dyn MessageSource>, Conver
     Ok(Box::new(ContainerSource::new(bag)?))
 }
 
-/// Copies everything into a new container. Messages keep bytes, times, sequence and topic. If the source lacks messages,
-/// the container says that it is not known how many ([`MessageSource::lacks_messages`]).
+/// Copies everything into a new container. Messages keep bytes, times, sequence and topic. The container
+/// has the source's account ([`MessageSource::accounts`]); if there is none and the source lacks messages, or some could
+/// not be read, it says that it is not known how many.
 ///
 /// # Errors
 /// If the source cannot be read, or the container cannot be written; the messages copied until then are in a closed
@@ -115,7 +117,10 @@ pub fn to_container(
         .iter()
         .map(|topic| recorder.topic(topic.clone()))
         .collect::<Result<Vec<_>, _>>()?;
+    let accounts = source.accounts();
+    let mut counts = vec![0; writers.len()];
     let copied = copy(source, on_progress, &mut |message| {
+        counts[message.topic] += 1;
         let written = writers[message.topic].write_message(&message.as_message());
         written.map_err(|error| ConvertError::Write {
             path: directory.to_owned(),
@@ -125,9 +130,15 @@ pub fn to_container(
             },
         })
     });
-    if source.lacks_messages() {
+    let is_known = accounts.as_ref().is_some_and(|accounts| {
+        accounts.iter().map(|account| account.recorded).eq(counts.iter().copied())
+    });
+    if source.lost_count() > 0 || (!is_known && source.lacks_messages()) {
         // By topic it is not known how many.
         recorder.lacks_messages();
+    }
+    if let Some(accounts) = accounts.filter(|_| is_known) {
+        recorder.inherit(accounts);
     }
     let closed = recorder.finish();
     let mut copied = copied?;
@@ -199,6 +210,7 @@ pub(super) fn about_bag(source: &dyn MessageSource) -> (AboutRecording, Vec<Meta
     let mut about = AboutRecording::default();
     if let Some(bag) = source.bag_metadata() {
         about.custom_data = bag.custom_data.clone();
+        about.custom_data.retain(|key, _| !is_account(key));
         about.ros_distro = bag.ros_distro.clone();
     }
     let mut records = source.metadata_records().to_vec();
@@ -252,8 +264,11 @@ fn container_metadata(source: &dyn MessageSource) -> Vec<MetadataEntry> {
         .map(|record| MetadataEntry { name: record.name.clone(), values: record.values.clone() })
         .collect();
     if let Some(bag) = source.bag_metadata() {
-        if !bag.custom_data.is_empty() {
-            all.push(MetadataEntry { name: CUSTOM_DATA.into(), values: bag.custom_data.clone() });
+        let mut values = bag.custom_data.clone();
+        // The container has an account of its own.
+        values.retain(|key, _| !is_account(key));
+        if !values.is_empty() {
+            all.push(MetadataEntry { name: CUSTOM_DATA.into(), values });
         }
         if !bag.ros_distro.is_empty() {
             let values = BTreeMap::from([(ROS_DISTRO.1.to_owned(), bag.ros_distro.clone())]);
@@ -284,6 +299,7 @@ struct ContainerSource {
     warnings: Vec<String>,
     /// According to its own account.
     lacks_messages: bool,
+    accounts: Option<Vec<Account>>,
     attachments: std::vec::IntoIter<Attachment>,
     /// Index entries of the messages not yet given, a stretch at a time.
     stretch: std::vec::IntoIter<SourceMessage>,
@@ -311,7 +327,12 @@ impl ContainerSource {
             warnings.push(format!("{lost} messages were lost when it was recorded"));
         }
         let account = bag.account()?;
-        let lacks_messages = lost > 0 || account.damaged > 0 || !account.is_complete();
+        let missing = bag.topics().iter().map(ContainerTopic::missing).sum::<Result<u64, _>>()?;
+        let lacks_messages = missing > 0 || lacks(&account);
+        let accounts = bag.accounts()?;
+        // Older versions counted removed messages only for all topics together.
+        let removed = accounts.iter().map(|account| account.removed).sum::<u64>();
+        let accounts = (missing == 0 && removed == account.removed).then_some(accounts);
         let range = bag.time_range()?;
         let counts = bag.topics().iter().map(|topic| topic.message_count());
         let message_count = counts.sum::<Result<u64, _>>()?;
@@ -328,6 +349,7 @@ impl ContainerSource {
             records: records.chain(events).collect(),
             warnings,
             lacks_messages,
+            accounts,
             attachments: attachments(&bag)?.into_iter(),
             stretch: Vec::new().into_iter(),
             next_nanos: range.map_or(0, |(start, _)| start),
@@ -403,6 +425,10 @@ impl MessageSource for ContainerSource {
             true => self.message_count.saturating_sub(self.given),
             false => 0,
         }
+    }
+
+    fn accounts(&self) -> Option<Vec<Account>> {
+        self.accounts.clone()
     }
 
     fn lacks_messages(&self) -> bool {

@@ -30,6 +30,7 @@
 //! - Unreadable parts of a damaged recording are listed in [`MessageSource::warnings`], which is
 //!   complete after the last message.
 
+mod accounts;
 mod attachments;
 mod bag_metadata;
 mod compressed;
@@ -76,6 +77,7 @@ pub(crate) mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use livebag::Account;
 use livebag_format::Topic;
 use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 use livebag_format::ros1::bag::MAGIC_ANY_VERSION as ROS1_MAGIC;
@@ -215,11 +217,17 @@ pub trait MessageSource: Send {
     }
     /// Whether messages are known to be missing that were published while it was recorded: lost then, or damaged since.
     fn lacks_messages(&self) -> bool {
-        // What livebag has counted while it recorded a database.
-        let is_loss = |key: &String| key.starts_with("livebag.lost/");
         self.lost_count() > 0
-            || self.bag_metadata().is_some_and(|bag| bag.custom_data.keys().any(is_loss))
+            || self.bag_metadata().is_some_and(accounts::lacks_messages)
             || self.inner().is_some_and(|inner| inner.lacks_messages())
+    }
+    /// The account of each topic, as its recorder counted; `None` if it is not known, as for a part of a recording. One
+    /// whose count of recorded messages is not that of the messages given no longer holds.
+    fn accounts(&self) -> Option<Vec<Account>> {
+        match self.inner() {
+            Some(inner) => inner.accounts(),
+            None => accounts::of_bag(self.bag_metadata()?, self.topics()),
+        }
     }
     /// Whether messages so far were compressed one by one (rosbag2's mode MESSAGE). They are given decompressed.
     fn has_compressed_messages(&self) -> bool {

@@ -1,8 +1,10 @@
 //! Several recordings read as one, in order of log time.
 
+use livebag::Account;
 use livebag_format::Topic;
 use livebag_format::rosbag2::{BagMetadata, QosProfile, QosStyle};
 
+use super::accounts::joined;
 use super::{
     Attachment, ConvertError, MessageSource, MetadataRecord, SourceMessage, Warnings, add_records,
 };
@@ -139,6 +141,18 @@ impl MessageSource for Merged {
         // What foreign summaries claim need not fit.
         let mut counts = self.inputs.iter().map(|input| input.source.message_count());
         counts.try_fold(0, |sum: u64, count| sum.checked_add(count?))
+    }
+
+    fn lacks_messages(&self) -> bool {
+        self.inputs.iter().any(|input| input.source.lacks_messages())
+    }
+
+    fn accounts(&self) -> Option<Vec<Account>> {
+        let mut all = Vec::new();
+        for input in &self.inputs {
+            all.extend(input.places.iter().copied().zip(input.source.accounts()?));
+        }
+        Some(joined(all.into_iter(), self.topics.len()))
     }
 
     fn lost_count(&self) -> u64 {

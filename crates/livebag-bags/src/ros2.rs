@@ -1,9 +1,11 @@
 //! A ROS 1 recording as ROS 2 has it: messages in CDR, definitions as `ros2msg`, types by their new
 //! names.
 
+use livebag::Account;
 use livebag_format::ros1::ToCdr;
 use livebag_format::{Topic, definitions};
 
+use super::accounts::joined;
 use super::{ConvertError, MessageSource, SourceMessage, SourceTotals, Warnings};
 
 /// Re-encodes every message of encoding `ros1`; others stay as they are. Messages that cannot be re-encoded (their
@@ -79,6 +81,11 @@ impl MessageSource for Ros2 {
 
     fn topics(&self) -> &[Topic] {
         &self.topics
+    }
+
+    fn accounts(&self) -> Option<Vec<Account>> {
+        let places = self.ways.iter().map(|(place, _)| *place);
+        Some(joined(places.zip(self.inner.accounts()?), self.topics.len()))
     }
 
     fn profile(&self) -> &str {

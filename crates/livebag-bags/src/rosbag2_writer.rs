@@ -7,6 +7,7 @@ use std::time::Duration;
 use livebag_format::rosbag2::BagMetadata;
 use livebag_format::{Message, Topic};
 
+use super::accounts::to_custom_data;
 use super::attachments::Taken;
 use super::bag_metadata::joined_metadata;
 use super::compressed::{compress_file, compress_message};
@@ -90,7 +91,7 @@ pub fn to_rosbag2(
         }
         Rosbag2Storage::Sqlite3(options) => (&mut options.custom_data, &mut options.ros_distro),
     };
-    for (key, value) in of_bag.custom_data {
+    for (key, value) in of_bag.custom_data.into_iter().chain(to_custom_data(source)) {
         custom_data.entry(key).or_insert(value);
     }
     if ros_distro.is_empty() {

@@ -1,5 +1,6 @@
 //! A part of a recording: some topics, some time; by rosbag2's rules.
 
+use livebag::Account;
 use livebag_format::Topic;
 use regex::Regex;
 
@@ -173,6 +174,10 @@ impl MessageSource for Selected {
     fn message_count(&self) -> Option<u64> {
         // How many of them are selected shows at the end.
         self.inner.message_count().filter(|_| self.is_all)
+    }
+
+    fn accounts(&self) -> Option<Vec<Account>> {
+        self.inner.accounts().filter(|_| self.is_all)
     }
 
     fn totals(&self) -> Option<SourceTotals> {

@@ -63,9 +63,9 @@ pub use query::{
 pub use queue::NewMessage;
 pub use recorder::{
     ACCOUNT_KEY, BagFileWriter, BagWriteError, BagWriter, ChunkCompression, LowSpace, Overflow,
-    Priority, ReaderNotice, RecordError, Recorder, RecorderOptions, Retention, SnapshotRing,
-    SplitRules, Status, TopicRule, TopicRules, TopicSettings, TopicStatus, TopicWriter, WriteError,
-    raise_file_limit,
+    Priority, REMOVED_KEY, ReaderNotice, RecordError, Recorder, RecorderOptions, Retention,
+    SnapshotRing, SplitRules, Status, TopicRule, TopicRules, TopicSettings, TopicStatus,
+    TopicWriter, WriteError, raise_file_limit,
 };
 pub use scheduler::Schedule;
 pub use source::{Selector, SelectorError, around_frame, pattern, stream_topic};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use livebag::{ACCOUNT_KEY, Account};
+use livebag::{ACCOUNT_KEY, Account, REMOVED_KEY};
 use livebag_bags::MessageSource;
 
 use super::{AttachmentReport, File, Info};
@@ -40,6 +40,12 @@ pub fn read(
         topic.repeated = topic.account.map_or(Some(0), |account| Some(account.repeated));
     }
     let account = account_of_all(&topics);
+    let mut warnings = source.warnings().to_vec();
+    let custom = source.bag_metadata().map(|bag| &bag.custom_data);
+    let splits = custom.and_then(|custom| custom.get(REMOVED_KEY)?.parse().ok());
+    if let (Some(splits), Some(account)) = (splits, account) {
+        warnings.push(super::removed_splits(splits, account.removed));
+    }
     let start_nanos = topics.iter().filter_map(|topic| topic.start_nanos).min();
     let end_nanos = topics.iter().filter_map(|topic| topic.end_nanos).max();
     Ok(Info {
@@ -62,7 +68,7 @@ pub fn read(
         clock_jumps: None,
         attachments: Some(attachments),
         events: livebag_bags::events(&*source),
-        warnings: source.warnings().to_vec(),
+        warnings,
         topics,
     })
 }

@@ -244,6 +244,15 @@ fn in_store(address: &Path) -> Result<Info, CliError> {
 /// Names and lengths of the files in a folder.
 type List<'a> = &'a dyn Fn(&Path) -> Result<Vec<(String, u64)>, CliError>;
 
+/// What retention has removed, as a sentence.
+fn removed_splits(splits: u64, messages: u64) -> String {
+    format!(
+        "{} with {} were removed to keep within the limits of the recording",
+        text::plural(splits as usize, "split"),
+        text::messages(messages),
+    )
+}
+
 fn container(bag: &Container, list: List<'_>) -> Result<Info, CliError> {
     let path = bag.path();
     // First, since it has all indexes fetched together.
@@ -259,11 +268,7 @@ fn container(bag: &Container, list: List<'_>) -> Result<Info, CliError> {
     let removed = bag.removed();
     let mut warnings = Vec::new();
     if removed.splits > 0 {
-        warnings.push(format!(
-            "{} with {} were removed to keep within the limits of the recording",
-            text::plural(removed.splits as usize, "split"),
-            text::messages(removed.messages),
-        ));
+        warnings.push(removed_splits(removed.splits, removed.messages));
     }
     Ok(Info {
         path: path.display().to_string(),

@@ -137,6 +137,10 @@ fn old_databases_go() {
     let metadata = metadata_of(&path);
     assert!(metadata.contains("message_count: 10") && !metadata.contains("run1_1"), "{metadata}");
     run(&["verify", bag]).expect(0, &[]);
+    assert!(metadata.contains("livebag.removed_splits"), "{metadata}");
+    let info = run(&["info", bag, "--json"]).expect(0, &[]).json();
+    assert_eq!(info["account"]["removed"], 20, "{info}");
+    run(&["info", bag]).expect(0, &["2 splits with 20 messages were removed"]);
     assert_eq!(counts(&path, folder.path()), [(format!("/{name}"), 10)]);
 }
 
@@ -163,11 +167,32 @@ fn losses_are_told() {
     assert_eq!(info["account"], summary["account"], "{info}");
     assert_eq!(info["lost"], summary["lost"], "{info}");
     assert!(run(&["info", bag]).expect(0, &[]).out.contains("lapped"));
-    // A copy does not say that nothing was lost.
-    let copy = folder.path().join("copy");
-    run(&["convert", bag, text(&copy)]).expect(0, &[]);
-    let info = run(&["info", text(&copy), "--json"]).expect(0, &[]).json();
-    assert_eq!(info["account"]["unknown"], serde_json::Value::Null, "{info}");
+    // A copy tells the same, and so does a copy of the copy.
+    let mut source = path.clone();
+    for (number, storage) in
+        ["container", "mcap", "container", "sqlite3", "mcap", "sqlite3", "container"]
+            .iter()
+            .enumerate()
+    {
+        let copy = folder.path().join(format!("copy{number}"));
+        run(&["convert", text(&source), text(&copy), "-s", storage]).expect(0, &[]);
+        let info = run(&["info", text(&copy), "--json"]).expect(0, &[]).json();
+        assert_eq!(info["account"], summary["account"], "{storage}: {info}");
+        // Of a part it is not known.
+        let part = folder.path().join(format!("part{number}"));
+        let arguments =
+            ["convert", text(&copy), text(&part), "-s", storage, "--from", "2020-01-01"];
+        run(&arguments).expect(0, &[]);
+        let of_part = folder.path().join(format!("part{number}-container"));
+        run(&["convert", text(&part), text(&of_part)]).expect(0, &[]);
+        for part in [&part, &of_part] {
+            let info = run(&["info", text(part), "--json"]).expect(0, &[]).json();
+            assert_eq!(info["message_count"], summary["message_count"], "{storage}: {info}");
+            assert_eq!(info["account"]["unknown"], serde_json::Value::Null, "{storage}: {info}");
+            assert_eq!(info["account"]["lost"]["total"], serde_json::Value::Null, "{info}");
+        }
+        source = copy;
+    }
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn a_recording_of_more_files_than_may_be_open_is_read() {
     // What is recorded for rosbag2 is read once more at the end.
     let options = StreamOptions::bytes(128).slots(8).remove_on_drop(true);
     let mut writer = Writer::create(&prefix, &options).unwrap();
-    let recording = Recording::begin_command(
+    let mut recording = Recording::begin_command(
         limited(
             FILES,
             &["record", &prefix, "-o", text(&parts), "-s", "mcap", "--max-bag-duration", "20ms"],

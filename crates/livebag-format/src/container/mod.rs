@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Topic;
+use crate::{Account, Topic};
 
 /// Version of the container's layout that this crate writes.
 pub const CONTAINER_VERSION: u32 = 1;
@@ -364,6 +364,34 @@ pub enum ManifestError {
 }
 
 impl Manifest {
+    /// Adds to its topics what the accounts of a recording's topics lack, of which this is a copy. They are in the same
+    /// order.
+    pub fn inherit(&mut self, accounts: &[Account]) {
+        for (topic, account) in self.topics.iter_mut().zip(accounts) {
+            topic.lost.add(&account.lost);
+            topic.skipped += account.skipped;
+            topic.repeated += account.repeated;
+            topic.damaged += account.damaged;
+            if account.removed > 0 {
+                let (name, messages) = (topic.name.clone(), account.removed);
+                self.removed.messages += messages;
+                self.removed.topics.push(RemovedTopic {
+                    name,
+                    messages,
+                    ..RemovedTopic::default()
+                });
+            }
+            if let Some(since) = account.unknown_since_nanos {
+                // 0 means here that everything is known, and there that it is not known since when.
+                let since = if since == 0 { self.started_nanos.max(1) } else { since };
+                self.unknown_since_nanos = match self.unknown_since_nanos {
+                    0 => since,
+                    before => before.min(since),
+                };
+            }
+        }
+    }
+
     /// Reads `container.yaml`, as livebag writes it or as any other YAML.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use livebag_format::Topic;
 use livebag_format::event::Event;
+use livebag_format::{Account, Topic};
 
 use crate::container::{EventError, events};
 use crate::limits::{JOBS_MAX, READ_INTEREST};
@@ -40,7 +40,7 @@ mod topic;
 mod writer;
 
 pub use crate::queue::{Overflow, Priority, WriteError};
-pub use bag::{ACCOUNT_KEY, BagFileWriter, BagWriteError, BagWriter};
+pub use bag::{ACCOUNT_KEY, BagFileWriter, BagWriteError, BagWriter, REMOVED_KEY};
 pub use error::RecordError;
 use error::{hint, not_closed};
 pub use options::{
@@ -215,6 +215,13 @@ impl Recorder {
     /// closed container it is then unknown what else was published.
     pub fn lacks_messages(&self) {
         self.shared.lacks_messages.store(true, Ordering::Relaxed);
+    }
+
+    /// For a copy of a recording: its topics' accounts, in the order in which the topics were added. What the recording
+    /// lacks is in the closed container's account as well.
+    pub fn inherit(&self, accounts: Vec<Account>) {
+        // The first ones stay.
+        let _ = self.shared.inherited.set(accounts);
     }
 
     /// A handle that tells the recorder of readers, from any thread.

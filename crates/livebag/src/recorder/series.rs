@@ -336,6 +336,9 @@ impl SplitSeries {
         }
         manifest.clock_jumps = self.shared.clock_jumps();
         manifest.removed = self.retention.removed.clone();
+        if let Some(accounts) = self.shared.inherited.get() {
+            manifest.inherit(accounts);
+        }
         write_manifest(&*self.shared.disk, &self.shared.directory, &manifest, is_over)?;
         if self.open[0].number == 0 {
             self.open[0].note_written();

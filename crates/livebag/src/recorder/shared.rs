@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use livebag_format::Topic;
 use livebag_format::container::ClockJumps;
+use livebag_format::{Account, Topic};
 
 use super::status::{Counters, Status, TopicStatus};
 use super::{Overflow, RecordError, RecorderOptions};
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     channels_given: AtomicU32,
     /// Messages are missing that nobody has counted.
     pub lacks_messages: AtomicBool,
+    /// The accounts of a recording that this one is a copy of, by topic.
+    pub inherited: OnceLock<Vec<Account>>,
     /// What still waits is to be given up.
     pub abandoned: AtomicBool,
     /// Time until which a reader is assumed, on the clock's monotonic time.
@@ -50,6 +52,7 @@ impl Shared {
             slot_bytes: AtomicU64::new(0),
             channels_given: AtomicU32::new(0),
             lacks_messages: AtomicBool::new(false),
+            inherited: OnceLock::new(),
             abandoned: AtomicBool::new(false),
             read_until_nanos: AtomicU64::new(0),
             failure: OnceLock::new(),

@@ -126,6 +126,9 @@ impl From<BagWriteError> for RecordError {
 /// Before a topic's name: the key of its account among rosbag2's custom data.
 pub const ACCOUNT_KEY: &str = "livebag.account";
 
+/// The key of the number of splits that retention has removed. Their messages are in the accounts.
+pub const REMOVED_KEY: &str = "livebag.removed_splits";
+
 /// A topic and its counters.
 struct Source {
     topic: Arc<Topic>,
@@ -394,6 +397,9 @@ impl Collector {
             if let Ok(account) = serde_json::to_string(&topic.account()) {
                 custom.insert(format!("{ACCOUNT_KEY}{}", topic.name), account);
             }
+        }
+        if written.removed > 0 {
+            custom.insert(REMOVED_KEY.to_owned(), written.removed.to_string());
         }
         let files = written.is_whole.then_some(&written.files[..]);
         Ok(written.writer.finish(&self.shared.directory, files, custom)?)

@@ -43,6 +43,8 @@ pub(super) struct Written {
     pub lock: Option<Box<dyn Lock>>,
     /// Whether every file was closed in order.
     pub is_whole: bool,
+    /// Files that retention has removed.
+    pub removed: u64,
 }
 
 struct Recorded {
@@ -89,6 +91,7 @@ pub(super) struct Writing {
     number: u32,
     began_nanos: u64,
     past: VecDeque<Past>,
+    removed: u64,
     next_look_nanos: u64,
     flush_ring: bool,
     /// A file was to begin, and too many were open.
@@ -141,6 +144,7 @@ impl Writing {
             number: 0,
             began_nanos,
             past: VecDeque::new(),
+            removed: 0,
             next_look_nanos: 0,
             flush_ring: false,
             is_split_postponed: false,
@@ -448,6 +452,7 @@ impl Writing {
                 Ok(_) => {}
             }
         }
+        self.removed += 1;
         for topic in &oldest.metadata.topics {
             let recorded = self.topics.iter().find(|known| known.topic.name == topic.name);
             if let Some(recorded) = recorded {
@@ -463,6 +468,7 @@ impl Writing {
             let _ = self.shared.disk.remove(&self.shared.directory.join(RESERVE_FILE));
         }
         let files = self.past.into_iter().map(|past| past.metadata).collect();
-        Written { files, is_whole: self.is_whole, lock: self.lock, writer: self.writer }
+        let Self { is_whole, lock, writer, removed, .. } = self;
+        Written { files, writer, lock, is_whole, removed }
     }
 }

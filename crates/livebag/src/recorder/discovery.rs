@@ -33,6 +33,8 @@ struct Waiting {
     region: u64,
     /// The last frame that is not missed.
     newest: u64,
+    /// The newest frame at the last look, about a second ago: all that is known once the stream is gone.
+    seen: u64,
 }
 
 /// Finds streams by listing the regions of shared memory.
@@ -106,9 +108,17 @@ impl Discovery {
             {
                 continue;
             }
-            if self.waiting.get(&name).is_some_and(|waiting| waiting.region == region)
+            let owners = self.owners();
+            let waiting = self.waiting.get_mut(&name).filter(|waiting| waiting.region == region);
+            if let Some(waiting) = waiting
                 && !files.has_room()
             {
+                // Mapped for a moment.
+                if self.looks.is_multiple_of(UNOPENED_LOOKS)
+                    && let Ok(reader) = Reader::open_of(&name, owners)
+                {
+                    waiting.seen = reader.latest_sequence();
+                }
                 continue;
             }
             let failures = self.unopened.get(&refused).copied().unwrap_or_default();
@@ -173,7 +183,8 @@ impl Discovery {
             return Some(Appeared::Stream(source));
         }
         let newest = source.taken_sequence();
-        self.waiting.insert(name.clone(), Waiting { region, newest });
+        let waiting = Waiting { region, newest, seen: newest };
+        self.waiting.insert(name.clone(), waiting);
         let topic = source.topic();
         (!waited).then_some(Appeared::Refused { name, topic })
     }
@@ -214,14 +225,19 @@ impl Discovery {
         appeared
     }
 
-    /// Frames that the streams which still wait for files have published meanwhile, by the streams' names.
+    /// Frames that the streams which still wait for files have published meanwhile, by the streams' names. Of one that is
+    /// gone, those until the last look: it may have published more.
     pub fn missed(&self) -> Vec<(String, u64)> {
         let regions = livebag_shm::list_regions().unwrap_or_default();
-        let missed = |(name, region): (String, u64)| {
-            let waiting = self.waiting.get(&name).filter(|waiting| waiting.region == region)?;
-            let reader = Reader::open_of(&name, self.owners()).ok()?;
-            Some((name, reader.latest_sequence().saturating_sub(waiting.newest)))
+        let missed = |(name, waiting): (&String, &Waiting)| {
+            let is_there = regions.contains(&(name.clone(), waiting.region));
+            let reader = is_there.then(|| Reader::open_of(name, self.owners()).ok()).flatten();
+            if reader.is_none() {
+                log::warn!("{name} is gone: it may have published more than is counted as lost");
+            }
+            let newest = reader.map_or(waiting.seen, |reader| reader.latest_sequence());
+            (name.clone(), newest.saturating_sub(waiting.newest))
         };
-        regions.into_iter().filter_map(missed).collect()
+        self.waiting.iter().map(missed).collect()
     }
 }

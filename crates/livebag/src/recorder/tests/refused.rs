@@ -1,7 +1,13 @@
 //! Too many open files: what cannot be done then is done later, or refused alone.
 
+use livebag_shm::{FrameMeta, StreamOptions, Writer};
+
 use super::ending::wait_until;
 use super::*;
+use crate::clock::Clock;
+use crate::recorder::discovery::{Appeared, Discovery};
+use crate::recorder::files_left::FilesLeft;
+use crate::source::Selector;
 
 #[test]
 fn a_topic_whose_files_cannot_be_made_is_refused_alone() {
@@ -58,4 +64,29 @@ fn old_splits_that_cannot_be_removed_at_once_are_removed_later() {
     let container = Container::open_on(&disk, Path::new(DIRECTORY)).unwrap();
     assert_eq!(container.state(), ContainerState::Closed);
     assert_eq!(read_all(&container).len(), 1);
+}
+
+#[test]
+fn messages_of_a_refused_stream_that_is_gone_are_counted() {
+    let (disk, clock) = (SimulatedDisk::new(5), Clock::system());
+    let name = format!("refused-{}", std::process::id());
+    let options = StreamOptions::bytes(100).slots(2).remove_on_drop(true);
+    let mut writer = Writer::create(&name, &options).unwrap();
+    let mut discovery = Discovery::new();
+    discovery.follow(Selector::names([&name]));
+    let mut look = || {
+        let mut files = FilesLeft::new(&disk, 1, u64::MAX);
+        discovery.look(0, &clock, &mut files)
+    };
+    let first = look();
+    assert!(matches!(&first[..], [Appeared::Refused { name: refused, .. }] if *refused == name));
+    for _ in 0..3 {
+        writer.publish(&FrameMeta::bytes(), b"hello").unwrap();
+    }
+    assert!((0..10).all(|_| look().is_empty()));
+    // This one nobody sees.
+    writer.publish(&FrameMeta::bytes(), b"hello").unwrap();
+    drop(writer);
+    assert!(look().is_empty());
+    assert_eq!(discovery.missed(), [(name, 3)]);
 }

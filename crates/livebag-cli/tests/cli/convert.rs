@@ -60,7 +60,7 @@ fn there_and_back_keeps_everything() {
     for source in [&rosbag2, &only_mcap(&rosbag2)] {
         let info = run(&["info", text(source), "--json"]).expect(0, &[]).json();
         assert_eq!(info["state"], "foreign");
-        assert_eq!(info["lost"], Value::Null);
+        assert_eq!(info["lost"]["total"], 0, "as the container tells");
         assert_eq!(info["message_count"], 2 * COUNT);
         assert_eq!(info["topics"].as_array().unwrap().len(), 2);
         run(&["info", text(source)]).expect(0, &[]);

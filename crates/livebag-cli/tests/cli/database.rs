@@ -181,7 +181,7 @@ fn losses_are_told() {
         // Of a part it is not known.
         let part = folder.path().join(format!("part{number}"));
         let arguments =
-            ["convert", text(&copy), text(&part), "-s", storage, "--from", "2020-01-01"];
+            ["convert", text(&copy), text(&part), "-s", storage, "--from", "2020-01-01T00:00:00Z"];
         run(&arguments).expect(0, &[]);
         let of_part = folder.path().join(format!("part{number}-container"));
         run(&["convert", text(&part), text(&of_part)]).expect(0, &[]);

@@ -8,6 +8,7 @@ use livebag_format::index::{
     ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header, is_index_header,
 };
 
+use super::if_there;
 use crate::storage::{Disk, ReadFile, is_no_file};
 
 /// Entries read at once.
@@ -183,7 +184,7 @@ fn keep_aside(disk: &dyn Disk, path: &Path, file: &dyn ReadFile) -> io::Result<(
     let mut name = path.as_os_str().to_owned();
     name.push(".damaged");
     let aside = PathBuf::from(name);
-    if disk.open(&aside).is_ok() {
+    if if_there(disk.open(&aside))?.is_some() {
         return Ok(());
     }
     let mut bytes = vec![0; usize::try_from(file.length()?).map_err(io::Error::other)?];

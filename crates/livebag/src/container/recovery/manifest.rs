@@ -18,7 +18,7 @@ use livebag_format::mcap::{
     RECORD_HEADER_BYTES, RecordHeader, opcode,
 };
 
-use super::says_the_same;
+use super::{if_there, says_the_same};
 use crate::container::ContainerError;
 use crate::container::FileNames;
 use crate::container::read_manifest;
@@ -95,7 +95,11 @@ pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manife
         let Ok(split) = read_manifest(disk, &directory) else { return false };
         let mut names = split.topics.iter().flat_map(|t| t.bricks.iter().chain([&t.index]));
         split.state != State::Recording
-            && names.any(|name| !name.is_empty() && disk.open(&directory.join(name)).is_err())
+            && names.any(|name| {
+                let file = (!name.is_empty()).then(|| disk.open(&directory.join(name)));
+                // One that cannot be opened now is there.
+                file.is_some_and(|file| matches!(if_there(file), Ok(None)))
+            })
     };
     // Removal begins with the oldest.
     let gone = manifest.splits.iter().rposition(is_removed).map_or(0, |last| last + 1);

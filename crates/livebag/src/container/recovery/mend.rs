@@ -6,6 +6,7 @@ use std::path::Path;
 use livebag_format::Topic;
 use livebag_format::mcap::{RECORD_HEADER_BYTES, given_up_header};
 
+use super::if_there;
 use super::survey::{Change, Stretch, Survey};
 use crate::container::summary::{ends_with_summary, write_summary};
 use crate::storage::{Access, Disk, DiskFile};
@@ -109,14 +110,35 @@ fn keep_overwritten<'a>(
         return Ok(());
     }
     let aside = path.with_file_name(OVERWRITTEN_FILE);
-    let there = disk.open(&aside).and_then(|file| file.length()).unwrap_or(0);
-    if there > KEPT_BYTES_MAX {
+    let there = if_there(disk.open(&aside).and_then(|file| file.length()))?;
+    if there.is_some_and(|bytes| bytes > KEPT_BYTES_MAX) {
         return Err(io::Error::other(format!(
             "{} has more than {KEPT_BYTES_MAX} bytes: move it elsewhere",
             aside.display()
         )));
     }
-    let mut text = disk.read(&aside).unwrap_or_default();
+    let mut text = if_there(disk.read(&aside))?.unwrap_or_default();
     text.extend_from_slice(lines.as_bytes());
     disk.replace(&aside, &text, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{Fault, ReadDisk, SimulatedDisk};
+
+    #[test]
+    fn what_was_kept_before_is_never_replaced() {
+        let (disk, path) = (SimulatedDisk::new(1), Path::new("/bag/a.mcap"));
+        let aside = path.with_file_name(OVERWRITTEN_FILE);
+        let file = disk.create(path, Access::Buffered).unwrap();
+        file.write_at(b"bytes", 0).unwrap();
+        let changes = [Change { offset: 0, bytes: b"other".to_vec() }];
+        keep_overwritten(&disk, path, &*file, changes.iter()).unwrap();
+        let kept = disk.read(&aside).unwrap();
+        let later = disk.crash();
+        later.inject(Fault::TooManyFilesToOpen(OVERWRITTEN_FILE));
+        keep_overwritten(&later, path, &*file, changes.iter()).unwrap_err();
+        assert_eq!(later.crash().read(&aside).unwrap(), kept);
+    }
 }

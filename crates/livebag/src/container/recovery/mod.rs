@@ -171,6 +171,19 @@ fn is_refused(error: &io::Error) -> bool {
     )
 }
 
+/// `None` for a file that is not there. One that cannot be opened or read now is there.
+fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+/// Whether the process or the machine has too many files open: the next attempt may succeed.
+fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// Whether it needs more memory than there is.
 fn is_without_memory(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::OutOfMemory
@@ -245,7 +258,11 @@ fn recover(
                 notes.extend(mended.note);
                 is_changed |= mended.is_changed;
             }
-            Err(source) if is_refused(&source) || is_without_memory(&source) => {
+            Err(source)
+                if is_refused(&source)
+                    || is_without_memory(&source)
+                    || is_out_of_files(&source) =>
+            {
                 return Err(ContainerError::Io { path: directory.join(brick), source });
             }
             // A medium that fails here does not take the other topics along.

@@ -90,3 +90,24 @@ fn messages_of_a_refused_stream_that_is_gone_are_counted() {
     assert!(look().is_empty());
     assert_eq!(discovery.missed(), [(name, 3)]);
 }
+
+#[test]
+fn recovery_that_cannot_open_a_file_is_tried_again() {
+    let disk = SimulatedDisk::new(6);
+    let recorder = record_with(&disk, RecorderOptions::default());
+    for name in ["/a", "/b"] {
+        recorder.topic(topic(name)).unwrap().write_message(&message(0, b"hello")).unwrap();
+    }
+    wait_until("both are recorded", || recorder.status().totals().0 == 2);
+    let crashed = disk.crash();
+    for name in ["a.idx", "a.mcap"] {
+        let now = crashed.crash();
+        now.inject(Fault::TooManyFilesToOpen(name));
+        assert!(Container::open_on(&now, Path::new(DIRECTORY)).is_err());
+        // Nothing says that it has been recovered.
+        let later = now.crash();
+        let container = Container::open_on(&later, Path::new(DIRECTORY)).unwrap();
+        assert!(container.is_mended(), "{name}");
+        assert_eq!((container.failure(), read_all(&container).len()), (None, 2), "{name}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Which operations fail, and when.
 
 use std::io;
+use std::path::Path;
 
 /// Which operation fails, and when. Operations of every kind (write, create, reserve, change of length, sync, replace)
 /// are counted together from 0; writes (with reserve and replace) also separately.
@@ -24,6 +25,8 @@ pub enum Fault {
     TooManyFilesFrom(u64),
     /// The listings of directories number `.0` (from 0) and the one after it fail with `EMFILE`.
     TooManyFilesToListAt(u64),
+    /// No file of this name can be opened for reading: `EMFILE`.
+    TooManyFilesToOpen(&'static str),
     /// The queue itself is refused once, at its reaping number `.0` (from 0, over all queues), with `ENOMEM`.
     QueueRefusedAt(u64),
 }
@@ -62,6 +65,15 @@ impl Faults {
         self.reaps += 1;
         match self.planned.contains(&Fault::QueueRefusedAt(number)) {
             true => Err(io::Error::from_raw_os_error(libc::ENOMEM)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a file can be opened for reading.
+    pub(super) fn admit_open(&self, path: &Path) -> io::Result<()> {
+        let fails = |fault: &Fault| matches!(*fault, Fault::TooManyFilesToOpen(name) if path.ends_with(name));
+        match self.planned.iter().any(fails) {
+            true => Err(io::Error::from_raw_os_error(libc::EMFILE)),
             false => Ok(()),
         }
     }

@@ -289,6 +289,7 @@ impl Drop for SimulatedLock {
 
 impl ReadDisk for SimulatedDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.lock_state().faults.admit_open(path)?;
         Ok(self.find(path)?)
     }
 

@@ -306,6 +306,10 @@ impl<'a> Evidence<'a> {
     /// without one, which marks them as not proven to the bit.
     fn prove_cut(&self, at: u64) -> io::Result<Option<Proven>> {
         let Some(header) = self.cut_chunk_at(at)? else { return Ok(None) };
+        if self.is_claimed(at + 1..self.length) {
+            // Others are behind it: not the file is cut, but the length is wrong.
+            return Ok(None);
+        }
         let chunk = self.read(at, self.length)?;
         let stored = chunk.get(header.header_bytes()..).unwrap_or_default();
         let records = match header.compression {

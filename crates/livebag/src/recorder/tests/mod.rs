@@ -10,6 +10,7 @@ use crate::query::{Container, ContainerState, Query};
 use crate::storage::{Fault, ReadDisk, SimulatedDisk};
 
 mod account;
+mod damaged;
 mod ending;
 mod floods;
 mod refused;

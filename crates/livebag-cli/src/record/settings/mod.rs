@@ -27,6 +27,7 @@ use crate::{absent, files, parse, serve};
 
 /// Every setting of a recording. In a profile each has its flag's long name as key.
 #[derive(clap::Args, Clone, Debug, Default, Serialize, Deserialize)]
+#[command(group = clap::ArgGroup::new("robot_users").args(["zenoh", "push"]).multiple(true))]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Settings {
     /// Names of streams, or topics they carry (/camera_front).
@@ -199,7 +200,7 @@ pub struct Settings {
     #[arg(help_heading = "Serving", hide_short_help = true)]
     pub zenoh: bool,
     /// This robot's name on Zenoh and in the catalogue of --push [default: the machine's name]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "robot_users")]
     #[arg(help_heading = "Serving", hide_short_help = true)]
     pub robot: Option<String>,
     /// Do not listen to the keyboard.

@@ -26,11 +26,13 @@ mod pace;
 mod target;
 
 mod digest;
+mod fingerprint;
 mod journal;
 mod push;
 
 pub use error::PushError;
+pub use fingerprint::fingerprint;
 pub use livebag_bucket::{BucketError, GIVE_UP_AFTER_DEFAULT, StoreFailure};
 pub use push::{PushOptions, PushProgress, Pushed, push, was_pushed};
-pub use recording::{fingerprint, last_closed_split};
+pub use recording::last_closed_split;
 pub use target::{Target, TargetOptions};

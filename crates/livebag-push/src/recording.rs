@@ -1,7 +1,6 @@
 //! Which files a recording consists of, in the order in which they are pushed.
 
 use std::collections::{BTreeSet, HashMap};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -9,7 +8,6 @@ use livebag::{Container, ContainerState, KernelDisk, ReadDisk};
 use livebag_catalog::CATALOGUE_FOLDER;
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest as ContainerManifest, State};
 
-use crate::digest::sha256_of;
 use crate::error::PushError;
 
 /// The manifest of a rosbag2 bag.
@@ -323,36 +321,8 @@ pub fn name_of(path: &Path) -> Option<String> {
     Some(path.canonicalize().ok()?.file_name()?.to_str()?.to_owned())
 }
 
-/// Names, sizes and times of a recording's files, in short: another one after a file was written, added or removed.
-///
-/// # Errors
-/// If they cannot be listed.
-pub fn fingerprint(path: &Path) -> io::Result<String> {
-    let mut files = Vec::new();
-    list_files(path, "", &mut files)?;
-    files.sort();
-    Ok(sha256_of(files.concat().as_bytes()))
-}
-
-fn list_files(path: &Path, name: &str, files: &mut Vec<String>) -> io::Result<()> {
-    let metadata = path.metadata()?;
-    if metadata.is_dir() {
-        for entry in KernelDisk::for_reading().list(path)? {
-            let own = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // Splits are one level below.
-            if !stays_here(&own) && (name.is_empty() || !entry.is_dir()) {
-                list_files(&entry, &format!("{name}/{own}"), files)?;
-            }
-        }
-        return Ok(());
-    }
-    let age = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-    files.push(format!("{name} {} {}\n", metadata.len(), age.as_nanos()));
-    Ok(())
-}
-
 /// Whether a file of this name is not pushed.
-fn stays_here(name: &str) -> bool {
+pub fn stays_here(name: &str) -> bool {
     name.starts_with('.') || LOCAL_FILES.contains(&name)
 }
 

@@ -23,9 +23,10 @@ use object_store::ObjectMeta;
 
 use crate::digest::{Digests, sha256_of};
 use crate::error::PushError;
+use crate::fingerprint::fingerprint;
 use crate::journal::Journal;
 use crate::limits::{PROGRESS_EVERY, SENDS_MAX};
-use crate::recording::{LiveSplit, Manifest, Recording, SourceFile, fingerprint, name_of};
+use crate::recording::{LiveSplit, Manifest, Recording, SourceFile, name_of};
 use crate::target::Target;
 
 mod catalogue;

@@ -36,3 +36,21 @@ fn list_files(path: &Path, name: &str, files: &mut Vec<String>) -> io::Result<()
     files.push(format!("{name} {} {}\n", metadata.len(), age.as_nanos()));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "tests make files as users do")]
+    fn it_is_another_after_a_file_was_written() {
+        let bag = tempfile::tempdir().unwrap();
+        std::fs::write(bag.path().join("a.mcap"), b"longer").unwrap();
+        let before = fingerprint(bag.path()).unwrap();
+        std::fs::write(bag.path().join(".push-1"), b"a journal is no file of the recording")
+            .unwrap();
+        assert_eq!(fingerprint(bag.path()).unwrap(), before);
+        std::fs::write(bag.path().join("a.mcap"), b"short").unwrap();
+        assert_ne!(fingerprint(bag.path()).unwrap(), before);
+    }
+}

@@ -345,11 +345,7 @@ mod tests {
         assert_eq!(keys, ["drive/b.mcap", "drive/a.mcap"]);
         assert_eq!(recording.manifest.as_ref().unwrap().key, "drive/metadata.yaml");
         assert_eq!(recording.bytes(), 55);
-        let before = fingerprint(&bag).unwrap();
-        std::fs::write(bag.join(".push-1"), b"longer").unwrap();
-        assert_eq!(fingerprint(&bag).unwrap(), before, "a journal is no file of the recording");
         std::fs::write(bag.join("a.mcap"), b"shorter").unwrap();
-        assert_ne!(fingerprint(&bag).unwrap(), before);
         assert!(recording.files[0].is_unchanged() && !recording.files[1].is_unchanged());
         let wrong =
             Recording::survey(folder.path(), Some("x"), false, &[]).err().unwrap().to_string();

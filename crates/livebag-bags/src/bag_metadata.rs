@@ -101,6 +101,31 @@ pub(crate) fn joined_metadata(files: &[BagMetadata]) -> BagMetadata {
     all
 }
 
+/// Of a bag with one file: its times, counts and topics.
+pub(super) fn metadata_of_file(
+    path: &Path,
+    span: Option<(u64, u64)>,
+    topics: &[Topic],
+    message_counts: &[u64],
+) -> BagMetadata {
+    let (first, last) = span.unwrap_or((0, 0));
+    let file = FileEntry {
+        path: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        starting_time_nanos: first,
+        duration_nanos: last - first,
+        message_count: message_counts.iter().sum(),
+    };
+    BagMetadata {
+        starting_time_nanos: file.starting_time_nanos,
+        duration_nanos: file.duration_nanos,
+        message_count: file.message_count,
+        topics: topic_entries(topics, message_counts),
+        relative_file_paths: vec![file.path.clone()],
+        files: vec![file],
+        ..BagMetadata::default()
+    }
+}
+
 /// One entry by name: rosbag2 knows no two topics of the same name. Counts are added up, QoS
 /// profiles joined.
 pub(super) fn topic_entries(topics: &[Topic], message_counts: &[u64]) -> Vec<TopicEntry> {

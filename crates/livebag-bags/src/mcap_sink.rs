@@ -9,13 +9,13 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, QosProfile};
+use livebag_format::rosbag2::{BagMetadata, MetadataVersion, QosProfile};
 use livebag_format::{Message, Topic, definitions};
 use mcap::records::MessageHeader;
 use mcap::{Compression, WriteOptions, Writer};
 
 use super::attachments::refused;
-use super::bag_metadata::{topic_entries, write_bag_metadata};
+use super::bag_metadata::{metadata_of_file, write_bag_metadata};
 use super::file::ForeignFile;
 use super::{Attachment, ConvertError, MetadataRecord};
 
@@ -335,26 +335,13 @@ impl McapSink {
 
     /// The metadata so far, in rosbag2's form.
     fn metadata(&self) -> BagMetadata {
-        let (first, last) = self.span.unwrap_or((0, 0));
-        let message_count = self.message_counts.iter().sum();
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (topics, counts) = (&self.topics, &self.message_counts);
         BagMetadata {
             version: self.options.metadata_version.number(),
             storage_identifier: "mcap".to_owned(),
-            starting_time_nanos: first,
-            duration_nanos: last - first,
-            message_count,
-            topics: topic_entries(&self.topics, &self.message_counts),
-            relative_file_paths: vec![name.clone()],
-            files: vec![FileEntry {
-                path: name,
-                starting_time_nanos: first,
-                duration_nanos: last - first,
-                message_count,
-            }],
             custom_data: self.options.custom_data.clone(),
             ros_distro: self.options.ros_distro.clone(),
-            ..Default::default()
+            ..metadata_of_file(&self.path, self.span, topics, counts)
         }
     }
 }

@@ -7,11 +7,11 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use livebag_format::rosbag2::{BagMetadata, FileEntry, MetadataVersion, QosProfile, QosStyle};
+use livebag_format::rosbag2::{BagMetadata, MetadataVersion, QosProfile, QosStyle};
 use livebag_format::{Message, Topic, definitions};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::bag_metadata::{joined, topic_entries};
+use super::bag_metadata::{joined, metadata_of_file};
 use super::file::ForeignFile;
 use super::{ConvertError, Sqlite3Options, Sqlite3Summary};
 
@@ -291,26 +291,13 @@ impl Sqlite3Writer {
     }
 
     fn metadata(&self) -> BagMetadata {
-        let (first, last) = self.span.unwrap_or((0, 0));
-        let message_count = self.message_counts.iter().sum();
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (topics, counts) = (&self.topics, &self.message_counts);
         BagMetadata {
             version: self.options.metadata_version.number(),
             storage_identifier: "sqlite3".to_owned(),
-            starting_time_nanos: first,
-            duration_nanos: last - first,
-            message_count,
-            topics: topic_entries(&self.topics, &self.message_counts),
-            relative_file_paths: vec![name.clone()],
-            files: vec![FileEntry {
-                path: name,
-                starting_time_nanos: first,
-                duration_nanos: last - first,
-                message_count,
-            }],
             custom_data: self.options.custom_data.clone(),
             ros_distro: self.options.ros_distro.clone(),
-            ..Default::default()
+            ..metadata_of_file(&self.path, self.span, topics, counts)
         }
     }
 

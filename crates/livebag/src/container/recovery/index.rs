@@ -1,14 +1,14 @@
 //! A topic's time index under repair: its entries are claims about a brick, to be proven there.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use livebag_format::index::{
     ENTRY_BYTES, IndexEntry, entry_count, entry_offset, index_header, is_index_header,
 };
 
-use super::if_there;
+use super::keep_aside;
 use crate::storage::{Disk, ReadFile, is_no_file};
 
 /// Entries read at once.
@@ -155,8 +155,8 @@ impl TopicIndex {
 
     /// Writes the entries that are proven and those that were found, both in order.
     fn replace(&self, disk: &dyn Disk, claims: &[Claim], found: &[IndexEntry]) -> io::Result<()> {
-        if let Some(file) = &self.file {
-            keep_aside(disk, &self.path, &**file)?;
+        if self.file.is_some() {
+            keep_aside(disk, &self.path, &disk.read(&self.path)?)?;
         }
         let kept = || claims.iter().filter(|claim| claim.is_proven).map(|claim| &claim.entry);
         let mut bytes = Vec::new();
@@ -177,17 +177,4 @@ impl TopicIndex {
 
 fn order(entry: &IndexEntry) -> (u64, u64) {
     (entry.log_time_nanos, entry.sequence)
-}
-
-/// Copies an index to `NAME.idx.damaged`, unless an earlier recovery has.
-fn keep_aside(disk: &dyn Disk, path: &Path, file: &dyn ReadFile) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".damaged");
-    let aside = PathBuf::from(name);
-    if if_there(disk.open(&aside))?.is_some() {
-        return Ok(());
-    }
-    let mut bytes = vec![0; usize::try_from(file.length()?).map_err(io::Error::other)?];
-    let count = file.read_at(&mut bytes, 0)?;
-    disk.replace(&aside, &bytes[..count], true)
 }

@@ -42,9 +42,6 @@ use proof::Trust;
 use survey::Member;
 use walk::Walk;
 
-/// Where a damaged `container.yaml` is kept.
-const DAMAGED_FILE: &str = "container.yaml.damaged";
-
 /// Determines the state of a container. Recovers it if its recorder is gone and this user may write: an unclosed one,
 /// and with `is_thorough` also a closed one with damage.
 pub(super) fn settle(
@@ -150,9 +147,9 @@ fn read_or_rebuild(
         ) => {
             let rebuilt = rebuild(disk, path)?;
             if !text.is_empty() {
-                let aside = path.join(DAMAGED_FILE);
-                let kept = disk.replace(&aside, &text, true);
-                kept.map_err(|source| ContainerError::Io { path: aside, source })?;
+                let file = path.join(CONTAINER_FILE);
+                let kept = keep_aside(disk, &file, &text);
+                kept.map_err(|source| ContainerError::Io { path: file, source })?;
             }
             Ok((rebuilt, false))
         }
@@ -169,6 +166,26 @@ fn is_refused(error: &io::Error) -> bool {
             | io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded
     )
+}
+
+/// Copies a file that is to be replaced to `NAME.damaged`, or `NAME.damaged2` and so on: what an earlier recovery has kept
+/// stays.
+fn keep_aside(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    for number in 1.. {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".damaged");
+        if number > 1 {
+            name.push(number.to_string());
+        }
+        let aside = Path::new(&name);
+        match if_there(disk.read(aside))? {
+            // By a recovery that was interrupted.
+            Some(kept) if kept == bytes => break,
+            Some(_) => {}
+            None => return disk.replace(aside, bytes, true),
+        }
+    }
+    Ok(())
 }
 
 /// `None` for a file that is not there. One that cannot be opened or read now is there.
@@ -397,4 +414,22 @@ pub fn says_the_same(message: &MessageHeader, entry: &IndexEntry, channel_id: u1
         && message.log_time_nanos == entry.log_time_nanos
         && message.publish_time_nanos == entry.publish_time_nanos
         && message.data_bytes == u64::from(entry.data_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::SimulatedDisk;
+
+    #[test]
+    fn every_file_that_recovery_replaces_is_kept() {
+        let (disk, path) = (SimulatedDisk::new(1), Path::new("/bag/a.idx"));
+        for bytes in [b"one", b"two", b"one", b"six"] {
+            keep_aside(&disk, path, bytes).unwrap();
+        }
+        let kept = ["", "2", "3"]
+            .map(|number| disk.read(Path::new(&format!("/bag/a.idx.damaged{number}"))).unwrap());
+        assert_eq!(kept, [b"one", b"two", b"six"]);
+        assert!(disk.read(Path::new("/bag/a.idx.damaged4")).is_err());
+    }
 }

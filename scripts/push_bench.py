@@ -320,7 +320,8 @@ def find(store, folder, args):
 
     answers = {"pushed": {question: ask(question) for question in questions} | {"duckdb_topic": ask_duckdb()}}
     begin = time.monotonic()
-    subprocess.run([os.environ["LIVEBAG"], "catalog", "compact", address], env=environment, check=True)
+    subprocess.run([os.environ["LIVEBAG"], "catalog", "compact", address], env=environment, check=True,
+                   capture_output=True)
     answers["compact_seconds"] = round(time.monotonic() - begin, 1)
     answers["compacted"] = {question: ask(question) for question in questions} | {"duckdb_topic": ask_duckdb()}
     compacted = list((catalogue / "compacted").iterdir())

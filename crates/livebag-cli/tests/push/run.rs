@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use livebag::{Recorder, RecorderOptions, SplitRules, Topic};
 
@@ -94,6 +95,11 @@ pub fn record(folder: &Path, name: &str, mebibytes: usize, seed: u8) -> PathBuf 
         });
         image.write(None, number, &words.collect::<Vec<_>>()).unwrap();
         imu.write(None, number, &[seed; 100]).unwrap();
+        // Both are in the same split.
+        let is_written = || recorder.status().topics.iter().all(|topic| topic.messages > number);
+        while !is_written() {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
     }
     recorder.finish().unwrap();
     path

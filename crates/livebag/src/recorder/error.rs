@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::bag::BagWriteError;
 use crate::container::EventError;
+use crate::storage::is_out_of_files;
 
 /// Why recording could not begin, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -118,11 +119,6 @@ impl RecordError {
 /// The error itself if it is not shared.
 pub(super) fn not_closed(closing: Arc<RecordError>) -> RecordError {
     Arc::try_unwrap(closing).unwrap_or_else(|closing| RecordError::NotClosed { closing })
-}
-
-/// Whether the process or the machine has as many files open as it may: it says nothing of the disk.
-pub(super) fn is_out_of_files(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Whether the same may succeed a moment later: the error says nothing of the disk.

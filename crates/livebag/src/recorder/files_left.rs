@@ -5,9 +5,8 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::RecordError;
-use super::error::is_out_of_files;
 use crate::limits::STREAM_SPARE_FILES_MIN;
-use crate::storage::Disk;
+use crate::storage::{Disk, is_out_of_files};
 
 /// Files that the process may still open, counted when the first are asked for.
 pub(super) struct FilesLeft<'a> {

@@ -16,7 +16,7 @@ use super::error::{hint, is_passing};
 use super::split::Split;
 use super::{PanicLatch, RecordError, Shared};
 use crate::limits::{JOBS_MAX, REMOVE_AGAIN_INTERVAL};
-use crate::storage::DiskFile;
+use crate::storage::{DiskFile, if_there};
 
 /// Removals in progress or waiting at which all are done without pauses.
 const HURRY: usize = 2;
@@ -199,22 +199,15 @@ fn try_removal(shared: &Shared, removal: &mut Removal, removing: &AtomicUsize) -
     is_passing
 }
 
+/// A file that is not there was removed by the user, or by an earlier attempt.
 fn remove(shared: &Shared, removal: &Removal, removing: &AtomicUsize) -> io::Result<()> {
     let disk = &shared.disk;
     let is_hurried = || removing.load(Relaxed) >= HURRY;
-    let remove = |file: &PathBuf| or_gone(disk.remove_in_steps(file, &is_hurried)).map(drop);
+    let remove = |file: &PathBuf| if_there(disk.remove_in_steps(file, &is_hurried)).map(drop);
     removal.files.iter().try_for_each(remove)?;
     let Some(directory) = &removal.directory else { return Ok(()) };
-    or_gone(disk.list(directory))?.unwrap_or_default().iter().try_for_each(remove)?;
-    or_gone(disk.remove_dir(directory)).map(drop)
-}
-
-/// `None` for a file that is not there: the user has removed it, or an earlier attempt.
-pub(super) fn or_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        result => result.map(Some),
-    }
+    if_there(disk.list(directory))?.unwrap_or_default().iter().try_for_each(remove)?;
+    if_there(disk.remove_dir(directory)).map(drop)
 }
 
 fn sync(

@@ -12,13 +12,12 @@ use livebag_format::container::{
 
 use super::RecordError;
 use super::brick::{Brick, LIBRARY};
-use super::error::is_out_of_files;
 use super::topic::{SplitTopic, TopicFiles};
 use crate::container::FileNames;
 use crate::limits::{
     CLOSE_RESERVE_BYTES, CLOSE_RESERVE_FILES, OWN_GATHERED_BRICKS_MAX, SPARE_FILES_MIN,
 };
-use crate::storage::{Access, Disk, Lock, ReadFile};
+use crate::storage::{Access, Disk, Lock, ReadFile, is_out_of_files};
 
 /// File that keeps some space, so that a full disk does not prevent an orderly end.
 pub(super) const RESERVE_FILE: &str = "container.reserve";

@@ -21,6 +21,7 @@ use std::time::Duration;
 use livebag_shm::FrameRef;
 
 mod block;
+mod failure;
 mod free_blocks;
 mod held;
 mod io_uring;
@@ -34,6 +35,7 @@ mod reopened;
 mod simulated;
 
 pub use block::Block;
+pub(crate) use failure::{if_there, is_out_of_files};
 pub(crate) use free_blocks::FreeBlocks;
 pub(crate) use kernel::is_no_file;
 pub use kernel::{KernelDisk, Method, MethodChoice, open_regular};

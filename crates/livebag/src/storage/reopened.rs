@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rustix::process::{Resource, getrlimit};
 
 use super::kernel::KernelFile;
-use super::{KernelDisk, Mapping, ReadFile};
+use super::{KernelDisk, Mapping, ReadFile, is_out_of_files};
 use crate::limits::READ_FILES_MAX;
 
 /// Files of all readers of this process, in the order in which they were opened. Some may be closed.
@@ -64,7 +64,7 @@ impl ReopenedFile {
 
 fn open_now(disk: &KernelDisk, path: &Path) -> io::Result<(Arc<KernelFile>, (u64, u64))> {
     let file = match disk.open_file(path) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+        Err(error) if is_out_of_files(&error) => {
             close_beyond(0);
             disk.open_file(path)?
         }

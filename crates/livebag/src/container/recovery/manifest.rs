@@ -18,12 +18,12 @@ use livebag_format::mcap::{
     RECORD_HEADER_BYTES, RecordHeader, opcode,
 };
 
-use super::{if_there, says_the_same};
+use super::says_the_same;
 use crate::container::ContainerError;
 use crate::container::FileNames;
 use crate::container::read_manifest;
 use crate::container::unpack::Unpacked;
-use crate::storage::{Access, Disk, ReadFile, is_no_file};
+use crate::storage::{Access, Disk, ReadFile, if_there, is_no_file};
 
 /// Longest schema, channel or header that is read.
 const RECORD_BYTES_MAX: u64 = 64 << 20;

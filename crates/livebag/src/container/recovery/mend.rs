@@ -6,10 +6,9 @@ use std::path::Path;
 use livebag_format::Topic;
 use livebag_format::mcap::{RECORD_HEADER_BYTES, given_up_header};
 
-use super::if_there;
 use super::survey::{Change, Stretch, Survey};
 use crate::container::summary::{ends_with_summary, write_summary};
-use crate::storage::{Access, Disk, DiskFile};
+use crate::storage::{Access, Disk, DiskFile, if_there};
 
 /// Where the bytes are kept that recovery wrote over.
 pub(super) const OVERWRITTEN_FILE: &str = "container.damaged";

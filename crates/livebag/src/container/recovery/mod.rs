@@ -25,7 +25,7 @@ use super::{Opened, is_being_written, read_manifest};
 use crate::container::{ContainerError, ContainerState};
 use crate::limits::UNSETTLED_BYTES;
 use crate::memory::memory_available;
-use crate::storage::{Access, Disk, Owner, ReadDisk};
+use crate::storage::{Access, Disk, Owner, ReadDisk, if_there, is_out_of_files};
 
 mod definitions;
 mod index;
@@ -186,19 +186,6 @@ fn keep_aside(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// `None` for a file that is not there. One that cannot be opened or read now is there.
-fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        result => result.map(Some),
-    }
-}
-
-/// Whether the process or the machine has too many files open: the next attempt may succeed.
-fn is_out_of_files(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Whether it needs more memory than there is.

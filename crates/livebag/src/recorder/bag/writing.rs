@@ -14,12 +14,11 @@ use livebag_format::{Message, Topic};
 use super::{BagFileWriter, BagWriteError, BagWriter, add};
 use crate::limits::{COMMIT_BYTES_MAX, POLL_MAX, SPACE_LOOK_INTERVAL, SPARE_FILES_MIN};
 use crate::queue::{Queued, TopicQueue};
-use crate::recorder::error::{hint, is_out_of_files, is_passing};
-use crate::recorder::keeper::or_gone;
+use crate::recorder::error::{hint, is_passing};
 use crate::recorder::queues::Latched;
 use crate::recorder::split::{RESERVE_FILE, require_files, reserve_space};
 use crate::recorder::{Counters, LowSpace, RecordError, Shared};
-use crate::storage::{Lock, ReadFile};
+use crate::storage::{Lock, ReadFile, if_there, is_out_of_files};
 
 /// A command of the recorder's thread to this one.
 pub(super) enum Order {
@@ -439,7 +438,7 @@ impl Writing {
         let Some(oldest) = self.past.pop_front() else { return false };
         for file in &oldest.metadata.relative_file_paths {
             let path = self.shared.directory.join(file);
-            match or_gone(self.shared.disk.remove(&path)) {
+            match if_there(self.shared.disk.remove(&path)) {
                 Err(error) if is_passing(&error) => {
                     log::warn!("{} is removed later: {error}{}", path.display(), hint(&error));
                     self.past.push_front(oldest);

@@ -11,13 +11,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::{Account, Clock, Event, Recorder, Status, TopicStatus};
+use livebag::{Account, Clock, Event, Recorder, TopicStatus};
+use livebag_net::tell::PushStatus;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::CliError;
+use crate::record::PushView;
 
 /// Name of the socket in the container's directory.
 pub const SOCKET: &str = "control.sock";
@@ -118,6 +120,9 @@ pub struct Answer {
     /// Bytes of frames waiting in the slots of their streams.
     #[serde(default)]
     pub slot_bytes: u64,
+    /// How `--push` goes; null without.
+    #[serde(default)]
+    pub push: Option<PushStatus>,
     /// What ended the recording early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -159,7 +164,8 @@ impl TopicAnswer {
 }
 
 impl Answer {
-    fn new(status: &Status, error: Option<String>) -> Self {
+    fn new(recording: &Controlled, error: Option<String>) -> Self {
+        let status = recording.recorder.status();
         let (messages, bytes, _) = status.totals();
         Self {
             error,
@@ -174,14 +180,26 @@ impl Answer {
             topics: status.topics.iter().map(TopicAnswer::new).collect(),
             cache_bytes: status.cache_bytes,
             slot_bytes: status.slot_bytes,
+            push: recording.push.as_ref().map(PushView::status),
             failure: status.failure.as_ref().map(ToString::to_string),
             event: None,
         }
     }
 }
 
+/// A recording that follows orders.
+pub struct Controlled<'a> {
+    /// What records it.
+    pub recorder: &'a Recorder,
+    /// Whether it is a ring.
+    pub is_ring: bool,
+    /// How pushing it goes, if it is pushed.
+    pub push: Option<PushView>,
+}
+
 /// Follows an order; whether the recording is to end.
-pub fn follow(recorder: &Recorder, order: Order, is_ring: bool) -> (Answer, bool) {
+pub fn follow(recording: &Controlled, order: Order) -> (Answer, bool) {
+    let recorder = recording.recorder;
     let (mut error, mut is_pending) = (None, false);
     match order {
         Order::Pause => recorder.pause(),
@@ -193,7 +211,7 @@ pub fn follow(recorder: &Recorder, order: Order, is_ring: bool) -> (Answer, bool
                 Err(refused) => error = Some(refused.to_string()),
             }
         }
-        Order::Snapshot if is_ring => {
+        Order::Snapshot if recording.is_ring => {
             error = recorder.snapshot().err().map(|error| error.to_string());
         }
         Order::Snapshot => error = Some("the recording has no ring: --snapshot-mode".into()),
@@ -201,7 +219,7 @@ pub fn follow(recorder: &Recorder, order: Order, is_ring: bool) -> (Answer, bool
         Order::Event => error = Some("an event has a name: event {\"name\": …}".into()),
         Order::Stop | Order::Status => {}
     }
-    let answer = Answer { is_pending, ..Answer::new(&recorder.status(), error) };
+    let answer = Answer { is_pending, ..Answer::new(recording, error) };
     (answer, order == Order::Stop)
 }
 
@@ -247,11 +265,11 @@ impl ControlSocket {
     }
 
     /// Executes commands received since the last poll; returns whether the recording should end.
-    pub fn look(&self, recorder: &Recorder, is_ring: bool) -> bool {
+    pub fn look(&self, recording: &Controlled) -> bool {
         let mut stop = false;
         while let Ok((stream, _)) = self.listener.accept() {
             // A client that goes away in the middle has asked for nothing.
-            stop |= serve(stream, recorder, is_ring).unwrap_or(false);
+            stop |= serve(stream, recording).unwrap_or(false);
         }
         stop
     }
@@ -265,7 +283,7 @@ impl Drop for ControlSocket {
     }
 }
 
-fn serve(mut stream: UnixStream, recorder: &Recorder, is_ring: bool) -> std::io::Result<bool> {
+fn serve(mut stream: UnixStream, recording: &Controlled) -> std::io::Result<bool> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -273,11 +291,11 @@ fn serve(mut stream: UnixStream, recorder: &Recorder, is_ring: bool) -> std::io:
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut word)?;
     let event = word.trim().strip_prefix("event ");
     let (answer, stop) = match (event, Order::parse(word.trim())) {
-        (Some(event), _) => (add_event(recorder, event), false),
-        (None, Some(order)) => follow(recorder, order, is_ring),
+        (Some(event), _) => (add_event(recording, event), false),
+        (None, Some(order)) => follow(recording, order),
         (None, None) => {
             let error = "expected pause, resume, split, snapshot, stop, status or event".to_owned();
-            (Answer::new(&recorder.status(), Some(error)), false)
+            (Answer::new(recording, Some(error)), false)
         }
     };
     let mut line = serde_json::to_vec(&answer)?;
@@ -286,17 +304,17 @@ fn serve(mut stream: UnixStream, recorder: &Recorder, is_ring: bool) -> std::io:
     Ok(stop)
 }
 
-fn add_event(recorder: &Recorder, json: &str) -> Answer {
+fn add_event(recording: &Controlled, json: &str) -> Answer {
     let added = serde_json::from_str::<NewEvent>(json)
         .map_err(|error| format!("the event is not one: {error}"))
         .and_then(|NewEvent { name, text, span }| {
-            recorder.event(&name, &text, span).map_err(|error| error.to_string())
+            recording.recorder.event(&name, &text, span).map_err(|error| error.to_string())
         });
     let (event, error) = match added {
         Ok(event) => (Some(event), None),
         Err(error) => (None, Some(error)),
     };
-    Answer { event, ..Answer::new(&recorder.status(), error) }
+    Answer { event, ..Answer::new(recording, error) }
 }
 
 /// Gives an order to the recorder of a container.

@@ -50,6 +50,21 @@ impl Lost {
     }
 }
 
+/// How far pushing a recording has come while it is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushStatus {
+    /// Where to.
+    pub target: String,
+    /// `waiting` (for a closed split, or the end), `pushing`, `splits_pushed` (all that are closed), `pushed`, `failed`.
+    pub state: String,
+    /// Bytes of what is to be pushed: of the splits that are closed.
+    pub size_bytes: u64,
+    /// Of these, in the target.
+    pub stored_bytes: u64,
+    /// Why it failed; `null` once more has arrived.
+    pub error: Option<String>,
+}
+
 /// A recording in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BagRow {

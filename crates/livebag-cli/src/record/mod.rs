@@ -32,10 +32,11 @@ mod stats;
 mod values;
 mod waiting;
 
-use crate::control::{self, ControlSocket, Keyboard};
+use crate::control::{self, ControlSocket, Controlled, Keyboard};
 use names::Wanted;
 use progress::Progress;
 use pushing::{PushReport, Pushing};
+pub use pushing::{PushView, words as push_words};
 use settings::Settings;
 use waiting::Waiting;
 
@@ -313,10 +314,13 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let (recorder, storage) = plan.create()?;
     announce(&storage, &plan.directory, plan.options.cache_bytes_max);
     let mut pushing = plan.begin_push();
+    let push = pushing.as_ref().map(Pushing::view);
     let socket = control_socket(&plan.directory);
     let zenoh = plan.settings.zenoh();
     let server = match plan.server.take() {
-        Some(options) => Some(serve::beside(&recorder, &plan.directory, options, &zenoh)?),
+        Some(options) => {
+            Some(serve::beside(&recorder, push.clone(), &plan.directory, options, &zenoh)?)
+        }
         None => None,
     };
     for selector in std::mem::take(&mut plan.selectors) {
@@ -333,7 +337,11 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let takes_unnamed =
         plan.records_streams() && (plan.settings.all || plan.settings.has_patterns());
     let mut watch = Watch {
-        recorder: &recorder,
+        recording: Controlled {
+            recorder: &recorder,
+            is_ring: plan.options.snapshot.is_some(),
+            push,
+        },
         follower: follower.as_mut(),
         look_interval: plan.settings.graph.interval(),
         pushing: pushing.as_mut(),
@@ -341,7 +349,6 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
         orders: &orders,
         socket: socket.as_ref(),
         keyboard: keyboard.as_ref(),
-        is_ring: plan.options.snapshot.is_some(),
         stats: args.stats,
         clock: clock.clone(),
         waiting: Waiting::new(network, takes_unnamed, plan.settings.owners()),
@@ -440,7 +447,7 @@ fn announce(storage: &Storage, directory: &Path, cache_bytes_max: u64) {
 
 /// Everything that may tell the recording something while it runs.
 struct Watch<'a> {
-    recorder: &'a Recorder,
+    recording: Controlled<'a>,
     follower: Option<&'a mut Follower>,
     /// Interval at which the network's graph is polled.
     look_interval: Duration,
@@ -449,7 +456,6 @@ struct Watch<'a> {
     orders: &'a SignalOrders,
     socket: Option<&'a ControlSocket>,
     keyboard: Option<&'a Keyboard>,
-    is_ring: bool,
     stats: Option<Duration>,
     clock: Clock,
     waiting: Waiting,
@@ -471,13 +477,14 @@ impl Watch<'_> {
         loop {
             let now = self.clock.monotonic_nanos();
             if let Some(follower) = self.follower.as_mut().filter(|_| now >= next_look) {
-                follower.look(self.recorder);
+                follower.look(self.recording.recorder);
                 for notice in follower.take_notices() {
                     progress.say(&format!("livebag: warning: {notice}"));
                 }
                 next_look = now + self.look_interval.as_nanos() as u64;
             }
-            let status = self.recorder.status();
+            let status = self.recording.recorder.status();
+            let push = self.recording.push.as_ref().map(PushView::status);
             if now >= next_show {
                 wanted.look(&status);
                 for notice in self.waiting.look(now - began, wanted, &status) {
@@ -487,11 +494,11 @@ impl Watch<'_> {
                 if let Some(notice) = notice {
                     progress.say(&format!("livebag: warning: {notice}"));
                 }
-                progress.show(&status);
+                progress.show(&status, push.as_ref());
                 next_show = now + SHOW.as_nanos() as u64;
             }
             if let Some(interval) = self.stats.filter(|_| now >= next_stats) {
-                stats::print(&status, now - began)?;
+                stats::print(&status, push, now - began)?;
                 next_stats = now + interval.as_nanos() as u64;
             }
             let left = end.map(|end| end.saturating_sub(now));
@@ -511,13 +518,13 @@ impl Watch<'_> {
         let key = self.keyboard.and_then(|keyboard| keyboard.look(is_paused));
         let mut stop = false;
         for order in self.orders.take().into_iter().chain(key) {
-            let (answer, is_over) = control::follow(self.recorder, order, self.is_ring);
+            let (answer, is_over) = control::follow(&self.recording, order);
             if let Some(error) = answer.error {
                 complain!("livebag: {error}");
             }
             stop |= is_over;
         }
-        stop || self.socket.is_some_and(|socket| socket.look(self.recorder, self.is_ring))
+        stop || self.socket.is_some_and(|socket| socket.look(&self.recording))
     }
 }
 

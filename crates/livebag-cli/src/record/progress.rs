@@ -9,6 +9,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use livebag::{Clock, Disk, KernelDisk, Status};
 use livebag_format::Visible;
+use livebag_net::tell::PushStatus;
 
 use crate::color::{self, To, Tone};
 use crate::interrupt::Interrupt;
@@ -79,7 +80,7 @@ impl Progress {
     }
 
     /// Shows `status`.
-    pub fn show(&mut self, status: &Status) {
+    pub fn show(&mut self, status: &Status, push: Option<&PushStatus>) {
         self.name_topics(status);
         self.name_events(status);
         let now = self.clock.monotonic_nanos();
@@ -91,12 +92,12 @@ impl Progress {
         let state = (status.topics.len(), lost.total(), status.paused, status.splits);
         if let Some(bar) = &self.bar {
             let width = color::width(To::Err).map(|width| width.saturating_sub(SPINNER));
-            bar.set_message(self.line(now, status, width));
+            bar.set_message(self.line(now, status, push, width));
             return;
         }
         let pause = if state == self.said { UNCHANGED_NANOS } else { CHANGED_NANOS };
         if now - self.said_nanos >= pause {
-            say!("livebag: {}", self.line(now, status, None));
+            say!("livebag: {}", self.line(now, status, push, None));
             (self.said, self.said_nanos) = (state, now);
         }
     }
@@ -170,7 +171,13 @@ impl Progress {
         }
     }
 
-    fn line(&self, now: u64, status: &Status, width: Option<usize>) -> String {
+    fn line(
+        &self,
+        now: u64,
+        status: &Status,
+        push: Option<&PushStatus>,
+        width: Option<usize>,
+    ) -> String {
         let (messages, _, lost) = status.totals();
         let (first, last) = (self.looks.front(), self.looks.back());
         let (mut messages_per_s, mut bytes_per_s) = (0.0, 0.0);
@@ -199,6 +206,7 @@ impl Progress {
         if status.splits > 1 {
             parts.push(Part::ranked(2, format!("{} splits", status.splits)));
         }
+        parts.extend(push.map(pushed));
         if let Ok(free) = self.disk.free_bytes(&self.directory) {
             let mut left = format!("{} left", text::bytes(free as f64));
             if bytes_per_s >= 1.0 {
@@ -226,6 +234,14 @@ impl Part {
 
     fn ranked(rank: u32, text: String) -> Self {
         Self { text, look: None, rank: Some(rank) }
+    }
+}
+
+/// How pushing goes. The words of a failure have a line of their own.
+fn pushed(push: &PushStatus) -> Part {
+    match push.error {
+        Some(_) => Part::always("not pushed", Some(Tone::Bad)),
+        None => Part::ranked(5, super::pushing::amount(push)),
     }
 }
 

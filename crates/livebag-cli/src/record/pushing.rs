@@ -6,14 +6,16 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use livebag_net::tell::PushStatus;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::interrupt::Interrupt;
+use crate::{text, verify};
 
 /// Interval at which the end of a child is polled.
 const LOOK: Duration = Duration::from_millis(50);
@@ -21,16 +23,28 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What became of it, for the summary.
 #[derive(Debug, Serialize)]
 pub struct PushReport {
-    target: String,
+    #[serde(flatten)]
+    status: PushStatus,
     /// Whether the whole recording is in the target, verified.
     is_pushed: bool,
-    /// Why not.
-    error: Option<String>,
+}
+
+/// How it goes, for any thread: whoever asks waits for nobody.
+#[derive(Clone)]
+pub struct PushView(Arc<Mutex<Told>>);
+
+/// What the children have told.
+struct Told {
+    status: PushStatus,
+    /// The last failure of the child that runs.
+    failure: Option<String>,
+    /// One that was not said yet.
+    unsaid: Option<String>,
 }
 
 /// Pushes a recording while it is made.
 pub struct Pushing {
-    target: String,
+    view: PushView,
     arguments: Vec<String>,
     watch: Option<Pusher>,
     notice: Option<String>,
@@ -40,25 +54,22 @@ pub struct Pushing {
 struct Pusher {
     child: Child,
     reader: Option<JoinHandle<()>>,
-    failures: Arc<Mutex<Failures>>,
-}
-
-#[derive(Default)]
-struct Failures {
-    last: Option<String>,
-    unsaid: Option<String>,
+    view: PushView,
 }
 
 /// What is read of a line of `push --json`.
 #[derive(Deserialize)]
 struct Line {
+    state: String,
+    size_bytes: Option<u64>,
+    stored_bytes: Option<u64>,
     error: Option<String>,
 }
 
 impl PushReport {
     /// That it is not pushed, if so.
     pub fn failure(&self, path: &str) -> Option<String> {
-        let Self { target, error, .. } = self;
+        let PushStatus { target, error, .. } = &self.status;
         let error = error.as_deref().filter(|_| !self.is_pushed)?;
         Some(format!(
             "{path} is not pushed: {error}; `livebag push {path} {target}` goes on with it"
@@ -72,28 +83,37 @@ impl Pushing {
     pub fn begin(directory: &Path, target: &str, options: Vec<String>, has_splits: bool) -> Self {
         let words = [directory.display().to_string(), target.to_owned(), "--json".to_owned()];
         let arguments = [&words, &options[..]].concat();
-        let mut this = Self { target: target.to_owned(), arguments, watch: None, notice: None };
+        let view = PushView::new(target);
+        let mut this = Self { view, arguments, watch: None, notice: None };
         if has_splits {
-            match Pusher::start(&["push", "--watch"], &this.arguments) {
+            match Pusher::start(&["push", "--watch"], &this.arguments, &this.view) {
                 Ok(watch) => this.watch = Some(watch),
-                Err(error) => this.notice = Some(error),
+                Err(error) => {
+                    this.view.fail(&error);
+                    this.notice = Some(error);
+                }
             }
         }
         this
     }
 
+    /// How it goes from now on.
+    pub fn view(&self) -> PushView {
+        self.view.clone()
+    }
+
     /// A failure that was not said yet.
     pub fn take_notice(&mut self) -> Option<String> {
-        let watch = self.watch.as_mut();
-        let mut notice = self.notice.take().or_else(|| watch?.failures().unsaid.take());
+        let mut notice = self.notice.take().or_else(|| self.view.told().unsaid.take());
         if let Some(watch) = &mut self.watch
             && let Ok(Some(status)) = watch.child.try_wait()
         {
             let error = watch.end(status).err().unwrap_or_default();
+            self.view.fail(&error);
             notice = Some(format!("{error}; the recording is pushed when it is closed"));
             self.watch = None;
         }
-        Some(format!("pushing to {}: {}", self.target, notice?))
+        Some(format!("pushing to {}: {}", self.view.status().target, notice?))
     }
 
     /// Pushes the rest of the recording, which is closed. A further signal gives that up.
@@ -104,19 +124,23 @@ impl Pushing {
             let _ = kill_process(Pid::from_child(&watch.child), Signal::TERM);
             let _ = watch.wait(interrupt, &gives_up);
         }
-        say!("livebag: pushing the rest to {}; interrupt again to leave it for later", self.target);
-        let pushed = Pusher::start(&["push"], &self.arguments)
+        let target = self.view.status().target;
+        say!("livebag: pushing the rest to {target}; interrupt again to leave it for later");
+        let pushed = Pusher::start(&["push"], &self.arguments, &self.view)
             .and_then(|pusher| pusher.wait(interrupt, &gives_up));
         if pushed.is_ok() {
-            say!("livebag: the whole recording is in {}, verified", self.target);
+            say!("livebag: the whole recording is in {target}, verified");
         }
-        PushReport { target: self.target, is_pushed: pushed.is_ok(), error: pushed.err() }
+        if let Err(error) = &pushed {
+            self.view.fail(error);
+        }
+        PushReport { status: self.view.status(), is_pushed: pushed.is_ok() }
     }
 }
 
 impl Pusher {
-    fn start(verb: &[&str], arguments: &[String]) -> Result<Self, String> {
-        let failures = Arc::new(Mutex::new(Failures::default()));
+    fn start(verb: &[&str], arguments: &[String], view: &PushView) -> Result<Self, String> {
+        view.told().failure = None;
         let spawn = || {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(verb).args(arguments);
@@ -124,11 +148,11 @@ impl Pusher {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
             // Ctrl-C is for the recorder.
             let mut child = command.process_group(0).spawn()?;
-            let (lines, shared) = (child.stdout.take(), failures.clone());
+            let (lines, shared) = (child.stdout.take(), view.clone());
             let read = move || lines.into_iter().for_each(|lines| listen(lines, &shared));
             let reader = std::thread::Builder::new().name("livebag-pushed".into()).spawn(read);
             // A child that is dropped is ended.
-            let mut this = Self { child, reader: None, failures: failures.clone() };
+            let mut this = Self { child, reader: None, view: view.clone() };
             this.reader = Some(reader?);
             Ok(this)
         };
@@ -137,7 +161,11 @@ impl Pusher {
 
     /// Waits for the end; an error says why not all is pushed.
     fn wait(mut self, interrupt: &Interrupt, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
+        let bar = verify::bar();
         loop {
+            let status = self.view.status();
+            bar.set_length(status.size_bytes);
+            bar.set_position(status.stored_bytes);
             match self.child.try_wait() {
                 Ok(Some(status)) => return self.end(status),
                 Ok(None) if gives_up() => return Err("it was interrupted".to_owned()),
@@ -153,13 +181,9 @@ impl Pusher {
             // A panic there has been reported by the thread itself.
             let _ = reader.join();
         }
-        let said = self.failures().last.take();
+        let said = self.view.told().failure.take();
         let ended = || format!("`livebag push` ended: {status}");
         if status.success() { Ok(()) } else { Err(said.unwrap_or_else(ended)) }
-    }
-
-    fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -171,10 +195,108 @@ impl Drop for Pusher {
     }
 }
 
-fn listen(lines: impl Read, failures: &Mutex<Failures>) {
+impl PushView {
+    fn new(target: &str) -> Self {
+        let (target, state) = (target.to_owned(), "waiting".to_owned());
+        let status = PushStatus { target, state, ..PushStatus::default() };
+        Self(Arc::new(Mutex::new(Told { status, failure: None, unsaid: None })))
+    }
+
+    /// How it goes now.
+    pub fn status(&self) -> PushStatus {
+        self.told().status.clone()
+    }
+
+    fn fail(&self, error: &str) {
+        fail(&mut self.told().status, error);
+    }
+
+    /// Held for moments only.
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a child says.
+    fn take(&self, line: Line) {
+        let Line { state, size_bytes, stored_bytes, error } = line;
+        let mut told = self.told();
+        if let Some(error) = error {
+            fail(&mut told.status, &error);
+            (told.failure, told.unsaid) = (Some(error.clone()), Some(error));
+            return;
+        }
+        let status = &mut told.status;
+        let stored_bytes = stored_bytes.unwrap_or_default();
+        // A failure that lasts is said once, while what failed is tried again and again.
+        if status.error.is_none() || state != "pushing" || stored_bytes > status.stored_bytes {
+            let size_bytes = size_bytes.unwrap_or_default();
+            let target = std::mem::take(&mut status.target);
+            *status = PushStatus { target, state, size_bytes, stored_bytes, error: None };
+        }
+    }
+}
+
+fn fail(status: &mut PushStatus, error: &str) {
+    (status.state, status.error) = ("failed".to_owned(), Some(error.to_owned()));
+}
+
+fn listen(lines: impl Read, view: &PushView) {
     for line in BufReader::new(lines).lines().map_while(Result::ok) {
-        let Ok(Line { error: Some(error) }) = serde_json::from_str(&line) else { continue };
-        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-        (failures.last, failures.unsaid) = (Some(error.clone()), Some(error));
+        if let Ok(line) = serde_json::from_str(&line) {
+            view.take(line);
+        }
+    }
+}
+
+/// `1.2 GB of 3.4 GB pushed`.
+pub fn amount(push: &PushStatus) -> String {
+    let bytes = |bytes: u64| text::bytes(bytes as f64);
+    match push.size_bytes {
+        0 => "nothing pushed yet".to_owned(),
+        size if size == push.stored_bytes => format!("{} pushed", bytes(size)),
+        size => format!("{} of {} pushed", bytes(push.stored_bytes), bytes(size)),
+    }
+}
+
+/// How it goes, in a sentence.
+pub fn words(push: &PushStatus) -> String {
+    let failure = push.error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+    format!("{} to {}{failure}", amount(push), push.target)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tell(view: &PushView, line: serde_json::Value) -> PushStatus {
+        view.take(serde_json::from_value(line).unwrap());
+        view.status()
+    }
+
+    #[test]
+    fn a_failure_is_shown_until_more_has_arrived() {
+        let view = PushView::new("s3://fleet/robot7");
+        assert_eq!(words(&view.status()), "nothing pushed yet to s3://fleet/robot7");
+        let pushing = |stored: u64| json!({"state": "pushing", "size_bytes": 3_400_000, "stored_bytes": stored});
+        let status = tell(&view, pushing(1_200_000));
+        assert_eq!(words(&status), "1.20 MB of 3.40 MB pushed to s3://fleet/robot7");
+        let failed = tell(&view, json!({"state": "failed", "error": "the store is full"}));
+        assert_eq!(failed.state, "failed");
+        assert_eq!(
+            words(&failed),
+            "1.20 MB of 3.40 MB pushed to s3://fleet/robot7: the store is full"
+        );
+        assert_eq!(view.told().unsaid.take().as_deref(), Some("the store is full"));
+        // It is tried again, and fails again.
+        assert_eq!(tell(&view, pushing(0)), failed);
+        assert_eq!(tell(&view, pushing(1_200_000)), failed);
+        let status = tell(&view, pushing(1_200_001));
+        assert_eq!((&*status.state, status.error), ("pushing", None));
+        tell(&view, json!({"state": "failed", "error": "the store is full"}));
+        let done = json!({"state": "splits_pushed", "size_bytes": 1000, "stored_bytes": 1000});
+        let status = tell(&view, done);
+        assert_eq!((amount(&status), status.error), ("1.00 kB pushed".to_owned(), None));
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use livebag::{Account, Status};
+use livebag_net::tell::PushStatus;
 use serde::Serialize;
 
 use crate::outcome::CliError;
@@ -16,6 +17,7 @@ struct Line<'a> {
     splits: u32,
     cache_bytes: u64,
     slot_bytes: u64,
+    push: Option<PushStatus>,
     topics: Vec<Topic<'a>>,
 }
 
@@ -33,7 +35,11 @@ struct Topic<'a> {
 }
 
 /// Prints a line.
-pub fn print(status: &Status, elapsed_nanos: u64) -> Result<(), CliError> {
+pub fn print(
+    status: &Status,
+    push: Option<PushStatus>,
+    elapsed_nanos: u64,
+) -> Result<(), CliError> {
     let topics = status.topics.iter().map(|topic| Topic {
         name: &topic.name,
         messages: topic.messages,
@@ -49,6 +55,7 @@ pub fn print(status: &Status, elapsed_nanos: u64) -> Result<(), CliError> {
         splits: status.splits,
         cache_bytes: status.cache_bytes,
         slot_bytes: status.slot_bytes,
+        push,
         topics: topics.collect(),
     };
     writeln!(std::io::stdout().lock(), "{}", serde_json::to_string(&line)?)?;

@@ -21,6 +21,7 @@ use super::{Access, Args, ZenohServe, index, read_token};
 use crate::control;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
+use crate::record::PushView;
 use crate::{stored, text};
 
 /// Shortest interval between two notices of readers to one recorder.
@@ -116,27 +117,30 @@ fn list_store(_address: &Path, _catalog: &Catalog) -> Result<((), usize), CliErr
     Err(crate::absent::error("bucket"))
 }
 
-/// Serves what `recorder` writes into `directory`, until it is dropped.
+/// Serves what `recorder` writes into `directory`, and how pushing it goes, until it is dropped.
 ///
 /// # Errors
 /// If that address may not or cannot be listened at.
 pub fn beside(
     recorder: &Recorder,
+    push: Option<PushView>,
     directory: &Path,
     mut options: Options,
     zenoh: &ZenohServe,
 ) -> Result<(Server, Option<ZenohServer>), CliError> {
-    struct Beside(ReaderNotice);
+    struct Beside(ReaderNotice, Option<PushView>);
     impl KeepFresh for Beside {
         fn is_read(&self, _container: &Path) {
             self.0.is_read();
         }
 
         fn status(&self, _container: &Path) -> Option<RecorderStatus> {
-            Some((self.0.status(), self.0.cache_bytes_max()).into())
+            let status = (self.0.status(), self.0.cache_bytes_max());
+            let push = self.1.as_ref().map(PushView::status);
+            Some(RecorderStatus { push, ..status.into() })
         }
     }
-    let fresh: Arc<dyn KeepFresh> = Arc::new(Beside(recorder.reader_notice()));
+    let fresh: Arc<dyn KeepFresh> = Arc::new(Beside(recorder.reader_notice(), push));
     let catalog = Catalog::new(&[directory.to_owned()], options.clock.clone(), Some(fresh))?;
     let name = catalog.bags().first().map_or_else(String::new, |bag| bag.name().to_owned());
     let catalog = Arc::new(catalog);
@@ -198,6 +202,7 @@ impl KeepFresh for Messenger {
             cache_bytes: answer.cache_bytes,
             cache_bytes_max: None,
             slot_bytes: Some(answer.slot_bytes),
+            push: answer.push,
             lost: answer.account.lost,
             topics: answer.topics.into_iter().map(topic).collect(),
         })

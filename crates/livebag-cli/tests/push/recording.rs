@@ -1,6 +1,7 @@
 //! `record --push`: the recorder's own pusher, its failures and its death.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -119,6 +120,51 @@ fn splits_are_pushed_while_it_records_and_the_rest_at_the_end() {
         (&true.into(), &Value::Null)
     );
     assert_stored(&stored, &bag);
+}
+
+/// What the recorder's server tells of `run1` now.
+fn event(url: &str) -> Value {
+    let address = url.strip_prefix("http://").unwrap().strip_suffix("/run1").unwrap();
+    let mut server = TcpStream::connect(address).unwrap();
+    write!(server, "GET /v1/bags/run1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let lines = BufReader::new(server).lines().map(Result::unwrap);
+    let data = lines.filter_map(|line| Some(line.strip_prefix("data: ")?.to_owned())).next();
+    serde_json::from_str(&data.unwrap()).unwrap()
+}
+
+#[test]
+fn how_far_it_is_pushed_is_told_while_it_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = folder.path().join("run1");
+    let mut recording = Recording::begin(&store, &bag, "told", &["--serve", "127.0.0.1:0"]);
+    let said = recording.until_said("livebag: recording /");
+    let url = said.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+    assert_eq!(recording.status()["push"]["state"], "waiting");
+    recording.fill_split();
+    recording.fill_split();
+    let told = || recording.status()["push"].clone();
+    wait_until(|| told()["state"] == "splits_pushed" && told() == event(url)["push"]);
+    let push = told();
+    assert_eq!((&push["target"], &push["error"]), (&"s3://fleet/robot7".into(), &Value::Null));
+    assert!(push["size_bytes"].as_u64() > Some(1_000_000), "{push}");
+    assert_eq!(push["size_bytes"], push["stored_bytes"]);
+    let asked = livebag(&["ctl", bag.to_str().unwrap(), "status"]).output().unwrap();
+    let asked = String::from_utf8(asked.stdout).unwrap();
+    assert!(asked.contains(" MB pushed to s3://fleet/robot7\n"), "{asked}");
+
+    store.fail(|_| Fault::Refuse(403, "AccessDenied"));
+    recording.fill_split();
+    wait_until(|| recording.status()["push"]["state"] == "failed");
+    let push = event(url)["push"].clone();
+    assert!(push["error"].as_str().unwrap().contains("do not allow this"), "{push}");
+    store.work();
+    let ended = recording.end().expect(0, &["pushing the rest"]);
+    let summary: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(
+        (&summary["push"]["state"], &summary["push"]["error"]),
+        (&"pushed".into(), &Value::Null)
+    );
 }
 
 #[test]

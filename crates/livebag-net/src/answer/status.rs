@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::follow::put_text;
 use super::{AnswerError, Outlet, message};
 use crate::limits::{PIECE_BYTES, STATUS_INTERVAL, STATUS_LOOKS};
-use crate::tell::{Lost, files_bytes};
+use crate::tell::{Lost, PushStatus, files_bytes};
 
 /// Without a message for longer, a topic whose messages come unevenly is idle.
 const IDLE_NANOS: u64 = 1_000_000_000;
@@ -29,6 +29,8 @@ pub struct RecorderStatus {
     pub cache_bytes_max: Option<u64>,
     /// Bytes waiting in the slots of streams.
     pub slot_bytes: Option<u64>,
+    /// How pushing goes, if it pushes.
+    pub push: Option<PushStatus>,
     /// Losses of all topics.
     pub lost: Losses,
     /// The topics, in the order of appearance.
@@ -60,6 +62,7 @@ impl From<(livebag::Status, u64)> for RecorderStatus {
             cache_bytes: status.cache_bytes,
             cache_bytes_max: Some(cache_bytes_max),
             slot_bytes: Some(status.slot_bytes),
+            push: None,
             lost: status.totals().2,
             topics: status.topics.iter().map(topic).collect(),
         }
@@ -105,6 +108,7 @@ struct RecordingStatus<'a> {
     cache_bytes_max: Option<u64>,
     /// Waiting in the slots of streams.
     slot_bytes: Option<u64>,
+    push: Option<PushStatus>,
     splits: u64,
     message_count: u64,
     message_bytes: u64,
@@ -224,6 +228,7 @@ impl Teller<'_> {
             cache_bytes: recorder.as_ref().map(|recorder| recorder.cache_bytes),
             cache_bytes_max: recorder.as_ref().and_then(|recorder| recorder.cache_bytes_max),
             slot_bytes: recorder.as_ref().and_then(|recorder| recorder.slot_bytes),
+            push: recorder.as_ref().and_then(|recorder| recorder.push.clone()),
             splits: recorder
                 .as_ref()
                 .map_or(container.splits().len() as u64 + 1, |recorder| recorder.splits),

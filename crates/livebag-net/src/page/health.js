@@ -33,15 +33,21 @@ export function findings(status, isLosing) {
   if (status.full_in_nanos !== null && status.full_in_nanos < FULL_SOON_NANOS) found.push({ level: "bad", text: `the disk is full in ${format.span(status.full_in_nanos)}` });
   if ((queueShare(status) ?? 0) > QUEUE_SHARE_MANY) found.push({ level: "warn", text: "the queue is nearly full" });
   const lost = status.topics.reduce((sum, topic) => sum + format.lostSum(topic.lost), 0);
+  if (status.push?.error) found.push({ level: "warn", text: `pushing fails: ${status.push.error}` });
   if (lost > 0 && !isLosing) found.push({ level: "warn", text: `${format.plural(lost, "message")} lost so far` });
   return found;
 }
+
+/** How far it is pushed, if it is. @param {import("./types.js").PushStatus | null} push */
+const pushed = (push) => push === null ? "" : push.size_bytes === 0 ? `pushed: nothing yet, to ${push.target}`
+  : `pushed: ${format.bytes(push.stored_bytes)} of ${format.bytes(push.size_bytes)} to ${push.target}`;
 
 /** @param {Session} session */
 export function health(session) {
   const verdict = h("p", { className: "verdict", role: "status" });
   const figures = h("dl", { className: "health-figures" });
-  const element = h("section", { className: "health", "aria-label": "Is it recording well?", hidden: !session.isLive }, verdict, figures,
+  const push = h("p", { className: "pushed quiet" });
+  const element = h("section", { className: "health", "aria-label": "Is it recording well?", hidden: !session.isLive }, verdict, figures, push,
     h("div", { className: "buttons" }, ...liveViewers(session.info.name).map(viewerButton)));
   let [lostBefore, losingUntil] = [-1, 0];
   const figure = (/** @type {string} */ name, /** @type {string} */ text, /** @type {number | null} */ share = null) =>
@@ -64,6 +70,7 @@ export function health(session) {
     const text = found.length === 0 ? "Recording well: every topic arrives, nothing lost."
       : `${found.some(({ level }) => level === "bad") ? "Look: " : "Recording; "}${found.map((finding) => finding.text).join("; ")}.`;
     say(verdict, text);
+    say(push, pushed(status.push));
     const share = queueShare(status);
     fill(figures,
       figure("disk", format.bytesPerSecond(status.bytes_per_s)),

@@ -115,6 +115,16 @@
  */
 
 /**
+ * How far a recording is pushed while it is made.
+ * @typedef {object} PushStatus
+ * @property {string} target
+ * @property {string} state
+ * @property {number} size_bytes
+ * @property {number} stored_bytes
+ * @property {string | null} error
+ */
+
+/**
  * State of a recording, twice a second.
  * @typedef {object} Status
  * @property {string} state
@@ -127,6 +137,7 @@
  * @property {number | null} bytes_per_s
  * @property {number | null} cache_bytes bytes waiting in memory; null if the recorder cannot be reached
  * @property {number | null} cache_bytes_max
+ * @property {PushStatus | null} push null if the recorder does not push, or cannot be reached
  * @property {number} splits
  * @property {TopicStatus[]} topics
  */

@@ -218,8 +218,12 @@ impl Plan {
     /// Begins to push, if that is wanted.
     fn begin_push(&self) -> Option<Pushing> {
         let target = self.settings.push.as_ref()?;
-        let options =
-            [("--max-rate", &self.settings.push_max_rate), ("--robot", &self.settings.robot)];
+        let settings = &self.settings;
+        let options = [
+            ("--max-rate", &settings.push_max_rate),
+            ("--first", &settings.push_first),
+            ("--robot", &settings.robot),
+        ];
         let words = |(option, value): (&str, &Option<String>)| {
             value.as_ref().map(|value| format!("{option}={value}"))
         };

@@ -168,6 +168,32 @@ fn how_far_it_is_pushed_is_told_while_it_records() {
 }
 
 #[test]
+fn wanted_topics_of_a_split_are_pushed_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = folder.path().join("run1");
+    let larger = format!("push-test-{}-larger", std::process::id());
+    let options = StreamOptions::bytes(1 << 20).slots(64).remove_on_drop(true);
+    let mut writer = Writer::create(&larger, &options).unwrap();
+    // Small files come first otherwise.
+    let more = [&*larger, "--push-first", &format!("/none,/{larger}")];
+    let mut recording = Recording::begin(&store, &bag, "smaller", &more);
+    wait_until(|| recording.status()["topics"].as_array().is_some_and(|topics| topics.len() == 2));
+    for _ in 0..40 {
+        writer.publish(&FrameMeta::bytes(), &vec![7; 50_000]).unwrap();
+    }
+    wait_until(|| recording.status()["message_count"] == 40);
+    recording.fill_split();
+    recording.fill_split();
+    wait_until(|| recording.status()["push"]["state"] == "splits_pushed");
+    let seen = store.take_seen();
+    let first = seen.iter().find(|seen| seen.puts().is_some() && seen.what.contains(".mcap"));
+    assert!(first.is_some_and(|seen| seen.what.contains("larger")), "{first:?}");
+    recording.end().expect(0, &["pushing the rest"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+}
+
+#[test]
 fn a_store_that_refuses_ends_no_recording() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();

@@ -124,6 +124,10 @@ pub struct Settings {
     #[arg(long, value_name = "RATE")]
     #[arg(help_heading = "Splits", hide_short_help = true)]
     pub push_max_rate: Option<String>,
+    /// Push these topics before the others, in this order: /imu,/gps.
+    #[arg(long, value_name = "TOPICS")]
+    #[arg(help_heading = "Splits", hide_short_help = true)]
+    pub push_first: Option<String>,
     /// Record into a ring in memory, as large as the cache. `livebag ctl DIR snapshot`, key t or signal USR2 writes it
     /// to the disk.
     #[arg(long)]

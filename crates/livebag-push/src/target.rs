@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use livebag::{Clock, lower_priority};
@@ -15,7 +16,7 @@ use object_store::path::Path;
 use crate::error::PushError;
 use crate::folder::FolderParts;
 use crate::http::PacedConnector;
-use crate::limits::{PART_BYTES, PARTS_MAX};
+use crate::limits::{PART_BYTES, PARTS_MAX, PROGRESS_EVERY};
 use crate::pace::Pacer;
 
 /// How a target is talked to.
@@ -41,6 +42,7 @@ pub struct Target {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) parts: Arc<dyn MultipartStore>,
     pub(crate) pacer: Arc<Pacer>,
+    is_held: AtomicBool,
     /// Connections are kept from one recording to the next, and belong to it.
     pub(crate) runtime: tokio::runtime::Runtime,
     /// Of a folder.
@@ -88,6 +90,7 @@ impl Target {
             store: Arc::new(store.with_fsync(true)),
             parts: Arc::new(FolderParts { root: root.clone(), pacer: pacer.clone() }),
             pacer,
+            is_held: AtomicBool::new(false),
             runtime: runtime()?,
             folder_id: folder_id(&root),
             folder: Some(root),
@@ -108,6 +111,7 @@ impl Target {
             store: store.objects,
             parts: store.parts,
             pacer,
+            is_held: AtomicBool::new(false),
             runtime: runtime()?,
             folder: None,
             folder_id: None,
@@ -117,6 +121,18 @@ impl Target {
     /// As it was given.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Holds pushes to it: the part in flight is finished, the next waits. `false` lets them go on.
+    pub fn hold(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::Relaxed);
+    }
+
+    /// Waits while it is held.
+    pub(crate) async fn ready(&self) {
+        while self.is_held.load(Ordering::Relaxed) {
+            tokio::time::sleep(PROGRESS_EVERY).await;
+        }
     }
 
     /// Of all its keys.
@@ -184,6 +200,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, BucketError> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
 
     fn refusal(address: &str) -> String {
@@ -211,6 +229,34 @@ mod tests {
         std::os::unix::fs::symlink(&other, &drive).unwrap();
         let refused = target.check_folder().unwrap_err().to_string();
         assert!(refused.contains("not mounted any more"), "{refused}");
+    }
+
+    #[test]
+    fn a_push_that_is_held_finishes_its_part_and_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, there) = (folder.path().join("drive.mcap"), folder.path().join("drive"));
+        std::fs::write(&source, vec![7; 10 * PART_BYTES as usize]).unwrap();
+        std::fs::create_dir(&there).unwrap();
+        // A tenth of a second for each part.
+        let options =
+            TargetOptions { rate_bytes_per_s: Some(10 * PART_BYTES), ..TargetOptions::default() };
+        let target = Target::open(there.to_str().unwrap(), &options).unwrap();
+        let (mut held, mut stored_bytes) = (0, 0);
+        let mut go_on = |progress: &crate::PushProgress| {
+            match (progress.stored_bytes, held) {
+                (0, 0) | (_, 11..) => return ControlFlow::Continue(()),
+                (_, 0) => target.hold(true),
+                // What was in flight when it was held may arrive yet.
+                (stored, 1) => stored_bytes = stored + PART_BYTES,
+                (stored, _) => assert!(stored <= stored_bytes, "{stored} of {stored_bytes}"),
+            }
+            held += 1;
+            target.hold(held < 11);
+            ControlFlow::Continue(())
+        };
+        let pushed = crate::push(&source, &target, &crate::PushOptions::default(), &mut go_on);
+        assert!(pushed.unwrap().is_complete);
+        assert_eq!(held, 11, "it was held");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::complete;
 use crate::outcome::{CliError, Outcome};
 use crate::{parse, text, verify};
 
+mod hold;
 mod watch;
 
 /// Between two lines of `--json` about one recording.
@@ -64,6 +65,13 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
     #[arg(default_value = "5s", hide_short_help = true)]
     every: Duration,
+    /// With --watch: send in these hours only, in local time: --hours 22:00-06:00,12:00-13:00.
+    #[arg(long, value_name = "FROM-TO", value_delimiter = ',', value_parser = hold::DayRange::parse)]
+    #[arg(requires = "watch", hide_short_help = true)]
+    hours: Vec<hold::DayRange>,
+    /// With --watch: send nothing while anything below BAG is being recorded.
+    #[arg(long, requires = "watch", hide_short_help = true)]
+    not_while_recording: bool,
     /// Send these topics of a container before the others, in this order: --first /imu,/gps.
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     first: Vec<String>,

@@ -13,6 +13,7 @@ use livebag_push::{
     BucketError, PushError, StoreFailure, Target, fingerprint, last_closed_split, was_pushed,
 };
 
+use super::hold::Hold;
 use super::{Args, Line, print, push_one, push_options};
 use crate::below;
 use crate::interrupt::Interrupt;
@@ -58,6 +59,9 @@ struct Watch<'a> {
     interrupt: Interrupt,
     clock: Clock,
     known: HashMap<PathBuf, Known>,
+    /// Those of `known` that stay as they are.
+    settled: HashSet<PathBuf>,
+    hold: Hold,
     /// The store, for all recordings.
     store: Option<Failing>,
     /// Folders that cannot be listed, which was said.
@@ -79,6 +83,8 @@ pub fn run(args: &Args, target: &Target) -> Result<Outcome, CliError> {
         interrupt,
         clock: Clock::system(),
         known: HashMap::new(),
+        settled: HashSet::new(),
+        hold: Hold::new(args, Clock::system()),
         store: None,
         unlisted: HashSet::new(),
     };
@@ -104,9 +110,12 @@ impl Watch<'_> {
                 && matches!(known.fate, Fate::Pushed | Fate::Skipped)
         };
         let settled = self.known.iter().filter(|(_, known)| is_settled(known));
-        let settled = settled.map(|(path, _)| path.clone()).collect();
+        self.settled = settled.map(|(path, _)| path.clone()).collect();
+        if self.hold.holds(self.target, &self.settled) {
+            return Ok(());
+        }
         for folder in &self.args.bags {
-            match below::found_beside(folder, &settled) {
+            match below::found_beside(folder, &self.settled) {
                 Ok(found) => {
                     self.unlisted.remove(folder);
                     for (path, glance) in found {
@@ -169,9 +178,12 @@ impl Watch<'_> {
     }
 
     fn push(&mut self, path: &Path, fate: Fate) -> Result<Fate, CliError> {
-        let mut go_on = || match self.interrupt.has_come() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let mut go_on = || {
+            self.hold.holds(self.target, &self.settled);
+            match self.interrupt.has_come() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         };
         let error = match push_one(self.args, path, self.target, &Clock::system(), &mut go_on)? {
             Ok(()) => {

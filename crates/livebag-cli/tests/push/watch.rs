@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, ExitStatus};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use livebag::{Recorder, RecorderOptions, SplitRules, Topic};
@@ -244,6 +244,32 @@ fn fill_splits(recorder: &Recorder, splits: u32) {
             std::thread::park_timeout(Duration::from_millis(1));
         }
     }
+}
+
+#[test]
+fn nothing_is_sent_beside_a_recorder_if_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let data = folder.path().join("data");
+    let first = record(&data, "run1", 1, 1);
+    let second = data.join("run2");
+    let recorder = begin(&second);
+    fill_splits(&recorder, 3);
+    let options = ["--watch", "--every", "50ms", "--json", "--not-while-recording"];
+    let mut command = push_command(&store, &data, &options);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut watching = Watching { child, lines };
+    let why = said.find(|line| line.contains("sending again when")).unwrap();
+    assert!(why.contains("run2 is being recorded"), "{why}");
+    assert!(store.take_seen().is_empty());
+    recorder.finish().unwrap();
+    assert!(said.any(|line| line == "livebag: sending again"));
+    watching.until("pushed", "run2");
+    assert_stored(&store.place("robot7/run1"), &first);
+    assert_stored(&store.place("robot7/run2"), &second);
+    assert_eq!(watching.end(Signal::TERM).code(), Some(0));
 }
 
 #[test]

@@ -319,6 +319,7 @@ impl Pusher<'_> {
     ) -> Result<Vec<Digests>, PushError> {
         let mut digests = Vec::new();
         for file in files {
+            self.target.ready().await;
             digests.push(self.send_if_missing(file, listed.get(&file.key), is_complete).await?);
         }
         // Everything is asked for anew, what was there before this push, too.
@@ -327,6 +328,7 @@ impl Pusher<'_> {
             None => HashMap::new(),
         };
         for (file, digests) in files.iter().zip(&digests) {
+            self.target.ready().await;
             let mut why = self.why_not_stored(file, digests, listed.get(&file.key)).await?;
             for sends in 2..=SENDS_MAX {
                 let Some(found) = why else { break };

@@ -121,6 +121,7 @@ impl Pusher<'_> {
                 }
                 Some((content_id, _)) => content_id.clone(),
                 None => {
+                    self.target.ready().await;
                     let Some(content_id) =
                         self.put_part(file, &upload.id, ids.len(), &part).await?
                     else {

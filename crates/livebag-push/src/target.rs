@@ -199,6 +199,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, BucketError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make their files themselves")]
 mod tests {
     use std::ops::ControlFlow;
 

@@ -290,11 +290,11 @@ test("a live recording: the newest, its age, and within a second what is wrong",
     while (!event.includes("\n\n")) event += new TextDecoder().decode((await reader?.read())?.value);
     await reader?.cancel();
     const status = JSON.parse(/data: (.*)/.exec(event)?.[1] ?? "");
-    status.push = { target: "s3://fleet/robot7", state: "failed", size_bytes: 3.4e9, stored_bytes: 1.2e9, error: "the store is full" };
+    status.push = { target: "s3://fleet/robot7", state: "failed", paused: true, size_bytes: 3.4e9, stored_bytes: 1.2e9, error: "the store is full" };
     await route.fulfill({ contentType: "text/event-stream", body: `event: status\ndata: ${JSON.stringify(status)}\n\n` });
   });
   await page.reload();
-  await until(async () => /pushed: 1\.20? GB of 3\.40? GB to s3:\/\/fleet\/robot7/.test(await push.textContent()) && /pushing fails: the store is full/.test(await verdict.textContent()), "it tells how far it is pushed, and why no further");
+  await until(async () => /pushed: 1\.20? GB of 3\.40? GB to s3:\/\/fleet\/robot7; paused/.test(await push.textContent()) && /pushing fails: the store is full/.test(await verdict.textContent()), "it tells how far it is pushed, and why no further");
   await page.unroute("**/v1/bags/now/events");
   await until(async () => /Recording well/.test(await verdict.textContent()) && !(await push.isVisible()), "a push that is none is not told");
   recorder.tell("lose /imu/data 25");

@@ -44,6 +44,10 @@ pub enum Order {
     Resume,
     /// Begin a new split
     Split,
+    /// Stop sending what --push pushes, after the part in flight
+    PausePush,
+    /// Send it again
+    ResumePush,
     /// Write the ring of --snapshot-mode to the disk
     Snapshot,
     /// End the recording and close it
@@ -63,6 +67,8 @@ impl Order {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Split => "split",
+            Self::PausePush => "pause-push",
+            Self::ResumePush => "resume-push",
             Self::Snapshot => "snapshot",
             Self::Stop => "stop",
             Self::Status => "status",
@@ -76,6 +82,8 @@ impl Order {
             Self::Pause,
             Self::Resume,
             Self::Split,
+            Self::PausePush,
+            Self::ResumePush,
             Self::Snapshot,
             Self::Stop,
             Self::Status,
@@ -211,6 +219,10 @@ pub fn follow(recording: &Controlled, order: Order) -> (Answer, bool) {
                 Err(refused) => error = Some(refused.to_string()),
             }
         }
+        Order::PausePush | Order::ResumePush => match &recording.push {
+            Some(push) => push.pause(order == Order::PausePush),
+            None => error = Some("the recording is not pushed: it has no --push".into()),
+        },
         Order::Snapshot if recording.is_ring => {
             error = recorder.snapshot().err().map(|error| error.to_string());
         }
@@ -294,7 +306,7 @@ fn serve(mut stream: UnixStream, recording: &Controlled) -> std::io::Result<bool
         (Some(event), _) => (add_event(recording, event), false),
         (None, Some(order)) => follow(recording, order),
         (None, None) => {
-            let error = "expected pause, resume, split, snapshot, stop, status or event".to_owned();
+            let error = "expected pause, resume, split, snapshot, pause-push, resume-push, stop, status or event".to_owned();
             (Answer::new(recording, Some(error)), false)
         }
     };

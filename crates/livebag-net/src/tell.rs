@@ -57,6 +57,9 @@ pub struct PushStatus {
     pub target: String,
     /// `waiting` (for a closed split, or the end), `pushing`, `splits_pushed` (all that are closed), `pushed`, `failed`.
     pub state: String,
+    /// Whether it waits until it is told to go on.
+    #[serde(default)]
+    pub paused: bool,
     /// Bytes of what is to be pushed: of the splits that are closed.
     pub size_bytes: u64,
     /// Of these, in the target.

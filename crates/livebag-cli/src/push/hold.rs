@@ -1,7 +1,11 @@
-//! When `push --watch` sends nothing: outside of `--hours`, and with `--not-while-recording` beside a recorder.
+//! When `push --watch` sends nothing: outside of `--hours`, with `--not-while-recording` beside a recorder, and while
+//! the recorder that started it has it pause.
 
 use std::collections::HashSet;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
@@ -12,6 +16,7 @@ use livebag_push::Target;
 
 use super::Args;
 use crate::below;
+use crate::outcome::CliError;
 
 /// A part of each day, in local time. May go over midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +37,7 @@ pub struct Hold {
     every_nanos: u64,
     next_look_nanos: u64,
     recorded: Option<PathBuf>,
+    paused: Arc<AtomicBool>,
     /// The words of what holds, once they have been said.
     said: Option<String>,
 }
@@ -70,8 +76,15 @@ impl DayRange {
 }
 
 impl Hold {
-    pub fn new(args: &Args, clock: Clock) -> Self {
-        Self {
+    pub fn new(args: &Args, clock: Clock) -> Result<Self, CliError> {
+        let paused = Arc::new(AtomicBool::new(false));
+        if args.recorder.is_some() {
+            let shared = paused.clone();
+            let listen = move || listen(std::io::stdin().lock(), &shared);
+            let thread = std::thread::Builder::new().name("livebag-orders".into()).spawn(listen);
+            thread.map_err(|e| CliError::failed(format!("starting a thread failed: {e}")))?;
+        }
+        Ok(Self {
             hours: args.hours.clone(),
             zone: TimeZone::system(),
             clock,
@@ -79,14 +92,16 @@ impl Hold {
             every_nanos: args.every.as_nanos() as u64,
             next_look_nanos: 0,
             recorded: None,
+            paused,
             said: None,
-        }
+        })
     }
 
     /// Whether nothing may be sent now; the target finishes the part in flight, and waits. Recordings of `closed` are
     /// not looked at again.
     pub fn holds(&mut self, target: &Target, closed: &HashSet<PathBuf>) -> bool {
-        let why = self.outside_hours().or_else(|| self.beside_a_recorder(closed));
+        let why = self.paused().or_else(|| self.outside_hours());
+        let why = why.or_else(|| self.beside_a_recorder(closed));
         let is_held = why.is_some();
         target.hold(is_held);
         if why != self.said {
@@ -97,6 +112,10 @@ impl Hold {
             self.said = why;
         }
         is_held
+    }
+
+    fn paused(&self) -> Option<String> {
+        self.paused.load(Ordering::Relaxed).then(|| "paused".to_owned())
     }
 
     fn outside_hours(&self) -> Option<String> {
@@ -117,6 +136,13 @@ impl Hold {
         }
         let path = self.recorded.as_ref()?;
         Some(format!("{} is being recorded: sending again when it is closed", path.display()))
+    }
+}
+
+/// Takes a recorder's orders.
+fn listen(orders: impl BufRead, paused: &AtomicBool) {
+    for order in orders.lines().map_while(Result::ok) {
+        paused.store(order == "pause", Ordering::Relaxed);
     }
 }
 
@@ -149,7 +175,8 @@ mod tests {
         let clock = Clock::simulated(u64::try_from(from).unwrap());
         let folders = Vec::new();
         let (every_nanos, next_look_nanos, recorded, said) = (5_000_000_000, 0, None, None);
-        Hold { hours, zone, clock, folders, every_nanos, next_look_nanos, recorded, said }
+        let paused = Arc::default();
+        Hold { hours, zone, clock, folders, every_nanos, next_look_nanos, recorded, paused, said }
     }
 
     #[test]
@@ -174,6 +201,18 @@ mod tests {
         );
         hold.clock.advance(HOUR * 8);
         assert!(hold.outside_hours().unwrap().ends_with("2026-05-02 22:00 CEST"));
+    }
+
+    #[test]
+    fn a_recorder_has_it_pause() {
+        let folder = tempfile::tempdir().unwrap();
+        let target =
+            Target::open(folder.path().to_str().unwrap(), &TargetOptions::default()).unwrap();
+        let mut hold = hold(Vec::new(), "2026-05-01T00:00");
+        for (orders, is_held) in [("", false), ("pause\n", true), ("", true), ("resume\n", false)] {
+            listen(orders.as_bytes(), &hold.paused);
+            assert_eq!(hold.holds(&target, &HashSet::new()), is_held, "{orders}");
+        }
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub fn run(args: &Args, target: &Target) -> Result<Outcome, CliError> {
         clock: Clock::system(),
         known: HashMap::new(),
         settled: HashSet::new(),
-        hold: Hold::new(args, Clock::system()),
+        hold: Hold::new(args, Clock::system())?,
         store: None,
         unlisted: HashSet::new(),
     };

@@ -241,6 +241,7 @@ impl Part {
 fn pushed(push: &PushStatus) -> Part {
     match push.error {
         Some(_) => Part::always("not pushed", Some(Tone::Bad)),
+        None if push.paused => Part::always("pushing paused", Some(Tone::Warning)),
         None => Part::ranked(5, super::pushing::amount(push)),
     }
 }

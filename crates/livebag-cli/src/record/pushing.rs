@@ -2,10 +2,10 @@
 //!
 //! While it records, `push --watch` sends the closed splits. After the recording is closed, `push` sends the rest.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,6 +40,8 @@ struct Told {
     failure: Option<String>,
     /// One that was not said yet.
     unsaid: Option<String>,
+    /// Where the child that pushes closed splits takes `pause` and `resume`.
+    orders: Option<ChildStdin>,
 }
 
 /// Pushes a recording while it is made.
@@ -125,6 +127,10 @@ impl Pushing {
             let _ = watch.wait(interrupt, &gives_up);
         }
         let target = self.view.status().target;
+        if self.view.status().paused {
+            self.view.fail("pushing is paused");
+            return PushReport { status: self.view.status(), is_pushed: false };
+        }
         say!("livebag: pushing the rest to {target}; interrupt again to leave it for later");
         let pushed = Pusher::start(&["push"], &self.arguments, &self.view)
             .and_then(|pusher| pusher.wait(interrupt, &gives_up));
@@ -145,9 +151,10 @@ impl Pusher {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(verb).args(arguments);
             command.arg(format!("--recorder={}", std::process::id()));
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
             // Ctrl-C is for the recorder.
             let mut child = command.process_group(0).spawn()?;
+            view.told().orders = child.stdin.take();
             let (lines, shared) = (child.stdout.take(), view.clone());
             let read = move || lines.into_iter().for_each(|lines| listen(lines, &shared));
             let reader = std::thread::Builder::new().name("livebag-pushed".into()).spawn(read);
@@ -199,12 +206,21 @@ impl PushView {
     fn new(target: &str) -> Self {
         let (target, state) = (target.to_owned(), "waiting".to_owned());
         let status = PushStatus { target, state, ..PushStatus::default() };
-        Self(Arc::new(Mutex::new(Told { status, failure: None, unsaid: None })))
+        Self(Arc::new(Mutex::new(Told { status, failure: None, unsaid: None, orders: None })))
     }
 
     /// How it goes now.
     pub fn status(&self) -> PushStatus {
         self.told().status.clone()
+    }
+
+    /// Has what is sent wait after the part in flight, or go on.
+    pub fn pause(&self, paused: bool) {
+        let mut told = self.told();
+        told.status.paused = paused;
+        let order: &[u8] = if paused { b"pause\n" } else { b"resume\n" };
+        // A child that has died pauses as well.
+        let _ = told.orders.as_mut().map(|orders| orders.write_all(order));
     }
 
     fn fail(&self, error: &str) {
@@ -230,8 +246,8 @@ impl PushView {
         // A failure that lasts is said once, while what failed is tried again and again.
         if status.error.is_none() || state != "pushing" || stored_bytes > status.stored_bytes {
             let size_bytes = size_bytes.unwrap_or_default();
-            let target = std::mem::take(&mut status.target);
-            *status = PushStatus { target, state, size_bytes, stored_bytes, error: None };
+            (status.size_bytes, status.stored_bytes) = (size_bytes, stored_bytes);
+            (status.state, status.error) = (state, None);
         }
     }
 }
@@ -260,8 +276,9 @@ pub fn amount(push: &PushStatus) -> String {
 
 /// How it goes, in a sentence.
 pub fn words(push: &PushStatus) -> String {
+    let paused = if push.paused { "; paused" } else { "" };
     let failure = push.error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-    format!("{} to {}{failure}", amount(push), push.target)
+    format!("{} to {}{paused}{failure}", amount(push), push.target)
 }
 
 #[cfg(test)]

@@ -194,6 +194,33 @@ fn wanted_topics_of_a_split_are_pushed_first() {
 }
 
 #[test]
+fn pushing_is_paused_and_goes_on_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = folder.path().join("run1");
+    let mut recording = Recording::begin(&store, &bag, "paused", &[]);
+    recording.until_said("livebag: recording /");
+    let tell =
+        |order: &str| livebag(&["ctl", bag.to_str().unwrap(), order]).output().unwrap().stdout;
+    let said = String::from_utf8(tell("pause-push")).unwrap();
+    assert!(said.ends_with("to s3://fleet/robot7; paused\n"), "{said}");
+    assert_eq!(recording.status()["push"]["paused"], true);
+    recording.fill_split();
+    recording.fill_split();
+    tell("resume-push");
+    assert_eq!(recording.status()["push"]["paused"], false);
+    wait_until(|| recording.status()["push"]["state"] == "splits_pushed");
+    // The rest waits, too.
+    tell("pause-push");
+    let ended = recording.end().expect(3, &["pushing is paused; `livebag push"]);
+    let summary: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(summary["push"]["is_pushed"], false);
+    assert!(!store.place("robot7/run1/container.yaml").exists());
+    push(&store, &bag, &[]).expect(0, &["verified"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+}
+
+#[test]
 fn a_store_that_refuses_ends_no_recording() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();

@@ -40,7 +40,7 @@ export function findings(status, isLosing) {
 
 /** How far it is pushed, if it is. @param {import("./types.js").PushStatus | null} push */
 const pushed = (push) => push === null ? "" : push.size_bytes === 0 ? `pushed: nothing yet, to ${push.target}`
-  : `pushed: ${format.bytes(push.stored_bytes)} of ${format.bytes(push.size_bytes)} to ${push.target}`;
+  : `pushed: ${format.bytes(push.stored_bytes)} of ${format.bytes(push.size_bytes)} to ${push.target}${push.paused ? "; paused" : ""}`;
 
 /** @param {Session} session */
 export function health(session) {

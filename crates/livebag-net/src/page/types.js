@@ -118,6 +118,7 @@
  * How far a recording is pushed while it is made.
  * @typedef {object} PushStatus
  * @property {string} target
+ * @property {boolean} paused
  * @property {string} state
  * @property {number} size_bytes
  * @property {number} stored_bytes

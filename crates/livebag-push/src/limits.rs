@@ -14,6 +14,10 @@ pub const SLICES_PER_S: u64 = 50;
 /// With a rate limit: how far sending may run ahead after a pause.
 pub const BURST: Duration = Duration::from_millis(100);
 
+/// Small objects that are sent at once, and their bytes: less than a part, so that no more is sent again.
+pub const TOGETHER_MAX: usize = 8;
+pub const TOGETHER_BYTES_MAX: u64 = 1 << 20;
+
 /// How often a part, or an object that does not verify, is sent.
 pub const SENDS_MAX: usize = 4;
 
@@ -23,4 +27,5 @@ pub const SMALL_OBJECT_BYTES_MAX: u64 = 64 << 20;
 /// Time between two calls of `on_progress`.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
+const _: () = assert!(TOGETHER_BYTES_MAX <= PART_BYTES);
 const _: () = assert!(PART_BYTES >= 5 << 20 && PART_BYTES <= usize::MAX as u64);

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use tempfile::TempDir;
+use tokio::sync::Barrier;
 
 pub const KEY: &str = "robot7key";
 pub const SECRET: &str = "robot7secretrobot7secret";
@@ -30,6 +31,8 @@ pub enum Fault {
     Corrupt,
     /// Never reaches the store; the connection breaks.
     CutBefore,
+    /// Is carried out once a second request waits like this.
+    WaitForAnother,
     /// Is carried out by the store; the answer is lost.
     CutAfter,
 }
@@ -141,9 +144,12 @@ impl Store {
 }
 
 async fn serve(listener: tokio::net::TcpListener, service: S3Service, state: Arc<Mutex<State>>) {
+    let pair = Arc::new(Barrier::new(2));
     while let Ok((socket, _)) = listener.accept().await {
-        let (service, state) = (service.clone(), state.clone());
-        let answer = service_fn(move |request| answer(service.clone(), state.clone(), request));
+        let (service, state, pair) = (service.clone(), state.clone(), pair.clone());
+        let answer = service_fn(move |request| {
+            answer(pair.clone(), service.clone(), state.clone(), request)
+        });
         let connection = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(socket), answer);
         tokio::spawn(async move {
@@ -154,6 +160,7 @@ async fn serve(listener: tokio::net::TcpListener, service: S3Service, state: Arc
 
 /// An error breaks the connection.
 async fn answer(
+    pair: Arc<Barrier>,
     service: S3Service,
     state: Arc<Mutex<State>>,
     request: Request<Incoming>,
@@ -186,6 +193,9 @@ async fn answer(
             let mut response = Response::new(Full::from(text));
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
             return Ok(response);
+        }
+        Fault::WaitForAnother => {
+            pair.wait().await;
         }
         Fault::CutBefore => return Err("cut"),
         Fault::Corrupt if !bytes.is_empty() => {

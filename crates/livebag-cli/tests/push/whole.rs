@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::run::{assert_stored, bytes, livebag, push, push_command, record};
-use crate::store::{BUCKET, KEY, SECRET, Store};
+use crate::store::{BUCKET, Fault, KEY, SECRET, Store};
 
 #[test]
 fn a_recording_is_whole_in_the_store_its_manifest_last_and_pushed_once() {
@@ -112,6 +112,28 @@ fn events_and_the_topics_that_are_wanted_first_come_first() {
     let images = ["image.mcap", "split_0001/image.mcap"].map(at);
     let others = ["imu.mcap", "split_0001/imu.mcap", "split_0001/container.yaml"].map(at);
     assert!(images.iter().max() < others.iter().min(), "{order:?}");
+}
+
+#[test]
+fn small_files_are_sent_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 40, 1);
+    let mut waiting = 0;
+    store.fail(move |seen| {
+        if waiting == 2 || seen.puts().is_none_or(|key| !key.ends_with(".idx")) {
+            return Fault::None;
+        }
+        waiting += 1;
+        Fault::WaitForAnother
+    });
+    push(&store, &bag, &["--give-up-after", "1s"]).expect(0, &["verified"]);
+    assert_stored(&store.place("robot7/run1"), &bag);
+    // A split's manifest is there after its files.
+    let seen = store.take_seen();
+    let keys: Vec<_> = seen.iter().filter_map(|seen| seen.puts()).collect();
+    let last = keys.iter().rposition(|key| key.contains("/split_0001/")).unwrap();
+    assert!(keys[last].ends_with("/split_0001/container.yaml"), "{keys:?}");
 }
 
 #[test]

@@ -19,13 +19,14 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use livebag::Clock;
+use livebag_format::container::CONTAINER_FILE;
 use object_store::ObjectMeta;
 
 use crate::digest::{Digests, sha256_of};
 use crate::error::PushError;
 use crate::fingerprint::fingerprint;
 use crate::journal::Journal;
-use crate::limits::{PROGRESS_EVERY, SENDS_MAX};
+use crate::limits::{PROGRESS_EVERY, SENDS_MAX, TOGETHER_BYTES_MAX, TOGETHER_MAX};
 use crate::recording::{LiveSplit, Manifest, Recording, SourceFile, name_of};
 use crate::target::Target;
 
@@ -318,9 +319,15 @@ impl Pusher<'_> {
         is_complete: bool,
     ) -> Result<Vec<Digests>, PushError> {
         let mut digests = Vec::new();
-        for file in files {
+        while let Some(file) = files.get(digests.len()) {
             self.target.ready().await;
-            digests.push(self.send_if_missing(file, listed.get(&file.key), is_complete).await?);
+            match self.small_ones(&files[digests.len()..], listed) {
+                [] => {
+                    let there = listed.get(&file.key);
+                    digests.push(self.send_if_missing(file, there, is_complete).await?);
+                }
+                small => digests.extend(self.send_together(small).await?),
+            }
         }
         // Everything is asked for anew, what was there before this push, too.
         let listed = match name {
@@ -344,6 +351,25 @@ impl Pusher<'_> {
             }
         }
         Ok(digests)
+    }
+
+    /// Those that `files` begins with that are sent at once, none of which is there.
+    fn small_ones<'f>(
+        &self,
+        files: &'f [SourceFile],
+        listed: &HashMap<String, ObjectMeta>,
+    ) -> &'f [SourceFile] {
+        let mut bytes = 0;
+        let is_one = |file: &&SourceFile| {
+            bytes += file.bytes;
+            // A split's manifest comes after its files.
+            let is_last = file.grows || file_name(&file.key) == CONTAINER_FILE;
+            bytes <= TOGETHER_BYTES_MAX
+                && self.target.is_sent_whole(file.bytes)
+                && !is_last
+                && !listed.contains_key(&file.key)
+        };
+        &files[..files.iter().take(TOGETHER_MAX).take_while(is_one).count()]
     }
 
     async fn send_if_missing(

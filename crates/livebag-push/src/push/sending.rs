@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use futures_util::future::try_join_all;
 use livebag_bucket::{BucketError, is_damaged_on_the_way, is_forgotten};
 use object_store::multipart::PartId;
 use object_store::{Error, ObjectMeta, ObjectStoreExt};
@@ -52,7 +53,20 @@ impl Pusher<'_> {
         Ok(digests)
     }
 
-    async fn send_whole(&mut self, file: &SourceFile) -> Result<Digests, PushError> {
+    /// Sends small files at once: one by one, most of the time would be the way there and back.
+    pub(super) async fn send_together(
+        &mut self,
+        files: &[SourceFile],
+    ) -> Result<Vec<Digests>, PushError> {
+        let sent = try_join_all(files.iter().map(|file| self.send_whole(file))).await?;
+        for (file, digests) in files.iter().zip(&sent) {
+            self.journal.set_digests(file, digests)?;
+        }
+        self.sent_objects += files.len();
+        Ok(sent)
+    }
+
+    async fn send_whole(&self, file: &SourceFile) -> Result<Digests, PushError> {
         let mut reader = self.reader(file)?;
         let (reader, part) = blocking(move || reader.next().map(|part| (reader, part))).await?;
         let Some(part) = part else { return reader.finish() };

@@ -196,9 +196,17 @@ if [ -n "$dist" ] && compgen -G "$dist/*_$machine.whl" >/dev/null; then
     python3 -m venv "$work/venv"
     "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$dist"/*"_$machine.whl"
     ( cd "$work" && "$work/venv/bin/python" -c 'import livebag, sys; bag = livebag.open(sys.argv[1]); print(len(list(bag.topics)), "topics")' sixty/demo )
+    ( cd "$work" && env -i HOME="$work" AWS_EC2_METADATA_DISABLED=true "$work/venv/bin/python" -c '
+import livebag
+try:
+    livebag.open("s3://bucket/run")
+except livebag.Error as error:
+    assert "credentials" in str(error), error
+else:
+    raise SystemExit("opened without credentials")' )
     "$work/venv/bin/pip" uninstall --quiet --yes livebag
     ! "$work/venv/bin/python" -c 'import livebag' 2>/dev/null
-    ok "the wheel reads the demo's recording, and goes"
+    ok "the wheel reads the demo's recording, asks for a bucket's credentials, and goes"
 elif [ -n "$dist" ]; then skip "the wheel (not in $dist)"; fi
 if [ "$skipped" = 0 ]; then echo "install: $passed passed, 0 failed"
 else echo "install: $passed passed, 0 failed, $skipped skipped"; fi

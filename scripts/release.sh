@@ -82,7 +82,7 @@ static_command() {
 
 # Shared, since Python loads it: for this machine's glibc or newer.
 wheel() {
-    local options=(--quiet --locked --profile "$profile" --out "$out")
+    local options=(--quiet --locked --profile "$profile" --features bucket --out "$out")
     if [ "$machine" != "$(uname -m)" ]; then
         has_target "$machine-unknown-linux-gnu" || fail "the Rust target $machine-unknown-linux-gnu cannot be had"
         options+=(--target "$machine-unknown-linux-gnu")

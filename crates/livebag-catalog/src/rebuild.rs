@@ -66,6 +66,15 @@ impl Catalogue {
         Ok(rebuilt)
     }
 
+    /// Adds the rows of a recording that is complete in the store.
+    ///
+    /// # Errors
+    /// If it makes no sense, or the store does not answer or does not take the rows.
+    pub async fn add_stored(&self, name: &str, robot: Option<&str>) -> Result<(), CatalogueError> {
+        let rows = self.rows_of_folder(name, robot, &HashSet::new()).await?;
+        self.add(&rows.unwrap_or_default()).await.map(drop)
+    }
+
     async fn take(
         &self,
         rows: Result<Option<Vec<Row>>, CatalogueError>,

@@ -38,7 +38,7 @@ pub fn found_beside(
     Ok(rows)
 }
 
-/// Adds the recordings below `directory`, sorted by name. Symbolic links are not followed.
+/// Adds the recordings below `directory`, sorted by name. Symbolic links and hidden folders are passed over.
 fn walk(
     directory: &Path,
     depth: usize,
@@ -59,7 +59,8 @@ fn walk(
     for entry in entries {
         let path = entry.path();
         let Ok(kind) = entry.file_type() else { continue };
-        if known.contains(&path) {
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if is_hidden || known.contains(&path) {
             continue;
         }
         if kind.is_dir() {

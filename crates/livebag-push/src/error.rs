@@ -79,6 +79,22 @@ pub enum PushError {
         /// The file.
         path: PathBuf,
     },
+    /// It is in the target, and was not removed from this disk.
+    #[error("{} is pushed, and was not removed from this disk: {why}", path.display())]
+    Kept {
+        /// The recording.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// It is in the target, and could not be removed from this disk, or not all of it.
+    #[error("{} is pushed; removing it from this disk failed: {source}", path.display())]
+    Removal {
+        /// The recording.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// What is stored is not what was sent.
     #[error(
         "{address} is not what was sent, after {sends} attempts: {found}. The recording does not count as pushed"

@@ -15,6 +15,9 @@ use crate::digest::{Digests, sha256_of};
 use crate::error::PushError;
 use crate::recording::SourceFile;
 
+/// Digits of the target's hash in a journal's name.
+const HASH_DIGITS: usize = 12;
+
 /// One line. `bytes` and `modified_nanos` tell a file that has changed since.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -120,6 +123,11 @@ impl Journal {
     pub fn digests(&self, file: &SourceFile) -> Option<Digests> {
         let (bytes, modified_nanos, digests) = self.state.digests.get(&file.key)?;
         ((*bytes, *modified_nanos) == (file.bytes, file.modified_nanos)).then(|| digests.clone())
+    }
+
+    /// The SHA-256 of a file that may be gone.
+    pub fn sha256(&self, key: &str) -> Option<&str> {
+        self.state.digests.get(key).map(|(.., digests)| &*digests.sha256)
     }
 
     /// Notes a file's checksums.
@@ -251,14 +259,38 @@ fn places(recording: &Path, name: &str, target: &str) -> Result<(PathBuf, PathBu
     let real = recording.canonicalize().map_err(read)?;
     let hash = sha256_of(format!("{target}\n{name}").as_bytes());
     let beside = match real.is_dir() {
-        true => real.join(format!(".push-{}", &hash[..12])),
+        true => real.join(format!(".push-{}", &hash[..HASH_DIGITS])),
         false => {
             let file_name = real.file_name().unwrap_or_default().to_string_lossy();
-            real.with_file_name(format!(".{file_name}.push-{}", &hash[..12]))
+            real.with_file_name(format!(".{file_name}.push-{}", &hash[..HASH_DIGITS]))
         }
     };
     let hash = sha256_of(format!("{}\n{target}\n{name}", real.display()).as_bytes());
     Ok((beside, state_folder().join(&hash[..16])))
+}
+
+/// The journals of a recording that are beside it, whatever their targets.
+pub fn journals_beside(real: &Path) -> io::Result<Vec<PathBuf>> {
+    let (folder, start) = match real.is_dir() {
+        true => (real, ".".to_owned()),
+        false => {
+            let name = real.file_name().unwrap_or_default().to_string_lossy();
+            (real.parent().unwrap_or(Path::new("/")), format!(".{name}."))
+        }
+    };
+    let mut paths = KernelDisk::for_reading().list(folder)?;
+    paths.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.strip_prefix(&start).is_some_and(|rest| is_journal(&format!(".{rest}")))
+    });
+    Ok(paths)
+}
+
+/// Whether a folder's file of this name is a journal.
+pub fn is_journal(name: &str) -> bool {
+    name.strip_prefix(".push-").is_some_and(|hash| {
+        hash.len() == HASH_DIGITS && hash.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
 }
 
 fn is_read_only(error: &io::Error) -> bool {

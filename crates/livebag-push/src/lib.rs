@@ -13,7 +13,7 @@
 //!
 //! A push visits the modules in this order: `recording` lists the files, `target` opens the store
 //! (`http` sends requests at the rate of `pace`, `folder` writes to a folder), `journal` remembers what
-//! was sent, and `push` sends, verifies (`digest`) and commits.
+//! was sent, and `push` sends, verifies (`digest`) and commits. `removal` frees the robot's disk afterwards.
 
 mod limits;
 
@@ -29,10 +29,12 @@ mod digest;
 mod fingerprint;
 mod journal;
 mod push;
+mod removal;
 
 pub use error::PushError;
 pub use fingerprint::fingerprint;
 pub use livebag_bucket::{BucketError, GIVE_UP_AFTER_DEFAULT, StoreFailure};
 pub use push::{PushOptions, PushProgress, Pushed, push, was_pushed};
 pub use recording::last_closed_split;
+pub use removal::{finish_removal, finish_removals};
 pub use target::{Target, TargetOptions};

@@ -24,6 +24,9 @@ pub const SENDS_MAX: usize = 4;
 /// Objects larger than this are no manifest, claim or list of events.
 pub const SMALL_OBJECT_BYTES_MAX: u64 = 64 << 20;
 
+/// Nested folders in which leftovers of removals are looked for.
+pub const REMOVAL_DEPTH_MAX: usize = 16;
+
 /// Time between two calls of `on_progress`.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 

@@ -13,9 +13,10 @@ use crate::error::PushError;
 /// The manifest of a rosbag2 bag.
 const METADATA_FILE: &str = "metadata.yaml";
 /// Files of a container that mean something only where it was recorded.
-const LOCAL_FILES: [&str; 3] = [LOCK_FILE, "container.reserve", "control.sock"];
+pub const LOCAL_FILES: [&str; 3] = [LOCK_FILE, "container.reserve", "control.sock"];
 
 /// A recording on a disk.
+#[derive(Clone, Debug)]
 pub struct Recording {
     /// As it was given.
     pub path: PathBuf,
@@ -31,6 +32,7 @@ pub struct Recording {
 }
 
 /// A closed split of a container that is being recorded.
+#[derive(Clone, Debug)]
 pub struct LiveSplit {
     /// Its folder in the target.
     pub key: String,
@@ -38,6 +40,15 @@ pub struct LiveSplit {
     pub files: Vec<SourceFile>,
     /// The first one has none of its own.
     pub manifest: Option<SourceFile>,
+}
+
+impl LiveSplit {
+    /// The number of the split after this one.
+    pub fn end(&self) -> u32 {
+        // The first split's folder is the recording's own.
+        let number = self.manifest.as_ref().and_then(|_| self.key.rsplit('_').next()?.parse().ok());
+        number.unwrap_or(0) + 1
+    }
 }
 
 /// A file to push.
@@ -56,6 +67,7 @@ pub struct SourceFile {
 }
 
 /// The file that makes a recording complete.
+#[derive(Clone, Debug)]
 pub struct Manifest {
     /// In the target.
     pub key: String,
@@ -287,7 +299,7 @@ fn manifest_of_split(folder: &Path, key: &str) -> Result<SourceFile, PushError> 
     SourceFile::of(&folder.join(CONTAINER_FILE), format!("{key}/{CONTAINER_FILE}"))
 }
 
-fn parse_container(bytes: &[u8]) -> Option<ContainerManifest> {
+pub fn parse_container(bytes: &[u8]) -> Option<ContainerManifest> {
     ContainerManifest::parse(std::str::from_utf8(bytes).ok()?).ok()
 }
 
@@ -329,6 +341,21 @@ pub fn stays_here(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn splits_are_counted_by_their_names() {
+        let manifest = SourceFile {
+            path: "x".into(),
+            key: "x".into(),
+            bytes: 0,
+            modified_nanos: 0,
+            grows: false,
+        };
+        let split =
+            |key: &str, manifest| LiveSplit { key: key.into(), files: Vec::new(), manifest };
+        assert_eq!(split("run_7", None).end(), 1);
+        assert_eq!(split("run_7/split_0012", Some(manifest)).end(), 13);
+    }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "tests make files as users do")]

@@ -9,7 +9,7 @@ use clap_complete::ArgValueCompleter;
 use livebag::Clock;
 use livebag_push::{
     BucketError, GIVE_UP_AFTER_DEFAULT, PushError, PushOptions, PushProgress, Pushed, Target,
-    TargetOptions, push,
+    TargetOptions, finish_removal, push,
 };
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde::Serialize;
@@ -37,7 +37,8 @@ const LINE_NANOS: u64 = 1_000_000_000;
     livebag push run1 run2 s3://fleet/robot7 --max-rate 10Mbit/s\n  \
     livebag push drive.mcap gs://fleet/robot7 --name drive42.mcap\n  \
     livebag push run1 /mnt/nas --json | jq .state\n  \
-    livebag push --watch /var/lib/livebag s3://fleet/robot7\n\n\
+    livebag push --watch /var/lib/livebag s3://fleet/robot7\n  \
+    livebag push --watch /var/lib/livebag s3://fleet/robot7 --delete-pushed --min-free-space 50GB\n\n\
 Credentials: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or AWS_PROFILE in \
 ~/.aws/credentials, or the instance's role; AWS_REGION and AWS_ENDPOINT_URL for other stores than \
 AWS's. GOOGLE_APPLICATION_CREDENTIALS. AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY.\n\n\
@@ -85,6 +86,13 @@ pub struct Args {
     /// Read every object back, even where the store's checksum fits.
     #[arg(long)]
     read_back: bool,
+    /// Remove each recording from this disk once the store has confirmed every file of it.
+    #[arg(long)]
+    delete_pushed: bool,
+    /// With --watch --delete-pushed: keep recordings while more space than this is free, then remove
+    /// the oldest first.
+    #[arg(long, value_name = "SIZE", value_parser = parse::size_bytes, requires_all = ["watch", "delete_pushed"])]
+    min_free_space: Option<u64>,
     /// Print JSON lines: progress once a second, and what became of each recording.
     #[arg(long)]
     json: bool,
@@ -100,11 +108,13 @@ const _: () = assert!(GIVE_UP_AFTER_DEFAULT.as_secs() == 120, "the help says 2m"
 struct Line<'a> {
     path: String,
     target: String,
-    /// `pushing`, `pushed`, `splits_pushed` (the recording is still being made) or `failed`.
+    /// `pushing`, `pushed`, `splits_pushed` (the recording is still being made), `deleted` (from this disk) or `failed`.
     state: &'static str,
     size_bytes: Option<u64>,
     stored_bytes: Option<u64>,
     sent_bytes: Option<u64>,
+    /// Of a recording that is still being made: how many of its first splits are in the target.
+    split_count: Option<u32>,
     file_count: Option<usize>,
     sent_file_count: Option<usize>,
     read_back_file_count: Option<usize>,
@@ -149,8 +159,18 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let mut outcome = Outcome::Done;
     for path in &args.bags {
         let clock = Clock::system();
+        if args.delete_pushed && is_removed_now(path)? {
+            print_deleted(args, path, &target, None, &clock)?;
+            continue;
+        }
         let mut go_on = || ControlFlow::Continue(());
-        if let Err(error) = push_one(args, path, &target, &clock, &mut go_on)? {
+        let mut done = push_one(args, path, &target, &clock, &mut go_on)?;
+        if let Ok(pushed) = &done
+            && args.delete_pushed
+        {
+            done = delete(args, path, &target, pushed, &clock)?.map(|()| pushed.clone());
+        }
+        if let Err(error) = done {
             if args.json {
                 print(&Line::failed(path, &target, &error.to_string(), &clock))?;
             }
@@ -179,7 +199,7 @@ fn push_one(
     target: &Target,
     clock: &Clock,
     go_on: &mut dyn FnMut() -> ControlFlow<()>,
-) -> Result<Result<(), PushError>, CliError> {
+) -> Result<Result<Pushed, PushError>, CliError> {
     let bar = verify::bar();
     let line = |state, progress: &PushProgress| Line {
         size_bytes: Some(progress.bytes),
@@ -206,6 +226,7 @@ fn push_one(
             size_bytes: Some(pushed.bytes),
             stored_bytes: Some(pushed.bytes),
             sent_bytes: Some(pushed.sent_bytes),
+            split_count: pushed.split_count,
             file_count: Some(pushed.objects),
             sent_file_count: Some(pushed.sent_objects),
             read_back_file_count: Some(pushed.read_back_objects),
@@ -214,7 +235,49 @@ fn push_one(
         Ok(pushed) => writeln!(std::io::stdout(), "{}", sentence(path, pushed))?,
         Err(_) => {}
     }
-    Ok(pushed.map(drop))
+    Ok(pushed)
+}
+
+/// Removes what was just pushed from this disk, and says so.
+fn delete(
+    args: &Args,
+    path: &Path,
+    target: &Target,
+    pushed: &Pushed,
+    clock: &Clock,
+) -> Result<Result<(), PushError>, CliError> {
+    let removed = pushed.remove_here();
+    if removed.is_ok() {
+        print_deleted(args, path, target, Some(pushed.bytes), clock)?;
+    }
+    Ok(removed)
+}
+
+/// Whether an earlier command had begun to remove this recording; then the rest is removed.
+fn is_removed_now(path: &Path) -> Result<bool, CliError> {
+    let is_gone = path.symlink_metadata().is_err();
+    let removed = if is_gone { finish_removal(path) } else { Ok(false) };
+    removed.map_err(|error| {
+        let path = path.display();
+        CliError::failed(format!(
+            "removing what was left of {path}, which is pushed, failed: {error}"
+        ))
+    })
+}
+
+fn print_deleted(
+    args: &Args,
+    path: &Path,
+    target: &Target,
+    size_bytes: Option<u64>,
+    clock: &Clock,
+) -> Result<(), CliError> {
+    if args.json {
+        return print(&Line { size_bytes, ..Line::new(path, target.address(), "deleted", clock) });
+    }
+    let freed =
+        size_bytes.map_or_else(String::new, |size| format!(", {}", text::bytes(size as f64)));
+    Ok(writeln!(std::io::stdout(), "{}: removed from this disk{freed}", path.display())?)
 }
 
 impl<'a> Line<'a> {
@@ -226,6 +289,7 @@ impl<'a> Line<'a> {
             size_bytes: None,
             stored_bytes: None,
             sent_bytes: None,
+            split_count: None,
             file_count: None,
             sent_file_count: None,
             read_back_file_count: None,

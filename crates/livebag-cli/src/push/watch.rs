@@ -7,14 +7,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livebag::Clock;
+use livebag::{Clock, Disk, KernelDisk};
 use livebag_bags::{Glance, GlanceState};
 use livebag_push::{
-    BucketError, PushError, StoreFailure, Target, fingerprint, last_closed_split, was_pushed,
+    BucketError, PushError, StoreFailure, Target, fingerprint, finish_removals, last_closed_split,
+    was_pushed,
 };
 
 use super::hold::Hold;
-use super::{Args, Line, print, push_one, push_options};
+use super::{Args, Line, delete, print, push_one, push_options};
 use crate::below;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
@@ -26,6 +27,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 struct Known {
     mark: Mark,
     fate: Fate,
+    /// Log time of its first message.
+    start_nanos: Option<u64>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -40,6 +43,8 @@ enum Fate {
     /// Found in the last round. It is pushed if it is the same in the next: another program may be copying it here.
     Found,
     Pushed,
+    /// Pushed, and could not be removed from this disk.
+    Kept(Failing),
     /// Cannot be pushed, which was said.
     Skipped,
     /// To be tried again.
@@ -77,6 +82,16 @@ pub fn run(args: &Args, target: &Target) -> Result<Outcome, CliError> {
     }
     let names: Vec<_> = args.bags.iter().map(|folder| folder.display().to_string()).collect();
     say!("livebag: pushing what is finished in {} to {}", names.join(", "), target.address());
+    if args.delete_pushed {
+        for folder in &args.bags {
+            if let Err(error) = finish_removals(folder) {
+                let folder = folder.display();
+                say!(
+                    "livebag: warning: looking for removals to finish in {folder} failed: {error}"
+                );
+            }
+        }
+    }
     let mut watch = Watch {
         args,
         target,
@@ -111,13 +126,16 @@ impl Watch<'_> {
         };
         let settled = self.known.iter().filter(|(_, known)| is_settled(known));
         self.settled = settled.map(|(path, _)| path.clone()).collect();
+        // This sends nothing, whatever the hours are.
+        self.make_room()?;
         if self.hold.holds(self.target, &self.settled) {
             return Ok(());
         }
         for folder in &self.args.bags {
             match below::found_beside(folder, &self.settled) {
-                Ok(found) => {
+                Ok(mut found) => {
                     self.unlisted.remove(folder);
+                    found.sort_by_key(|(_, glance)| glance.start_nanos);
                     for (path, glance) in found {
                         if self.consider(&path, &glance)?.is_break() {
                             return Ok(());
@@ -150,26 +168,64 @@ impl Watch<'_> {
         let before = before.filter(is_same).map(|known| known.fate);
         let mut next = ControlFlow::Continue(());
         let fate = match (before, unfit(path, glance)) {
-            (None, _) if self.was_pushed(path, &mark) => Fate::Pushed,
+            // Nothing is removed because the journal says so: the store is asked first.
+            (None, _) if !self.deletes_at_once() && self.was_pushed(path, &mark) => Fate::Pushed,
             (None, _) => Fate::Found,
             (Some(Fate::Pushed), _) => Fate::Pushed,
             (Some(Fate::Failed(failing)), _) if !failing.is_due(&self.clock) => {
                 Fate::Failed(failing)
+            }
+            (Some(Fate::Kept(failing)), _)
+                if !self.deletes_at_once() || !failing.is_due(&self.clock) =>
+            {
+                Fate::Kept(failing)
             }
             (Some(_), Some(why)) => {
                 self.report(path, &why)?;
                 Fate::Skipped
             }
             (Some(fate), None) => {
-                let fate = self.push(path, fate)?;
+                let fate = self.push(path, fate, self.deletes_at_once())?;
                 if self.interrupt.has_come() || self.store.is_some() {
                     next = ControlFlow::Break(());
                 }
                 fate
             }
         };
-        self.known.insert(path.to_owned(), Known { mark, fate });
+        let is_pushed = matches!(fate, Fate::Pushed);
+        self.known.insert(path.to_owned(), Known { mark, fate, start_nanos: glance.start_nanos });
+        if is_pushed && next.is_continue() {
+            self.make_room()?;
+        }
         Ok(next)
+    }
+
+    fn deletes_at_once(&self) -> bool {
+        self.args.delete_pushed && self.args.min_free_space.is_none()
+    }
+
+    /// Removes pushed recordings while too little is free, the oldest first. The store is asked for each once more.
+    fn make_room(&mut self) -> Result<(), CliError> {
+        let Some(least) = self.args.min_free_space else { return Ok(()) };
+        let can_go = |known: &Known| match &known.fate {
+            Fate::Pushed => matches!(known.mark, Mark::Files(_)),
+            Fate::Kept(failing) => failing.is_due(&self.clock),
+            _ => false,
+        };
+        let pushed = self.known.iter().filter(|(_, known)| can_go(known));
+        let mut oldest_first: Vec<_> =
+            pushed.map(|(path, known)| (known.start_nanos, path.clone())).collect();
+        oldest_first.sort();
+        for (_, path) in oldest_first {
+            let free = KernelDisk::for_reading().free_bytes(&path).unwrap_or(u64::MAX);
+            if free >= least || self.interrupt.has_come() || self.store.is_some() {
+                continue;
+            }
+            let Some(mut known) = self.known.remove(&path) else { continue };
+            known.fate = self.push(&path, known.fate, true)?;
+            self.known.insert(path, known);
+        }
+        Ok(())
     }
 
     fn was_pushed(&self, path: &Path, mark: &Mark) -> bool {
@@ -177,7 +233,8 @@ impl Watch<'_> {
         was_pushed(path, self.target, &push_options(self.args), fingerprint)
     }
 
-    fn push(&mut self, path: &Path, fate: Fate) -> Result<Fate, CliError> {
+    /// Pushes, and removes it from this disk then if it `goes`.
+    fn push(&mut self, path: &Path, fate: Fate, goes: bool) -> Result<Fate, CliError> {
         let mut go_on = || {
             self.hold.holds(self.target, &self.settled);
             match self.interrupt.has_come() {
@@ -185,11 +242,16 @@ impl Watch<'_> {
                 false => ControlFlow::Continue(()),
             }
         };
-        let error = match push_one(self.args, path, self.target, &Clock::system(), &mut go_on)? {
-            Ok(()) => {
-                self.store = None;
-                return Ok(Fate::Pushed);
+        let (args, target, clock) = (self.args, self.target, Clock::system());
+        let mut done = push_one(args, path, target, &clock, &mut go_on)?;
+        if let Ok(pushed) = &done {
+            self.store = None;
+            if goes && pushed.is_complete {
+                done = delete(args, path, target, pushed, &clock)?.map(|()| pushed.clone());
             }
+        }
+        let error = match done {
+            Ok(_) => return Ok(Fate::Pushed),
             Err(PushError::Interrupted { .. }) => return Ok(fate),
             // Retention, or the user, removed something: the next round finds what is left.
             Err(PushError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -204,7 +266,9 @@ impl Watch<'_> {
             {
                 (self.store.take(), failure.to_string())
             }
-            (error, Fate::Failed(failing)) => (Some(failing), error.to_string()),
+            (error, Fate::Failed(failing) | Fate::Kept(failing)) => {
+                (Some(failing), error.to_string())
+            }
             (error, _) => (None, error.to_string()),
         };
         if before.as_ref().is_none_or(|before| before.words != words) {
@@ -212,15 +276,14 @@ impl Watch<'_> {
         }
         let is_of_store = words != error.to_string();
         let failing = Failing::after(before, words, self.args.every, &self.clock);
-        Ok(match is_of_store {
-            true => {
-                self.store = Some(failing);
-                Fate::Found
-            }
-            false => {
-                self.store = None;
-                Fate::Failed(failing)
-            }
+        if is_of_store {
+            self.store = Some(failing);
+            return Ok(Fate::Found);
+        }
+        self.store = None;
+        Ok(match error {
+            PushError::Kept { .. } | PushError::Removal { .. } => Fate::Kept(failing),
+            _ => Fate::Failed(failing),
         })
     }
 

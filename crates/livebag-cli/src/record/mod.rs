@@ -178,6 +178,18 @@ impl Plan {
         if settings.push.is_some() && !cfg!(feature = "bucket") {
             return Err(crate::absent::error("bucket"));
         }
+        let keeps = options.retention;
+        let limits =
+            [keeps.splits_max.is_some(), keeps.bytes_max.is_some(), keeps.age_max.is_some()];
+        let has_limits =
+            limits.contains(&true) || keeps.low_space == livebag::LowSpace::DeleteOldest;
+        if settings.delete_pushed && has_limits && metadata_version.is_some() {
+            return Err(CliError::usage(
+                "--delete-pushed removes splits while recording only from containers: files of \
+                 --storage mcap and sqlite3 are pushed at the end. Leave away --max-bag-files, \
+                 --max-total-size, --max-age and --low-free-space-action, or --storage",
+            ));
+        }
         let (stop_after, server) = (settings.stop_after()?, settings.server_options()?);
         let database = settings.database()?;
         if database.is_some() && server.is_some() {
@@ -230,7 +242,8 @@ impl Plan {
         let options = options.into_iter().filter_map(words).collect();
         // Files of other formats get their names when the recording is closed.
         let has_splits = self.metadata_version.is_none() && self.database.is_none();
-        Some(Pushing::begin(&self.directory, target, options, has_splits))
+        let deletes = self.settings.delete_pushed;
+        Some(Pushing::begin(&self.directory, target, options, deletes, has_splits))
     }
 
     fn records_streams(&self) -> bool {
@@ -498,6 +511,9 @@ impl Watch<'_> {
                 if let Some(notice) = notice {
                     progress.say(&format!("livebag: warning: {notice}"));
                 }
+                if let Some(pushing) = &self.pushing {
+                    self.recording.recorder.release_splits(pushing.split_count());
+                }
                 progress.show(&status, push.as_ref());
                 next_show = now + SHOW.as_nanos() as u64;
             }
@@ -655,7 +671,7 @@ fn render(summary: &Summary) -> String {
         text::bytes(summary.bytes as f64),
         summary.duration_s,
         text::bytes_per_second(summary.message_bytes_per_s),
-        path = summary.path,
+        path = summary.push.as_ref().and_then(PushReport::only_place).unwrap_or(&summary.path),
     ));
     out
 }

@@ -27,6 +27,10 @@ pub struct PushReport {
     status: PushStatus,
     /// Whether the whole recording is in the target, verified.
     is_pushed: bool,
+    /// Its own address there then.
+    address: Option<String>,
+    /// Whether it was removed from this disk.
+    is_deleted: bool,
 }
 
 /// How it goes, for any thread: whoever asks waits for nobody.
@@ -34,12 +38,19 @@ pub struct PushReport {
 pub struct PushView(Arc<Mutex<Told>>);
 
 /// What the children have told.
+#[derive(Default)]
 struct Told {
     status: PushStatus,
     /// The last failure of the child that runs.
     failure: Option<String>,
     /// One that was not said yet.
     unsaid: Option<String>,
+    /// How many of the first splits are in the target.
+    split_count: u32,
+    /// The recording's address in the target, once it is complete there.
+    address: Option<String>,
+    /// Whether it was removed from this disk then.
+    is_deleted: bool,
     /// Where the child that pushes closed splits takes `pause` and `resume`.
     orders: Option<ChildStdin>,
 }
@@ -48,6 +59,8 @@ struct Told {
 pub struct Pushing {
     view: PushView,
     arguments: Vec<String>,
+    /// Whether the recording is removed from this disk once it is pushed.
+    deletes: bool,
     watch: Option<Pusher>,
     notice: Option<String>,
 }
@@ -63,30 +76,47 @@ struct Pusher {
 #[derive(Deserialize)]
 struct Line {
     state: String,
+    #[serde(default)]
+    target: String,
     size_bytes: Option<u64>,
     stored_bytes: Option<u64>,
+    split_count: Option<u32>,
     error: Option<String>,
 }
 
 impl PushReport {
-    /// That it is not pushed, if so.
+    /// The recording's address in the target, if it is nowhere else.
+    pub fn only_place(&self) -> Option<&str> {
+        self.address.as_deref().filter(|_| self.is_deleted)
+    }
+
+    /// That it is not pushed, or was not removed then, if so.
     pub fn failure(&self, path: &str) -> Option<String> {
         let PushStatus { target, error, .. } = &self.status;
-        let error = error.as_deref().filter(|_| !self.is_pushed)?;
-        Some(format!(
-            "{path} is not pushed: {error}; `livebag push {path} {target}` goes on with it"
-        ))
+        let error = error.as_deref()?;
+        Some(match self.is_pushed {
+            true => error.to_owned(),
+            false => format!(
+                "{path} is not pushed: {error}; `livebag push {path} {target}` goes on with it"
+            ),
+        })
     }
 }
 
 impl Pushing {
     /// Of the recording in `directory`; `options` are those of `push`. If it `has_splits`, the closed ones are pushed
     /// from now on.
-    pub fn begin(directory: &Path, target: &str, options: Vec<String>, has_splits: bool) -> Self {
+    pub fn begin(
+        directory: &Path,
+        target: &str,
+        options: Vec<String>,
+        deletes: bool,
+        has_splits: bool,
+    ) -> Self {
         let words = [directory.display().to_string(), target.to_owned(), "--json".to_owned()];
         let arguments = [&words, &options[..]].concat();
         let view = PushView::new(target);
-        let mut this = Self { view, arguments, watch: None, notice: None };
+        let mut this = Self { view, arguments, deletes, watch: None, notice: None };
         if has_splits {
             match Pusher::start(&["push", "--watch"], &this.arguments, &this.view) {
                 Ok(watch) => this.watch = Some(watch),
@@ -118,6 +148,11 @@ impl Pushing {
         Some(format!("pushing to {}: {}", self.view.status().target, notice?))
     }
 
+    /// How many of the first splits are in the target.
+    pub fn split_count(&self) -> u32 {
+        self.view.told().split_count
+    }
+
     /// Pushes the rest of the recording, which is closed. A further signal gives that up.
     pub fn finish(mut self, interrupt: &Interrupt) -> PushReport {
         let had_come = interrupt.has_come();
@@ -129,18 +164,21 @@ impl Pushing {
         let target = self.view.status().target;
         if self.view.status().paused {
             self.view.fail("pushing is paused");
-            return PushReport { status: self.view.status(), is_pushed: false };
+            return self.view.report();
         }
         say!("livebag: pushing the rest to {target}; interrupt again to leave it for later");
-        let pushed = Pusher::start(&["push"], &self.arguments, &self.view)
+        let verb: &[_] = if self.deletes { &["push", "--delete-pushed"] } else { &["push"] };
+        let ended = Pusher::start(verb, &self.arguments, &self.view)
             .and_then(|pusher| pusher.wait(interrupt, &gives_up));
-        if pushed.is_ok() {
-            say!("livebag: the whole recording is in {target}, verified");
-        }
-        if let Err(error) = &pushed {
+        if let Err(error) = &ended {
             self.view.fail(error);
         }
-        PushReport { status: self.view.status(), is_pushed: pushed.is_ok() }
+        let report = self.view.report();
+        if report.is_pushed {
+            let here = if report.is_deleted { ", and removed here" } else { "" };
+            say!("livebag: the whole recording is in {target}, verified{here}");
+        }
+        report
     }
 }
 
@@ -206,7 +244,7 @@ impl PushView {
     fn new(target: &str) -> Self {
         let (target, state) = (target.to_owned(), "waiting".to_owned());
         let status = PushStatus { target, state, ..PushStatus::default() };
-        Self(Arc::new(Mutex::new(Told { status, failure: None, unsaid: None, orders: None })))
+        Self(Arc::new(Mutex::new(Told { status, ..Told::default() })))
     }
 
     /// How it goes now.
@@ -223,6 +261,16 @@ impl PushView {
         let _ = told.orders.as_mut().map(|orders| orders.write_all(order));
     }
 
+    fn report(&self) -> PushReport {
+        let told = self.told();
+        PushReport {
+            status: told.status.clone(),
+            is_pushed: told.address.is_some(),
+            address: told.address.clone(),
+            is_deleted: told.is_deleted,
+        }
+    }
+
     fn fail(&self, error: &str) {
         fail(&mut self.told().status, error);
     }
@@ -234,8 +282,17 @@ impl PushView {
 
     /// What a child says.
     fn take(&self, line: Line) {
-        let Line { state, size_bytes, stored_bytes, error } = line;
+        let Line { state, target, size_bytes, stored_bytes, split_count, error } = line;
         let mut told = self.told();
+        told.split_count = split_count.unwrap_or(told.split_count);
+        match &*state {
+            "pushed" => told.address = Some(target),
+            "deleted" => {
+                told.is_deleted = true;
+                return;
+            }
+            _ => {}
+        }
         if let Some(error) = error {
             fail(&mut told.status, &error);
             (told.failure, told.unsaid) = (Some(error.clone()), Some(error));

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests look at files as users do")]
 
 mod catalogue;
+mod deleting;
 mod faults;
 mod folder;
 mod killed;

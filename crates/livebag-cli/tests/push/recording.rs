@@ -275,3 +275,92 @@ fn a_bag_for_rosbag2_is_pushed_at_the_end() {
     recording.end().expect(0, &["pushing the rest"]);
     assert_stored(&store.place("robot7/run1"), &bag);
 }
+
+#[test]
+fn splits_are_removed_once_they_are_pushed_and_the_pushed_recording_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = folder.path().join("run1");
+    let options = ["--delete-pushed", "--max-bag-files", "1"];
+    let mut recording = Recording::begin(&store, &bag, "freed", &options);
+    recording.until_said("livebag: recording /");
+    let stored = store.place("robot7/run1");
+    let first = recording.status()["topics"][0]["name"].as_str().unwrap().to_owned();
+    recording.fill_split();
+    recording.fill_split();
+    recording.fill_split();
+    // The first split's files, and the second's folder.
+    wait_until(|| !bag.join("split_0001").exists());
+    let bricks = |folder: &Path| {
+        let names = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().ends_with(".mcap")).count()
+    };
+    assert_eq!(bricks(&bag), 0);
+    assert!(bricks(&stored) == 1 && stored.join("split_0001/container.yaml").exists());
+    recording.fill_split();
+    let ended = recording.end().expect(0, &["and removed here"]);
+    let summary: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(summary["push"]["is_deleted"], true, "{summary}");
+    assert!(!bag.exists());
+
+    let address = summary["push"]["address"].as_str().unwrap();
+    assert_eq!(address, format!("s3://{BUCKET}/robot7/run1"));
+    let ask =
+        |words: &[&str]| -> Ended { in_store(&store, livebag(words)).output().unwrap().into() };
+    let info: Value =
+        serde_json::from_str(&ask(&["info", address, "--json"]).expect(0, &[]).out).unwrap();
+    assert_eq!(
+        (&info["message_count"], &info["account"]["removed"]),
+        (&80.into(), &0.into()),
+        "{info}"
+    );
+    ask(&["verify", address]).expect(0, &[]);
+    let messages = ask(&["query", address, "history", "-t", &first, "--json"]).expect(0, &[]).out;
+    assert_eq!(messages.lines().count(), 80);
+    let rows = ask(&["find", &format!("s3://{BUCKET}/robot7"), "--json"]).expect(0, &[]).out;
+    let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    let count: u64 = rows.iter().map(|row| row["message_count"].as_u64().unwrap()).sum();
+    assert_eq!(count, 80, "{rows:?}");
+    let sums = std::process::Command::new("sha256sum")
+        .args(["-c", "container.sha256"])
+        .current_dir(&stored)
+        .output()
+        .unwrap();
+    assert!(sums.status.success(), "{sums:?}");
+    let names = std::fs::read_to_string(stored.join("container.sha256")).unwrap();
+    assert!(names.contains("split_0001/container.yaml"), "{names}");
+}
+
+#[test]
+fn what_is_not_pushed_stays_whatever_the_limits_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    store.fail(|_| Fault::Refuse(403, "AccessDenied"));
+    let bag = folder.path().join("run1");
+    let options = ["--delete-pushed", "--max-bag-files", "1"];
+    let mut recording = Recording::begin(&store, &bag, "unfreed", &options);
+    recording.until_said("livebag: recording /");
+    recording.fill_split();
+    recording.fill_split();
+    recording.fill_split();
+    recording.until_said("do not allow this");
+    recording.end().expect(3, &["is not pushed"]);
+    let info = livebag(&["info", bag.to_str().unwrap(), "--json"]).output().unwrap();
+    let info: Value = serde_json::from_slice(&info.stdout).unwrap();
+    assert_eq!(info["message_count"], 60, "{info}");
+    // The same command as the advice, which removes it then.
+    store.work();
+    push(&store, &bag, &["--delete-pushed"]).expect(0, &["removed from this disk"]);
+    assert!(!bag.exists());
+}
+
+#[test]
+fn to_remove_what_is_pushed_something_must_be_pushed_while_recording() {
+    let refused = |words: &[&str], why: &str| {
+        let words = [&["record", "-a", "--delete-pushed"], words].concat();
+        Ended::from(livebag(&words).output().unwrap()).expect(2, &[why]);
+    };
+    refused(&[], "--push");
+    let mcap = ["--push", "s3://fleet", "--storage", "mcap", "--max-bag-files", "2"];
+    refused(&mcap, "pushed at the end");
+}

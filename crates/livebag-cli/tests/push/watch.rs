@@ -13,13 +13,13 @@ use crate::run::{PART_BYTES, assert_stored, bytes, in_store, livebag, push, push
 use crate::store::{BUCKET, Fault, Store};
 
 /// A watching command, and its lines of JSON.
-struct Watching {
+pub struct Watching {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
 impl Watching {
-    fn begin(store: &Store, folder: &Path, more: &[&str]) -> Self {
+    pub fn begin(store: &Store, folder: &Path, more: &[&str]) -> Self {
         let options = ["--watch", "--every", "50ms", "--json", "--give-up-after", "10ms"];
         let mut child = push_command(store, folder, &[&options, more].concat()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
@@ -28,7 +28,7 @@ impl Watching {
 
     /// Lines up to the first of this state for a recording of this name.
     #[track_caller]
-    fn until(&mut self, state: &str, name: &str) -> Vec<Value> {
+    pub fn until(&mut self, state: &str, name: &str) -> Vec<Value> {
         let mut seen = Vec::new();
         loop {
             let mut line = String::new();
@@ -41,7 +41,7 @@ impl Watching {
         }
     }
 
-    fn end(mut self, signal: Signal) -> ExitStatus {
+    pub fn end(mut self, signal: Signal) -> ExitStatus {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         self.child.wait().unwrap()
     }
@@ -54,7 +54,7 @@ impl Drop for Watching {
     }
 }
 
-fn failures(lines: &[Value]) -> Vec<&str> {
+pub fn failures(lines: &[Value]) -> Vec<&str> {
     let failed = lines.iter().filter(|line| line["state"] == "failed");
     failed.map(|line| line["error"].as_str().unwrap()).collect()
 }

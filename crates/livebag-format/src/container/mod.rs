@@ -192,6 +192,13 @@ pub struct Removed {
     /// The same by topic; empty if the recorder was older than this field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<RemovedTopic>,
+    /// Directories of those splits of which there are copies elsewhere; of the first split, which has none, the empty
+    /// name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub released: Vec<String>,
+    /// The topics of the first split, if it is among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first_split: Vec<TopicManifest>,
 }
 
 impl Removed {
@@ -364,6 +371,22 @@ pub enum ManifestError {
 }
 
 impl Manifest {
+    /// The manifest of the whole recording, for the place where the copies of its removed splits are. `None` if no split
+    /// was removed, or one of which there is no copy.
+    pub fn with_released(&self) -> Option<Self> {
+        let Removed { splits, released, first_split, .. } = &self.removed;
+        if released.is_empty() || released.len() as u64 != *splits {
+            return None;
+        }
+        let mut whole = Self { removed: Removed::default(), ..self.clone() };
+        if released.iter().any(String::is_empty) {
+            whole.topics.clone_from(first_split);
+        }
+        let later = released.iter().filter(|folder| !folder.is_empty()).cloned();
+        whole.splits.splice(0..0, later);
+        Some(whole)
+    }
+
     /// Adds to its topics what the accounts of a recording's topics lack, of which this is a copy. They are in the same
     /// order.
     pub fn inherit(&mut self, accounts: &[Account]) {
@@ -408,7 +431,7 @@ impl Manifest {
         if manifest.livebag_container > CONTAINER_VERSION {
             return Err(ManifestError::Version { found: manifest.livebag_container });
         }
-        for topic in &manifest.topics {
+        for topic in manifest.topics.iter().chain(&manifest.removed.first_split) {
             let index = Some(&topic.index).filter(|name| !name.is_empty());
             if topic.bricks.iter().chain(index).any(|name| !is_file_name(name)) {
                 let field = "index or bricks";
@@ -418,7 +441,8 @@ impl Manifest {
         if !manifest.attachments.is_empty() && !is_file_name(&manifest.attachments) {
             return Err(ManifestError::Field { field: "attachments", topic: String::new() });
         }
-        if manifest.splits.iter().any(|name| !is_file_name(name)) {
+        let released = manifest.removed.released.iter().filter(|name| !name.is_empty());
+        if manifest.splits.iter().chain(released).any(|name| !is_file_name(name)) {
             return Err(ManifestError::Field { field: "splits", topic: String::new() });
         }
         Ok(manifest)

@@ -13,7 +13,7 @@ use livebag_format::rosbag2::BagMetadata;
 
 use super::{PushError, Pusher, blocking, file_name, sha256_of};
 use crate::digest::Digests;
-use crate::recording::Recording;
+use crate::recording::{Manifest, Recording};
 
 /// First bytes of files whose topics are known without reading their messages.
 const WITH_SUMMARY: [&[u8]; 3] = [b"\x89MCAP0\r\n", b"#ROSBAG V2.0", b"SQLite format 3\0"];
@@ -72,6 +72,25 @@ impl Pusher<'_> {
         })
         .await?;
         catalogue.add(&rows).await?;
+        Ok(())
+    }
+}
+
+impl Pusher<'_> {
+    /// The same for a recording with splits that are only in the store.
+    pub(super) async fn add_stored_to_catalogue(
+        &self,
+        recording: &Recording,
+        manifest: &Manifest,
+        is_new: bool,
+    ) -> Result<(), PushError> {
+        let target = self.target;
+        let catalogue =
+            Catalogue::new(target.store.clone(), target.prefix().clone(), target.address());
+        let id = recording_id(&recording.name, &sha256_of(&manifest.bytes));
+        if is_new || !catalogue.contains(&id).await? {
+            catalogue.add_stored(&recording.name, self.options.robot.as_deref()).await?;
+        }
         Ok(())
     }
 }

@@ -8,7 +8,7 @@
 //! 4. The list of checksums is written, then the manifest, only if there is none.
 //! 5. The target's catalogue gets the recording's rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -27,7 +27,8 @@ use crate::error::PushError;
 use crate::fingerprint::fingerprint;
 use crate::journal::Journal;
 use crate::limits::{PROGRESS_EVERY, SENDS_MAX, TOGETHER_BYTES_MAX, TOGETHER_MAX};
-use crate::recording::{LiveSplit, Manifest, Recording, SourceFile, name_of};
+use crate::recording::{LiveSplit, Manifest, Recording, SourceFile, name_of, parse_container};
+use crate::removal;
 use crate::target::Target;
 
 mod catalogue;
@@ -71,6 +72,9 @@ pub struct Pushed {
     pub address: String,
     /// Whether it is complete there, and not being recorded.
     pub is_complete: bool,
+    /// Of a container that is being recorded: how many of its first splits are there, those included that were removed
+    /// since.
+    pub split_count: Option<u32>,
     /// Its objects, without claim and checksums.
     pub objects: usize,
     /// Their bytes.
@@ -83,6 +87,18 @@ pub struct Pushed {
     pub read_back_objects: usize,
     /// How long it took.
     pub elapsed: Duration,
+    recording: Recording,
+}
+
+impl Pushed {
+    /// Removes the recording from this disk, whole. Nothing is removed that was not pushed: [`PushError::Kept`] says
+    /// what there is.
+    ///
+    /// # Errors
+    /// See [`PushError`].
+    pub fn remove_here(&self) -> Result<(), PushError> {
+        removal::remove(&self.recording)
+    }
 }
 
 /// Pushes the recording at `path`, and calls `on_progress` a few times a second: it may end the push. Pushing it again
@@ -150,6 +166,7 @@ pub fn push(
     Ok(Pushed {
         address: target.address_of(&recording.name),
         is_complete,
+        split_count: recording.live.as_ref().map(|splits| splits.last().map_or(0, LiveSplit::end)),
         objects: recording.all_files().count()
             + usize::from(is_complete && recording.manifest.is_some()),
         bytes,
@@ -157,6 +174,7 @@ pub fn push(
         sent_bytes: target.pacer.sent_bytes() - sent_before,
         read_back_objects: pusher.read_back_objects,
         elapsed: Duration::from_nanos(clock.monotonic_nanos()),
+        recording,
     })
 }
 
@@ -247,6 +265,8 @@ impl Pusher<'_> {
         manifest: &Manifest,
     ) -> Result<(), PushError> {
         let listed = self.list(&recording.name).await?;
+        let whole = self.with_removed_splits(recording, manifest, &listed);
+        let manifest = whole.as_ref().unwrap_or(manifest);
         let is_complete = match self.get(&manifest.key).await? {
             Some(there) if there.bytes == manifest.bytes => {
                 self.gives_md5 = there.has_md5();
@@ -267,6 +287,12 @@ impl Pusher<'_> {
             .map(|(file, digests)| sums_line(&digests.sha256, below(&recording.name, &file.key)))
             .collect();
         sums.push(sums_line(&sha256_of(&manifest.bytes), file_name(&manifest.key)));
+        if whole.is_some() {
+            let here: HashSet<_> = recording.files.iter().map(|file| &file.key).collect();
+            let removed = listed.keys().filter(|key| !here.contains(key));
+            let known = removed.filter_map(|key| Some((key, self.journal.sha256(key)?)));
+            sums.extend(known.map(|(key, sha256)| sums_line(sha256, below(&recording.name, key))));
+        }
         sums.sort_by(|one, other| one[64..].cmp(&other[64..]));
         let sums = sums.concat();
         let sums_key = format!("{}.sha256", manifest.key.trim_end_matches(".yaml"));
@@ -279,7 +305,36 @@ impl Pusher<'_> {
             self.sent_objects += 1;
         }
         self.stored_bytes.fetch_add(manifest.bytes.len() as u64, Ordering::Relaxed);
-        self.add_to_catalogue(recording, &digests, !is_complete).await
+        match whole {
+            Some(whole) => self.add_stored_to_catalogue(recording, &whole, !is_complete).await,
+            None => self.add_to_catalogue(recording, &digests, !is_complete).await,
+        }
+    }
+
+    /// The manifest of a recording whose first splits this journal's pushes have put there, and the recorder has removed
+    /// then.
+    fn with_removed_splits(
+        &self,
+        recording: &Recording,
+        manifest: &Manifest,
+        listed: &HashMap<String, ObjectMeta>,
+    ) -> Option<Manifest> {
+        let parsed = parse_container(&manifest.bytes)?;
+        let whole = parsed.with_released()?;
+        let name = &recording.name;
+        let first = whole.topics.iter().flat_map(|topic| topic.bricks.iter().chain([&topic.index]));
+        let first = first.filter(|file| !file.is_empty()).map(|file| format!("{name}/{file}"));
+        let later = whole.splits.iter().map(|split| format!("{name}/{split}/{CONTAINER_FILE}"));
+        let here: HashSet<_> = recording.files.iter().map(|file| &file.key).collect();
+        let is_there = |key: String| here.contains(&key) || listed.contains_key(&key);
+        let has_pushed = |folder: &String| match folder.is_empty() {
+            true => self.journal.has_split(name),
+            false => self.journal.has_split(&format!("{name}/{folder}")),
+        };
+        let is_whole =
+            parsed.removed.released.iter().all(has_pushed) && first.chain(later).all(is_there);
+        let bytes = whole.to_yaml().ok().filter(|_| is_whole)?.into_bytes();
+        Some(Manifest { key: manifest.key.clone(), bytes })
     }
 
     async fn push_file(&mut self, recording: &Recording) -> Result<(), PushError> {

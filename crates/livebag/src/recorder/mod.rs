@@ -252,6 +252,11 @@ impl Recorder {
         self.commands.send(Command::Split).map_err(|_| RecordError::Stopped)
     }
 
+    /// Allows the removal of the first `count` splits, when [`Retention::released_only`] is set and a limit is reached.
+    pub fn release_splits(&self, count: u32) {
+        self.shared.released_splits.fetch_max(count, Ordering::Relaxed);
+    }
+
     /// Writes the ring's messages ([`RecorderOptions::snapshot`]) to the disk.
     ///
     /// # Errors

@@ -123,6 +123,9 @@ pub struct Retention {
     pub free_bytes_min: u64,
     /// The action when less is free.
     pub low_space: LowSpace,
+    /// Whether a split is removed only after [`Recorder::release_splits`](crate::Recorder::release_splits) has allowed
+    /// it, whatever the limits: there is a copy of it elsewhere then.
+    pub released_only: bool,
 }
 
 /// The action when the filesystem runs low on space.

@@ -105,10 +105,21 @@ impl Retention {
             || self.rules.age_max.is_some_and(|most| age > most)
     }
 
-    /// Removes the oldest closed split from the list, and counts its contents.
-    pub fn take_oldest(&mut self) -> Option<ClosedSplit> {
-        let oldest = self.closed.pop_front()?;
+    /// Removes the oldest closed split from the list, and counts its contents. `None` if there is none, or if it has to be
+    /// one of the first `released_count` and is not.
+    pub fn take_oldest(&mut self, released_count: u32) -> Option<ClosedSplit> {
+        let may_go =
+            |oldest: &mut ClosedSplit| !self.rules.released_only || oldest.number < released_count;
+        let oldest = self.closed.pop_front_if(may_go)?;
         self.removed.add_split(&oldest.topics);
+        if oldest.number < released_count {
+            let is_first = oldest.number == 0;
+            let directory = if is_first { String::new() } else { split_name(oldest.number) };
+            self.removed.released.push(directory);
+            if is_first {
+                self.removed.first_split = self.first.clone().unwrap_or_default();
+            }
+        }
         Some(oldest)
     }
 

@@ -254,7 +254,8 @@ impl SplitSeries {
     /// Takes the oldest split out of the manifest, then off the disk, and gives its length; `None` if
     /// there is none.
     fn remove_oldest(&mut self) -> Option<u64> {
-        let oldest = self.retention.take_oldest()?;
+        let released_count = self.shared.released_splits.load(Ordering::Relaxed);
+        let oldest = self.retention.take_oldest(released_count)?;
         for (topic, removed) in self.current().topics.iter().zip(&oldest.topics) {
             topic.counters.removed.fetch_add(removed.message_count, Ordering::Relaxed);
         }

@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub topics: Mutex<Vec<(Arc<Topic>, Arc<Counters>)>>,
     pub paused: Arc<AtomicBool>,
     pub splits: AtomicU32,
+    /// So many of the first splits may be removed.
+    pub released_splits: AtomicU32,
     pub clock_jumps: Mutex<ClockJumps>,
     pub slot_bytes: AtomicU64,
     channels_given: AtomicU32,
@@ -48,6 +50,7 @@ impl Shared {
             topics: Mutex::default(),
             paused: Arc::new(AtomicBool::new(options.start_paused)),
             splits: AtomicU32::new(1),
+            released_splits: AtomicU32::new(0),
             clock_jumps: Mutex::default(),
             slot_bytes: AtomicU64::new(0),
             channels_given: AtomicU32::new(0),

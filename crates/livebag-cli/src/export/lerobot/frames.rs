@@ -7,6 +7,8 @@ use super::picture::Picture;
 use super::rules::{Feature, Resample};
 
 const SECOND: u128 = 1_000_000_000;
+/// If no feature has a message for longer, the recording was paused, or the clock was set: the episode ends.
+const PAUSE_NANOS_MAX: u64 = 10_000_000_000;
 
 /// What a message gives to a feature.
 #[derive(Clone)]
@@ -128,6 +130,17 @@ impl Frames {
             if now.is_some_and(|now| !self.tracks.iter().all(|track| track.is_decided(at, now))) {
                 return None;
             }
+            if let Some(now) = now.filter(|now| *now > at)
+                && at.saturating_sub(self.newest) > PAUSE_NANOS_MAX
+            {
+                // What is held remains.
+                self.earliest = now;
+                self.start = None;
+                if std::mem::take(&mut self.frame) > 0 {
+                    return Some(Step::End);
+                }
+                continue;
+            }
             let values: Vec<_> = self.tracks.iter().map(|track| track.value(at)).collect();
             if values.iter().all(Option::is_some) {
                 let frame = self.frame;
@@ -216,6 +229,17 @@ mod tests {
         assert_eq!(frames(Resample::Nearest, ms, all, &[0, ms * 12 / 10]), ["0:0", "1:1.2"]);
         // Within a range, held from before.
         assert_eq!(frames(Resample::Hold, ms, (ms, ms), &[ms / 2, 3 * ms]), ["0:0.5"]);
+    }
+
+    #[test]
+    fn an_episode_ends_where_nothing_comes_for_ten_seconds() {
+        let (ms, all) = (1_000_000, (0, u64::MAX));
+        // A clock that was set from 1970 to 2026.
+        let set = 1_790_000_000_000 * ms;
+        let said = frames(Resample::Hold, u64::MAX, all, &[0, ms, set, set + ms]);
+        assert_eq!(said.len(), 10_002 + 1 + 2);
+        assert_eq!(said[10_001..10_003], ["10001:1", "end"]);
+        assert!(said[10_003].starts_with("0:"));
     }
 
     #[test]

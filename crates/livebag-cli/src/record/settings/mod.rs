@@ -128,6 +128,10 @@ pub struct Settings {
     #[arg(long, value_name = "TOPICS")]
     #[arg(help_heading = "Splits", hide_short_help = true)]
     pub push_first: Option<String>,
+    /// With --push: remove old splits only once they are pushed, and the recording once all of it is.
+    #[arg(long, requires = "push")]
+    #[arg(help_heading = "Splits", hide_short_help = true)]
+    pub delete_pushed: bool,
     /// Record into a ring in memory, as large as the cache. `livebag ctl DIR snapshot`, key t or signal USR2 writes it
     /// to the disk.
     #[arg(long)]
@@ -452,6 +456,9 @@ impl Settings {
         let none = "none".to_owned();
         let preset = self.preset.as_ref().unwrap_or(&none);
         let preset = preset_of(preset).map_err(|why| wrong("preset", why))?;
+        if self.delete_pushed && self.push.is_none() {
+            return Err(wrong("delete-pushed", "needs --push"));
+        }
         let files = parsed("max-bag-files", self.max_bag_files.as_ref(), count)?;
         let action = self.low_free_space_action.as_ref();
         self.database()?;
@@ -471,6 +478,7 @@ impl Settings {
                 age_max: time("max-age", &self.max_age)?,
                 free_bytes_min: size("min-free-space", &self.min_free_space)?.unwrap_or_default(),
                 low_space: parsed("low-free-space-action", action, low_space)?.unwrap_or_default(),
+                released_only: self.delete_pushed,
             },
             snapshot: match (self.snapshot_mode, &self.snapshot_duration) {
                 (true, duration) => {

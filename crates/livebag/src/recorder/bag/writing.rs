@@ -389,7 +389,7 @@ impl Writing {
             return;
         }
         self.next_look_nanos = now + SPACE_LOOK_INTERVAL.as_nanos() as u64;
-        while self.holds_too_much() && self.remove_oldest() {}
+        while self.holds_too_much() && self.may_remove_oldest() && self.remove_oldest() {}
         let rules = self.shared.options.retention;
         while self.file.is_some() {
             let path = self.shared.directory.clone();
@@ -404,7 +404,7 @@ impl Writing {
             if free_bytes >= rules.free_bytes_min {
                 return;
             }
-            if rules.low_space == LowSpace::Stop || self.past.is_empty() {
+            if rules.low_space == LowSpace::Stop || !self.may_remove_oldest() {
                 let least_bytes = rules.free_bytes_min;
                 let low = RecordError::LowSpace { path, free_bytes, least_bytes };
                 // There is room enough to close what there is.
@@ -431,6 +431,12 @@ impl Writing {
         let Some(most) = rules.bytes_max else { return false };
         let open = self.with_file(|file| file.file_bytes()).unwrap_or(0);
         open + self.past.iter().map(|past| past.bytes).sum::<u64>() > most
+    }
+
+    fn may_remove_oldest(&self) -> bool {
+        let released = u64::from(self.shared.released_splits.load(Ordering::Relaxed));
+        let must_wait = self.shared.options.retention.released_only && self.removed >= released;
+        !self.past.is_empty() && !must_wait
     }
 
     /// Removes the oldest file and counts its messages. `false` if that has to be tried again.

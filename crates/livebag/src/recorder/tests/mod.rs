@@ -410,6 +410,44 @@ fn retention_removes_the_oldest_and_says_so() {
 }
 
 #[test]
+fn retention_waits_until_splits_are_released() {
+    let disk = SimulatedDisk::new(8);
+    let clock = crate::Clock::simulated(1);
+    let retention = Retention { splits_max: Some(1), released_only: true, ..Retention::default() };
+    let options = RecorderOptions { retention, clock: clock.clone(), ..RecorderOptions::default() };
+    let recorder =
+        Recorder::create_on(Arc::new(disk.clone()), Path::new(DIRECTORY), options).unwrap();
+    let writer = recorder.topic(topic("/t")).unwrap();
+    let removed =
+        || Container::open_on(&disk, Path::new(DIRECTORY)).map_or(0, |it| it.removed().splits);
+    for k in 0..3u64 {
+        writer.write_message(&message(k, &bytes_of(0, k, 1000))).unwrap();
+        while recorder.status().topics.first().is_none_or(|topic| topic.messages <= k) {
+            clock.advance(std::time::Duration::from_millis(100));
+            std::thread::yield_now();
+        }
+        recorder.split().unwrap();
+        while recorder.status().splits < k as u32 + 2 {
+            clock.advance(std::time::Duration::from_millis(100));
+            std::thread::yield_now();
+        }
+    }
+    // Far beyond the interval at which old splits are looked for.
+    for _ in 0..100 {
+        clock.advance(std::time::Duration::from_secs(1));
+        std::thread::yield_now();
+    }
+    assert_eq!(removed(), 0);
+    recorder.release_splits(2);
+    while removed() < 2 {
+        clock.advance(std::time::Duration::from_secs(1));
+        std::thread::yield_now();
+    }
+    recorder.finish().unwrap();
+    assert_eq!(removed(), 2, "the third was not released");
+}
+
+#[test]
 fn paused_and_too_frequent_messages_are_left_out_not_lost() {
     let disk = SimulatedDisk::new(9);
     let slow = TopicSettings { rate_max_hz: Some(10.0), ..TopicSettings::default() };

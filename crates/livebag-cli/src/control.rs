@@ -19,7 +19,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, t
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::CliError;
-use crate::record::PushView;
+use crate::push_view::PushView;
 
 /// Name of the socket in the container's directory.
 pub const SOCKET: &str = "control.sock";

@@ -11,7 +11,7 @@ use crate::control::{self, Answer, NewEvent, Order};
 use crate::event;
 use crate::outcome::{CliError, Outcome};
 use crate::select::{self, When};
-use crate::{record, text};
+use crate::{push_view, text};
 
 /// Pause, resume, split, snapshot, stop a recorder; add events
 #[derive(clap::Args)]
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     } else if let Some(event) = &answer.event {
         writeln!(out, "{}", event::line(event))?;
     } else {
-        let pushed = answer.push.as_ref().map(record::push_words);
+        let pushed = answer.push.as_ref().map(push_view::words);
         let pushed = pushed.map_or_else(String::new, |words| format!("\n{words}"));
         writeln!(out, "{}{}{pushed}", render(&answer), left(&args.bag))?;
     }

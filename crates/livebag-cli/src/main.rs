@@ -64,6 +64,7 @@ mod interrupt;
 mod outcome;
 mod parse;
 mod place;
+mod push_view;
 mod report;
 mod select;
 mod text;

@@ -33,10 +33,10 @@ mod values;
 mod waiting;
 
 use crate::control::{self, ControlSocket, Controlled, Keyboard};
+use crate::push_view::PushView;
 use names::Wanted;
 use progress::Progress;
 use pushing::{PushReport, Pushing};
-pub use pushing::{PushView, words as push_words};
 use settings::Settings;
 use waiting::Waiting;
 

@@ -242,7 +242,7 @@ fn pushed(push: &PushStatus) -> Part {
     match push.error {
         Some(_) => Part::always("not pushed", Some(Tone::Bad)),
         None if push.paused => Part::always("pushing paused", Some(Tone::Warning)),
-        None => Part::ranked(5, super::pushing::amount(push)),
+        None => Part::ranked(5, crate::push_view::amount(push)),
     }
 }
 

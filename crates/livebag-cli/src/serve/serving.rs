@@ -21,7 +21,7 @@ use super::{Access, Args, ZenohServe, index, read_token};
 use crate::control;
 use crate::interrupt::Interrupt;
 use crate::outcome::{CliError, Outcome};
-use crate::record::PushView;
+use crate::push_view::PushView;
 use crate::{stored, text};
 
 /// Shortest interval between two notices of readers to one recorder.

@@ -470,3 +470,39 @@ fn file_name(key: &str) -> &str {
 fn below<'a>(name: &str, key: &'a str) -> &'a str {
     key.strip_prefix(name).map_or(key, |rest| rest.trim_start_matches('/'))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::PART_BYTES;
+    use crate::target::TargetOptions;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "tests make files as users do")]
+    fn a_push_that_is_held_finishes_its_part_and_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, there) = (folder.path().join("drive.mcap"), folder.path().join("drive"));
+        std::fs::write(&source, vec![7; 10 * PART_BYTES as usize]).unwrap();
+        std::fs::create_dir(&there).unwrap();
+        // A tenth of a second for each part.
+        let options =
+            TargetOptions { rate_bytes_per_s: Some(10 * PART_BYTES), ..TargetOptions::default() };
+        let target = Target::open(there.to_str().unwrap(), &options).unwrap();
+        let (mut held, mut stored_bytes) = (0, 0);
+        let mut go_on = |progress: &PushProgress| {
+            match (progress.stored_bytes, held) {
+                (0, 0) | (_, 11..) => return ControlFlow::Continue(()),
+                (_, 0) => target.hold(true),
+                // What was in flight when it was held may arrive yet.
+                (stored, 1) => stored_bytes = stored + PART_BYTES,
+                (stored, _) => assert!(stored <= stored_bytes, "{stored} of {stored_bytes}"),
+            }
+            held += 1;
+            target.hold(held < 11);
+            ControlFlow::Continue(())
+        };
+        let pushed = push(&source, &target, &PushOptions::default(), &mut go_on);
+        assert!(pushed.unwrap().is_complete);
+        assert_eq!(held, 11, "it was held");
+    }
+}

@@ -4,7 +4,7 @@
 //! their topics (MCAP's schemas and channels), and an index belongs to the channel that its entries
 //! point to. What only the manifest knew is gone: losses, metadata, when recording began.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use livebag_format::Topic;
@@ -35,7 +35,7 @@ const ENTRIES_TRIED: u64 = 64;
 /// request (see [`crate::Container::recover`]).
 pub(crate) fn can_help(disk: &dyn Disk, path: &Path, error: &ContainerError) -> bool {
     let files = disk.list(path).unwrap_or_default();
-    let has_index = files.iter().any(|file| is_index(file) || is_split(disk, file));
+    let has_index = files.iter().any(|file| is_index(file) || is_split(disk, file).unwrap_or(true));
     match error {
         ContainerError::NotFound(_) | ContainerError::NotAContainer(_) => has_index,
         ContainerError::Manifest { source: ManifestError::Yaml(_), .. } => {
@@ -70,22 +70,48 @@ fn files_in(disk: &dyn Disk, path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Whether a directory holds a later split.
-fn is_split(disk: &dyn Disk, path: &Path) -> bool {
-    let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("split_"));
-    named && disk.list(path).is_ok_and(|files| !files.is_empty())
+/// Whether a directory holds a later split. One that cannot be listed is an error: a manifest without it would hide it.
+fn is_split(disk: &dyn Disk, path: &Path) -> Result<bool, ContainerError> {
+    if !name_of(path).starts_with("split_") {
+        return Ok(false);
+    }
+    match disk.list(path) {
+        Ok(files) => Ok(!files.is_empty()),
+        // A file of that name, or removed meanwhile.
+        Err(error) if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => {
+            Ok(false)
+        }
+        Err(source) => Err(ContainerError::Io { path: path.to_owned(), source }),
+    }
+}
+
+/// Names of the later splits' directories.
+fn splits_among(disk: &dyn Disk, files: &[PathBuf]) -> Result<Vec<String>, ContainerError> {
+    let mut names = Vec::new();
+    for file in files {
+        if is_split(disk, file)? {
+            names.push(name_of(file));
+        }
+    }
+    Ok(names)
 }
 
 /// Corrects the manifest's list of splits by the directories on the medium. A power cut may have lost the last
 /// manifest, and with it the names of splits begun since; or it may have restored an older one that still names splits
 /// removed by retention.
-pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manifest) {
+///
+/// # Errors
+/// If a directory cannot be listed.
+pub(super) fn correct_splits(
+    disk: &dyn Disk,
+    path: &Path,
+    manifest: &mut Manifest,
+) -> Result<(), ContainerError> {
     let number = |name: &String| name.strip_prefix("split_").and_then(|n| n.parse::<u64>().ok());
     let last = manifest.splits.iter().filter_map(number).max().unwrap_or(0);
     let next = last.max(manifest.removed.splits.saturating_sub(1)) + 1;
-    let files = disk.list(path).unwrap_or_default();
-    let mut begun: Vec<String> =
-        files.iter().filter(|file| is_split(disk, file)).map(|file| name_of(file)).collect();
+    let in_directory = |source| ContainerError::Io { path: path.to_owned(), source };
+    let mut begun = splits_among(disk, &disk.list(path).map_err(in_directory)?)?;
     begun.retain(|name| number(name).is_some_and(|number| number >= next));
     begun.sort_by_key(number);
     manifest.splits.append(&mut begun);
@@ -105,6 +131,7 @@ pub(super) fn correct_splits(disk: &dyn Disk, path: &Path, manifest: &mut Manife
     let gone = manifest.splits.iter().rposition(is_removed).map_or(0, |last| last + 1);
     manifest.splits.drain(..gone);
     manifest.removed.splits += gone as u64;
+    Ok(())
 }
 
 /// Path of a topic's index: beside its brick under the same name, or under its own if it shares the brick.
@@ -254,11 +281,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, Containe
         failure: "container.yaml was damaged and has been made anew".into(),
         metadata: Vec::new(),
         attachments: attachments.unwrap_or_default(),
-        splits: files
-            .iter()
-            .filter(|file| is_split(disk, file))
-            .map(|file| name_of(file))
-            .collect(),
+        splits: splits_among(disk, &files)?,
         one_file: false,
         clock_jumps: ClockJumps::default(),
         removed: Removed::default(),

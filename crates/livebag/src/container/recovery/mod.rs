@@ -234,7 +234,7 @@ fn recover(
     if !was_closed {
         name_newest_files(disk, directory, manifest).map_err(in_directory)?;
         if !survived {
-            correct_splits(disk, directory, manifest);
+            correct_splits(disk, directory, manifest)?;
         }
     }
     let mark = disk.read(&directory.join(SYNCED_FILE)).ok().filter(|_| !is_thorough);

@@ -92,6 +92,31 @@ fn messages_of_a_refused_stream_that_is_gone_are_counted() {
 }
 
 #[test]
+fn recovery_that_cannot_list_a_split_hides_none() {
+    let disk = SimulatedDisk::new(6);
+    let recorder = record_with(&disk, RecorderOptions::default());
+    let writer = recorder.topic(topic("/a")).unwrap();
+    for number in 0..3 {
+        writer.write_message(&message(number, b"hello")).unwrap();
+        wait_until("it is recorded", || recorder.status().totals().0 > number);
+        recorder.split().unwrap();
+        wait_until("a split begins", || u64::from(recorder.status().splits) > number + 1);
+    }
+    let crashed = disk.crash();
+    crashed.remove(&Path::new(DIRECTORY).join("container.yaml")).unwrap();
+    let mut refused = 0;
+    for number in 0..20 {
+        let now = crashed.crash();
+        now.inject(Fault::TooManyFilesToListAt(number));
+        match Container::recover_on(&now, Path::new(DIRECTORY)) {
+            Ok(container) => assert_eq!(read_all(&container).len(), 3, "listing {number}"),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!((1..20).contains(&refused), "{refused}");
+}
+
+#[test]
 fn recovery_that_cannot_open_a_file_is_tried_again() {
     let disk = SimulatedDisk::new(6);
     let recorder = record_with(&disk, RecorderOptions::default());

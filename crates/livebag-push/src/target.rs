@@ -189,7 +189,8 @@ impl Target {
     }
 }
 
-fn folder_id(folder: &FilePath) -> Option<(u64, u64)> {
+/// Device and number.
+pub(crate) fn folder_id(folder: &FilePath) -> Option<(u64, u64)> {
     folder.metadata().ok().map(|there| (there.dev(), there.ino()))
 }
 

@@ -8,7 +8,8 @@ use livebag::{Disk, KernelDisk};
 use livebag_push::{PushOptions, Target, TargetOptions};
 use rustix::process::Signal;
 
-use crate::run::{assert_stored, files, push, record};
+use crate::lacks_right::lacks_right;
+use crate::run::{Ended, assert_stored, files, push, record};
 use crate::store::Store;
 use crate::watch::{Watching, failures};
 
@@ -198,4 +199,23 @@ fn options_that_mean_nothing_alone_are_refused() {
     let bag = record(folder.path(), "run1", 1, 1);
     push(&store, &bag, &["--min-free-space", "1GB"]).expect(2, &["--delete-pushed"]);
     assert!(bag.exists());
+}
+
+#[test]
+fn a_target_that_is_the_same_folder_mounted_elsewhere_has_no_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let bag = record(&data, "run1", 1, 1);
+    let (here, nas) = (files(&bag), folder.path().join("nas"));
+    std::fs::create_dir(&nas).unwrap();
+    let map = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
+    let script = "mount --bind \"$1\" \"$2\" || exit 77; exec \"$3\" push \"$1/run1\" \"$2\" --delete-pushed";
+    let mut command = Command::new("unshare");
+    command.args([map, "sh", "-c", script, "sh"]).args([&data, &nas]);
+    let ended = Ended::from(command.arg(env!("CARGO_BIN_EXE_livebag")).output().unwrap());
+    assert_eq!(files(&bag), here);
+    match ended.code {
+        Some(77) => lacks_right("mounting in a namespace of its own is not permitted"),
+        _ => drop(ended.expect(1, &["the recording's own place"])),
+    }
 }

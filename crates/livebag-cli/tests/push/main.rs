@@ -6,6 +6,8 @@ mod deleting;
 mod faults;
 mod folder;
 mod killed;
+#[path = "../../../../tests/lacks_right.rs"]
+mod lacks_right;
 mod names;
 mod reading;
 mod recording;

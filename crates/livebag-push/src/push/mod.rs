@@ -29,7 +29,7 @@ use crate::journal::Journal;
 use crate::limits::{PROGRESS_EVERY, SENDS_MAX, TOGETHER_BYTES_MAX, TOGETHER_MAX};
 use crate::recording::{LiveSplit, Manifest, Recording, SourceFile, name_of, parse_container};
 use crate::removal;
-use crate::target::Target;
+use crate::target::{Target, folder_id};
 
 mod catalogue;
 mod objects;
@@ -118,9 +118,11 @@ pub fn push(
         Recording::survey(path, options.name.as_deref(), options.while_recorded, &options.first)?;
     target.check_folder()?;
     let is_itself = |place: std::path::PathBuf| {
-        place
+        let is_inside = place
             .canonicalize()
-            .is_ok_and(|place| path.canonicalize().is_ok_and(|path| place.starts_with(path)))
+            .is_ok_and(|place| path.canonicalize().is_ok_and(|path| place.starts_with(path)));
+        // Mounted there once more.
+        is_inside || folder_id(&place).is_some_and(|there| Some(there) == folder_id(path))
     };
     if target.place_of(&recording.name).is_some_and(is_itself) {
         let why = "the target is the recording's own place".to_owned();

@@ -254,7 +254,7 @@ impl State {
 }
 
 /// Beside the recording, and where that place cannot be written.
-fn places(recording: &Path, name: &str, target: &str) -> Result<(PathBuf, PathBuf), PushError> {
+pub fn places(recording: &Path, name: &str, target: &str) -> Result<(PathBuf, PathBuf), PushError> {
     let read = |source| PushError::Read { path: recording.to_owned(), source };
     let real = recording.canonicalize().map_err(read)?;
     let hash = sha256_of(format!("{target}\n{name}").as_bytes());

@@ -8,14 +8,16 @@ use std::fs::{read_dir, symlink_metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use livebag::{Disk, KernelDisk, Lock, ReadDisk};
+use livebag::{Access, Clock, Disk, KernelDisk, Lock, ReadDisk};
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE};
+use object_store::{Error, ObjectStoreExt};
 use rustix::fs::{CWD, renameat};
 
-use crate::error::PushError;
-use crate::journal::{is_journal, journals_beside};
+use crate::error::{PushError, of_store};
+use crate::journal::{is_journal, journals_beside, places};
 use crate::limits::REMOVAL_DEPTH_MAX;
 use crate::recording::{LOCAL_FILES, Recording, SourceFile};
+use crate::target::Target;
 
 /// What the hidden name of a recording ends with while it is removed.
 const REMOVING: &str = ".livebag-removing";
@@ -24,7 +26,7 @@ const REMOVING: &str = ".livebag-removing";
 ///
 /// # Errors
 /// [`PushError::Kept`] if something is there that was not pushed, or another process uses the recording.
-pub fn remove(recording: &Recording) -> Result<(), PushError> {
+pub fn remove(recording: &Recording, target: &Target) -> Result<(), PushError> {
     let kept = |why: String| PushError::Kept { path: recording.path.clone(), why };
     let failed = |source| PushError::Removal { path: recording.path.clone(), source };
     if symlink_metadata(&recording.path).map_err(failed)?.is_symlink() {
@@ -35,6 +37,9 @@ pub fn remove(recording: &Recording) -> Result<(), PushError> {
     let _locks = lock_all(&disk, &real).map_err(failed)?.ok_or_else(|| {
         kept("another process records, pushes or changes it; it can be removed afterwards".into())
     })?;
+    if shows(target, &disk, &real, recording)? {
+        return Err(kept("the target is the recording's own place, by another way".to_owned()));
+    }
     if let Some(file) = first_unpushed(&disk, &real, recording).map_err(failed)? {
         let why = format!("{} was not pushed, or has changed since", file.display());
         return Err(kept(why));
@@ -50,6 +55,28 @@ pub fn remove(recording: &Recording) -> Result<(), PushError> {
         disk.remove_in_steps(&real, &|| false).map_err(failed)?;
         let journals = journals_beside(&real).map_err(failed)?;
         journals.iter().try_for_each(|journal| disk.remove(journal)).map_err(failed)
+    }
+}
+
+/// Whether the target shows what is made in the recording's place: a gateway or a mount of the same disk, and no copy.
+fn shows(
+    target: &Target,
+    disk: &KernelDisk,
+    real: &Path,
+    recording: &Recording,
+) -> Result<bool, PushError> {
+    let failed = |source| PushError::Removal { path: recording.path.clone(), source };
+    let (probe, _) = places(real, &format!("probe {}", Clock::system().wall_nanos()), "")?;
+    let name = probe.file_name().unwrap_or_default().to_string_lossy();
+    let key = if real.is_dir() { format!("{}/{name}", recording.name) } else { name.into_owned() };
+    disk.create(&probe, Access::Buffered).map_err(failed)?;
+    let path = target.path(&key)?;
+    let asked = target.runtime.block_on(target.store.head(&path));
+    disk.remove(&probe).map_err(failed)?;
+    match asked {
+        Ok(_) => Ok(true),
+        Err(Error::NotFound { .. }) => Ok(false),
+        Err(error) => Err(of_store(target.address_of(&key), &error)),
     }
 }
 

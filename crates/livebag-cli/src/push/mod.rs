@@ -246,7 +246,7 @@ fn delete(
     pushed: &Pushed,
     clock: &Clock,
 ) -> Result<Result<(), PushError>, CliError> {
-    let removed = pushed.remove_here();
+    let removed = pushed.remove_here(target);
     if removed.is_ok() {
         print_deleted(args, path, target, Some(pushed.bytes), clock)?;
     }

@@ -107,24 +107,24 @@ fn what_changes_or_is_used_after_the_push_stays() {
     let journal = journals.filter(|path| path.to_str().unwrap().contains("/.push-")).last();
     for locked in [bag.join("container.lock"), journal.unwrap()] {
         let lock = disk.lock(&locked).unwrap().unwrap();
-        let kept = pushed.remove_here().unwrap_err().to_string();
+        let kept = pushed.remove_here(&target).unwrap_err().to_string();
         assert!(kept.contains("another process"), "{kept}");
         drop(lock);
     }
     // An event is added, or the manifest written anew.
     let event = livebag::Event { name: "stop".into(), ..Default::default() };
     livebag::add_event(&bag, &event).unwrap();
-    let kept = pushed.remove_here().unwrap_err().to_string();
+    let kept = pushed.remove_here(&target).unwrap_err().to_string();
     assert!(kept.contains("container.events was not pushed"), "{kept}");
     let pushed = push();
     let manifest = bag.join("container.yaml");
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replacen("\"ros2\"", "\"ros1\"", 1)).unwrap();
-    let kept = pushed.remove_here().unwrap_err().to_string();
+    let kept = pushed.remove_here(&target).unwrap_err().to_string();
     assert!(kept.contains("container.yaml was not pushed"), "{kept}");
     std::fs::write(&manifest, text).unwrap();
     assert_eq!(files(&bag).len(), here.len() + 1);
-    pushed.remove_here().unwrap();
+    pushed.remove_here(&target).unwrap();
     assert!(!bag.exists());
 }
 
@@ -218,4 +218,18 @@ fn a_target_that_is_the_same_folder_mounted_elsewhere_has_no_copy() {
         Some(77) => lacks_right("mounting in a namespace of its own is not permitted"),
         _ => drop(ended.expect(1, &["the recording's own place"])),
     }
+}
+
+#[test]
+fn a_store_that_serves_the_recordings_own_folder_has_no_copy() {
+    let store = Store::start();
+    let bag = record(&store.place("robot7"), "run1", 1, 1);
+    let here = files(&bag);
+    push(&store, &bag, DELETE).expect(1, &["the recording's own place"]);
+    let still = files(&bag);
+    assert!(here.iter().all(|file| still.contains(file)));
+    let file = store.place("robot7/drive.mcap");
+    std::fs::copy(bag.join("image.mcap"), &file).unwrap();
+    push(&store, &file, DELETE).expect(1, &["the recording's own place"]);
+    assert!(file.exists());
 }

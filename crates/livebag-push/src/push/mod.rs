@@ -91,13 +91,13 @@ pub struct Pushed {
 }
 
 impl Pushed {
-    /// Removes the recording from this disk, whole. Nothing is removed that was not pushed: [`PushError::Kept`] says
-    /// what there is.
+    /// Removes the recording from this disk, whole, after it was pushed to this target. Nothing is removed that was not
+    /// pushed: [`PushError::Kept`] says what there is.
     ///
     /// # Errors
     /// See [`PushError`].
-    pub fn remove_here(&self) -> Result<(), PushError> {
-        removal::remove(&self.recording)
+    pub fn remove_here(&self, target: &Target) -> Result<(), PushError> {
+        removal::remove(&self.recording, target)
     }
 }
 

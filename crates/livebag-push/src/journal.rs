@@ -203,9 +203,10 @@ impl Journal {
         self.state.splits.contains(key)
     }
 
-    /// Notes that a split was pushed.
+    /// Notes that a split was pushed, durably: it may be removed from this disk next.
     pub fn add_split(&mut self, key: &str) -> Result<(), PushError> {
-        self.append(Line::Split { key: key.to_owned() })
+        self.append(Line::Split { key: key.to_owned() })?;
+        self.file.sync().map_err(|source| PushError::Journal { path: self.path.clone(), source })
     }
 }
 

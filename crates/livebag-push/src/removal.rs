@@ -8,6 +8,7 @@ use std::fs::{read_dir, symlink_metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use livebag::internal::is_open_for_writing;
 use livebag::{Access, Clock, Disk, KernelDisk, Lock, ReadDisk};
 use livebag_format::container::{CONTAINER_FILE, LOCK_FILE};
 use object_store::{Error, ObjectStoreExt};
@@ -40,8 +41,7 @@ pub fn remove(recording: &Recording, target: &Target) -> Result<(), PushError> {
     if shows(target, &disk, &real, recording)? {
         return Err(kept("the target is the recording's own place, by another way".to_owned()));
     }
-    if let Some(file) = first_unpushed(&disk, &real, recording).map_err(failed)? {
-        let why = format!("{} was not pushed, or has changed since", file.display());
+    if let Some(why) = why_not(&disk, &real, recording).map_err(failed)? {
         return Err(kept(why));
     }
     if real.is_dir() {
@@ -132,7 +132,22 @@ fn lock_all(disk: &KernelDisk, real: &Path) -> io::Result<Option<Vec<Box<dyn Loc
     places.iter().map(|place| disk.lock(place)).collect()
 }
 
-/// Something in the recording's place that is not in the target, as far as this machine knows.
+/// Why the recording must stay: something in its place is not in the target, as far as this machine knows, or is still
+/// being written.
+fn why_not(disk: &KernelDisk, real: &Path, recording: &Recording) -> io::Result<Option<String>> {
+    if let Some(path) = first_unpushed(disk, real, recording)? {
+        return Ok(Some(format!("{} was not pushed, or has changed since", path.display())));
+    }
+    for file in recording.all_files() {
+        if unless_gone(is_open_for_writing(&file.path))? {
+            let file = file.path.display();
+            return Ok(Some(format!("another program has {file} open for writing")));
+        }
+    }
+    Ok(None)
+}
+
+/// Something that is not in the target.
 fn first_unpushed(
     disk: &KernelDisk,
     real: &Path,
@@ -191,9 +206,9 @@ fn remove_folder(disk: &KernelDisk, folder: &Path, depth: usize) -> io::Result<(
     unless_gone(std::fs::remove_dir(folder))
 }
 
-fn unless_gone(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+fn unless_gone<T: Default>(done: io::Result<T>) -> io::Result<T> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+        done => done,
     }
 }

@@ -80,5 +80,5 @@ pub use storage::{
 pub mod internal {
     pub use crate::container::events::is_event;
     pub use crate::container::{is_being_written, says_the_same};
-    pub use crate::storage::open_regular;
+    pub use crate::storage::{is_open_for_writing, open_regular};
 }

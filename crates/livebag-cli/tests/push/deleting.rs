@@ -59,6 +59,22 @@ fn what_the_store_does_not_have_any_more_is_sent_before_it_is_removed() {
 }
 
 #[test]
+fn what_another_program_may_still_write_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = record(folder.path(), "run1", 40, 1);
+    for name in ["imu.mcap", "split_0001/image.mcap"] {
+        let open = std::fs::OpenOptions::new().append(true).open(bag.join(name)).unwrap();
+        push(&store, &bag, DELETE).expect(1, &["open for writing", name]);
+        drop(open);
+    }
+    // Who only reads keeps what is open.
+    let open = std::fs::File::open(bag.join("imu.mcap")).unwrap();
+    push(&store, &bag, DELETE).expect(0, &["removed from this disk"]);
+    assert!(open.metadata().unwrap().len() > 0 && !bag.exists());
+}
+
+#[test]
 fn a_recording_with_anything_that_was_not_pushed_stays() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();
@@ -141,20 +157,20 @@ fn a_watch_removes_what_it_pushed_and_what_was_half_removed() {
     std::fs::rename(data.join("tuesday/run0"), &half).unwrap();
     std::fs::remove_file(half.join("container.yaml")).unwrap();
     std::fs::write(bag.join(".mine"), b"mine").unwrap();
+    // An earlier push has not removed it.
+    let second = record(&data, "run2", 1, 3);
+    push(&store, &second, &[]).expect(0, &["verified"]);
 
     let mut watching = Watching::begin(&store, &data, DELETE);
-    let lines = watching.until("failed", "run1");
+    let mut lines = watching.until("failed", "run1");
     assert!(failures(&lines)[0].contains(".mine"), "{lines:?}");
     assert!(!half.exists() && bag.exists());
     std::fs::remove_file(bag.join(".mine")).unwrap();
-    watching.until("deleted", "run1");
+    lines.extend(watching.until("deleted", "run1"));
     assert_stored(&store.place("robot7/run1"), &copied);
-    assert!(!bag.exists());
-    // One that an earlier watch has pushed, without removing it.
-    let second = record(&data, "run2", 1, 3);
-    push(&store, &second, &[]).expect(0, &["verified"]);
-    watching.until("deleted", "run2");
-    assert!(!second.exists());
+    let is_second = |line: &&serde_json::Value| line["path"].as_str().unwrap().ends_with("run2");
+    assert!(lines.iter().filter(is_second).any(|line| line["state"] == "deleted"), "{lines:?}");
+    assert!(!bag.exists() && !second.exists());
     assert_eq!(watching.end(Signal::TERM).code(), Some(0));
 
     // The same for a single recording.

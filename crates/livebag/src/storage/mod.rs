@@ -43,6 +43,7 @@ pub(crate) use mapping::Stretch;
 pub use mapping::{FilePart, Mapping};
 pub use owner::Owner;
 pub use priority::lower_priority;
+pub use removal::is_open_for_writing;
 pub use simulated::{Fault, SimulatedDisk};
 
 /// How a file is going to be written.

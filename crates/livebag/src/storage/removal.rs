@@ -38,6 +38,25 @@ pub fn remove_in_steps(path: &Path, is_hurried: &dyn Fn() -> bool) -> io::Result
     Ok(())
 }
 
+/// Whether another process has the file open for writing, which denies a *read lease* on it (fcntl(2)). `false` where
+/// there are no leases: on network drives, and for files of other users.
+///
+/// # Errors
+/// If it cannot be opened.
+#[expect(clippy::disallowed_methods, reason = "this is the seam")]
+#[expect(unsafe_code, reason = "a system call without a wrapper")]
+pub fn is_open_for_writing(path: &Path) -> io::Result<bool> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let descriptor = file.as_raw_fd();
+    // SAFETY: no memory is involved.
+    let denied = unsafe {
+        libc::fcntl(descriptor, F_SETSIG, BREAK_SIGNAL) == 0
+            && libc::fcntl(descriptor, libc::F_SETLEASE, libc::F_RDLCK) != 0
+    };
+    Ok(denied && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock)
+}
+
 fn shorten(file: &File, is_hurried: &dyn Fn() -> bool) -> io::Result<()> {
     let meta = file.metadata()?;
     if !meta.is_file() || meta.nlink() > 0 || meta.len() <= REMOVE_STEP_BYTES || !is_alone(file) {

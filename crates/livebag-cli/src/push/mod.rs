@@ -38,7 +38,7 @@ const LINE_NANOS: u64 = 1_000_000_000;
     livebag push drive.mcap gs://fleet/robot7 --name drive42.mcap\n  \
     livebag push run1 /mnt/nas --json | jq .state\n  \
     livebag push --watch /var/lib/livebag s3://fleet/robot7\n  \
-    livebag push --watch /var/lib/livebag s3://fleet/robot7 --delete-pushed --min-free-space 50GB\n\n\
+    livebag push --watch runs s3://fleet --delete-pushed --min-free-space 50GB\n\n\
 Credentials: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or AWS_PROFILE in \
 ~/.aws/credentials, or the instance's role; AWS_REGION and AWS_ENDPOINT_URL for other stores than \
 AWS's. GOOGLE_APPLICATION_CREDENTIALS. AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY.\n\n\

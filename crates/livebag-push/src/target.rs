@@ -16,7 +16,7 @@ use object_store::path::Path;
 use crate::error::PushError;
 use crate::folder::FolderParts;
 use crate::http::PacedConnector;
-use crate::limits::{PART_BYTES, PARTS_MAX, PROGRESS_EVERY};
+use crate::limits::{PART_BYTES, PARTS_MAX};
 use crate::pace::Pacer;
 
 /// How a target is talked to.
@@ -123,16 +123,14 @@ impl Target {
         &self.address
     }
 
-    /// Holds pushes to it: the part in flight is finished, the next waits. `false` lets them go on.
+    /// Holds pushes to it: after the part in flight, they end as if they were interrupted. What sends and reads back no
+    /// contents goes on, such as asking whether a recording is there.
     pub fn hold(&self, is_held: bool) {
         self.is_held.store(is_held, Ordering::Relaxed);
     }
 
-    /// Waits while it is held.
-    pub(crate) async fn ready(&self) {
-        while self.is_held.load(Ordering::Relaxed) {
-            tokio::time::sleep(PROGRESS_EVERY).await;
-        }
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Relaxed)
     }
 
     /// Of all its keys.

@@ -67,6 +67,8 @@ struct Watch<'a> {
     /// Those of `known` that stay as they are.
     settled: HashSet<PathBuf>,
     hold: Hold,
+    /// Nothing is to be sent now.
+    is_held: bool,
     /// The store, for all recordings.
     store: Option<Failing>,
     /// Folders that cannot be listed, which was said.
@@ -100,6 +102,7 @@ pub fn run(args: &Args, target: &Target) -> Result<Outcome, CliError> {
         known: HashMap::new(),
         settled: HashSet::new(),
         hold: Hold::new(args, Clock::system())?,
+        is_held: false,
         store: None,
         unlisted: HashSet::new(),
     };
@@ -126,11 +129,9 @@ impl Watch<'_> {
         };
         let settled = self.known.iter().filter(|(_, known)| is_settled(known));
         self.settled = settled.map(|(path, _)| path.clone()).collect();
-        // This sends nothing, whatever the hours are.
+        // Says so before anything is found.
+        self.hold.holds(self.target, &self.settled);
         self.make_room()?;
-        if self.hold.holds(self.target, &self.settled) {
-            return Ok(());
-        }
         for folder in &self.args.bags {
             match below::found_beside(folder, &self.settled) {
                 Ok(mut found) => {
@@ -153,6 +154,7 @@ impl Watch<'_> {
 
     /// Breaks if the round is over.
     fn consider(&mut self, path: &Path, glance: &Glance) -> Result<ControlFlow<()>, CliError> {
+        self.is_held = self.hold.holds(self.target, &self.settled);
         let before = self.known.remove(path);
         let mark = match glance.state {
             GlanceState::Live => last_closed_split(path).map(Mark::Split),
@@ -180,6 +182,7 @@ impl Watch<'_> {
             {
                 Fate::Kept(failing)
             }
+            (Some(fate), _) if self.is_held => fate,
             (Some(_), Some(why)) => {
                 self.report(path, &why)?;
                 Fate::Skipped
@@ -252,6 +255,7 @@ impl Watch<'_> {
         }
         let error = match done {
             Ok(_) => return Ok(Fate::Pushed),
+            // By the user, or held.
             Err(PushError::Interrupted { .. }) => return Ok(fate),
             // Retention, or the user, removed something: the next round finds what is left.
             Err(PushError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {

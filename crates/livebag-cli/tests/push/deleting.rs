@@ -209,6 +209,22 @@ fn with_room_enough_nothing_is_removed_and_without_the_oldest_is_first() {
 }
 
 #[test]
+fn room_is_made_outside_of_the_hours_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let data = folder.path().join("data");
+    let (pushed, new) = (record(&data, "run1", 1, 1), record(&data, "run2", 1, 2));
+    push(&store, &pushed, &[]).expect(0, &["verified"]);
+    let hour = livebag::Clock::system().wall_nanos() / 3_600_000_000_000;
+    let hours = format!("{:02}:00-{:02}:00", (hour + 11) % 24, (hour + 12) % 24);
+    let options = [DELETE, &["--min-free-space", "1000TB", "--hours", &hours]].concat();
+    let mut watching = Watching::begin(&store, &data, &options);
+    watching.until("deleted", "run1");
+    assert_eq!(watching.end(Signal::TERM).code(), Some(0));
+    assert!(!pushed.exists() && new.exists() && !store.place("robot7/run2").exists());
+}
+
+#[test]
 fn options_that_mean_nothing_alone_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();

@@ -51,6 +51,7 @@ pub fn livebag(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
+    command.env("TZ", "UTC");
     command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null");
     command.env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null");
     command

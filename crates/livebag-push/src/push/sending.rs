@@ -44,6 +44,7 @@ impl Pusher<'_> {
 
     /// Sends a file, from where an earlier push stopped.
     pub(super) async fn send(&mut self, file: &SourceFile) -> Result<Digests, PushError> {
+        self.check_hold()?;
         let digests = match self.target.is_sent_whole(file.bytes) {
             true => self.send_whole(file).await?,
             false => self.send_in_parts(file).await?,
@@ -58,6 +59,7 @@ impl Pusher<'_> {
         &mut self,
         files: &[SourceFile],
     ) -> Result<Vec<Digests>, PushError> {
+        self.check_hold()?;
         let sent = try_join_all(files.iter().map(|file| self.send_whole(file))).await?;
         for (file, digests) in files.iter().zip(&sent) {
             self.journal.set_digests(file, digests)?;
@@ -135,7 +137,7 @@ impl Pusher<'_> {
                 }
                 Some((content_id, _)) => content_id.clone(),
                 None => {
-                    self.target.ready().await;
+                    self.check_hold()?;
                     let Some(content_id) =
                         self.put_part(file, &upload.id, ids.len(), &part).await?
                     else {

@@ -53,6 +53,7 @@ impl Pusher<'_> {
         let mut sha256 = Context::new(&SHA256);
         let mut offset = 0;
         while offset < file.bytes {
+            self.check_hold()?;
             let range = offset..file.bytes.min(offset + PART_BYTES);
             let Some(bytes) = self.get_range(&file.key, range).await? else { return Ok(None) };
             sha256.update(&bytes);

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""`livebag push` beside rclone and awscli and through kills and damage; `livebag find` over 10,000 recordings.
+"""`livebag push` beside rclone and awscli, beside a recorder, and through kills and damage; `livebag find` over 10,000
+recordings.
 
     LIVEBAG=… LIVEBAG_VERSITYGW=… push_bench.py rate  [--rates 10,50,200,0] [--repeats 5]
     LIVEBAG=… LIVEBAG_VERSITYGW=… push_bench.py kills [--kills 200]
     LIVEBAG=… LIVEBAG_VERSITYGW=… push_bench.py find  [--recordings 10000]
+    LIVEBAG=… LIVEBAG_VERSITYGW=… push_bench.py beside [--cameras 8] [--max-rate 200Mbit/s] [--repeats 5]
 
 The store is versitygw (scripts/setup.sh s3 builds it), behind a relay that counts bytes. The result is a JSON document.
 
@@ -20,6 +22,9 @@ and each damaged part. A server that is killed while it joins parts may forget t
 `find`: a catalogue with one pushed recording of 78 topics, many times with other names. `livebag find` for a topic, and
 for one within an hour, as the catalogue is after the pushes and after `livebag catalog compact`; the same rows by
 DuckDB from the server's folder.
+
+`beside`: `livebag demo` (its recorder, its cameras) alone, and beside pushes of another recording from the same disk,
+in turn: messages lost, and the recorder's processor time for each GB.
 
 Python packages: mcap; for `find` also pyarrow and duckdb.
 """
@@ -329,9 +334,50 @@ def find(store, folder, args):
     return answers
 
 
+def beside(store, folder, args):
+    environment = variables(store.port)
+    bag = folder / "run"
+    size = make(bag, args.push_mb * 1_000_000)
+    rows = []
+    for repeat in range(args.repeats):
+        for pushes in (False, True):
+            store.clear()
+            os.sync()
+            demo = folder / "demo"
+            command = [os.environ["LIVEBAG"], "demo", "--json", "-o", demo, "--cameras", args.cameras,
+                       "--duration", args.record_seconds]
+            recorder = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+            count = 0
+            while pushes and recorder.poll() is None:
+                push = [*livebag(bag, f"r{repeat}-{count}"), *([f"--max-rate={args.max_rate}"] if args.max_rate else [])]
+                pusher = subprocess.Popen([str(part) for part in push], env=environment, stdout=subprocess.DEVNULL)
+                while pusher.poll() is None and recorder.poll() is None:
+                    time.sleep(0.02)
+                pusher.kill()
+                count += pusher.wait() == 0
+            said = json.loads(recorder.communicate()[0])
+            assert recorder.returncode in (0, 3), said
+            stored = sum(file.stat().st_size for file in (store.root / "fleet").rglob("*") if file.is_file())
+            rows.append({
+                "beside_pushes": pushes, "lost": said["lost"]["total"], "recorded_bytes": said["message_bytes"],
+                "recorder_cpu_s_per_gb": round(said["recorder_cpu_s"] / said["message_bytes"] * 1e9, 4),
+                "pushed_bytes": stored if pushes else 0,
+            })
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+            shutil.rmtree(demo)
+
+    def of(pushes):
+        runs = [row for row in rows if row["beside_pushes"] == pushes]
+        cpu = [row["recorder_cpu_s_per_gb"] for row in runs]
+        return {"lost": sum(row["lost"] for row in runs), "recorder_cpu_s_per_gb": statistics.median(cpu),
+                "worst": max(cpu), "pushed_bytes": statistics.median(row["pushed_bytes"] for row in runs)}
+
+    return {"cameras": args.cameras, "size": size, "runs": rows, "alone": of(False), "beside_pushes": of(True)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("question", choices=["rate", "kills", "find"])
+    parser.add_argument("question", choices=["rate", "kills", "find", "beside"])
     parser.add_argument("--rates", type=lambda text: [int(rate) for rate in text.split(",")], default=[10, 50, 200, 0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=15, help="that a full link needs for a recording")
@@ -339,12 +385,16 @@ def main():
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--recordings", type=int, default=10_000)
     parser.add_argument("--push-mb", type=int, default=120)
+    parser.add_argument("--cameras", type=int, default=8)
+    parser.add_argument("--record-seconds", type=int, default=5)
+    parser.add_argument("--max-rate", help="of the pushes beside a recorder")
     parser.add_argument("--until", type=float, default=1.0, help="the latest moment of a kill, in seconds")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=os.environ.get("LIVEBAG_SCRATCH")) as folder:
         store = Store(Path(folder) / "store")
         try:
-            answer = {"rate": rate, "kills": kills, "find": find}[args.question](store, Path(folder), args)
+            questions = {"rate": rate, "kills": kills, "find": find, "beside": beside}
+            answer = questions[args.question](store, Path(folder), args)
         finally:
             store.kill()
     version = subprocess.run([os.environ["LIVEBAG"], "--version"], capture_output=True, text=True).stdout.strip()

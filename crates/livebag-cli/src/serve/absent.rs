@@ -9,6 +9,7 @@ use livebag::Recorder;
 use super::{Access, Args, ZenohServe};
 use crate::absent;
 use crate::outcome::{CliError, Outcome};
+use crate::push_view::PushView;
 
 /// Options of a server, of which there are none.
 pub type Options = Infallible;
@@ -30,6 +31,7 @@ pub fn run(_args: &Args) -> Result<Outcome, CliError> {
 /// Cannot be called: there are no options.
 pub fn beside(
     _recorder: &Recorder,
+    _push: Option<PushView>,
     _directory: &Path,
     options: Options,
     _zenoh: &ZenohServe,

@@ -32,6 +32,8 @@ pub const SHARED_BYTES_MIN: usize = 64 << 10;
 pub const SHARED_POOL_BYTES: usize = 128 << 20;
 /// How long a reliable publication waits for room in the shared memory before it takes another way.
 pub const SHARED_WAIT: Duration = Duration::from_millis(20);
+/// How long leaving a Zenoh network waits for readers to take what was published before.
+pub const LEAVE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long Zenoh lets a reliable message wait for a reader that has stopped reading before it closes
 /// the connection; rmw_zenoh's own.
 pub const STALLED_MAX: Duration = Duration::from_secs(60);

@@ -1,10 +1,12 @@
 //! ROS 2 over Zenoh: between networks of ours, and with peers that speak rmw_zenoh's wire by hand.
 #![cfg(feature = "zenoh")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use livebag_ros2::network::{
-    Network, NetworkError, Role, ServiceRequest, ZenohNetwork, ZenohOptions,
+    EndpointId, Network, NetworkError, Receiver, Role, Sample, ServiceRequest, ZenohNetwork,
+    ZenohOptions,
 };
 use livebag_ros2::{Qos, Reliability};
 use zenoh::Wait;
@@ -416,6 +418,40 @@ fn what_is_published_before_leaving_arrives() {
         drop((publication, other));
         // Those that warmed it up may be on their way still.
         let last = message(500, length);
+        heard.wait("the last message", |all| all.last().unwrap().data == last);
+        assert_eq!(heard.lost_count(), 0);
+    }
+}
+
+/// Reads too slowly for the connection: it is full when the publisher leaves.
+struct Slow(Arc<Heard>);
+
+impl Receiver for Slow {
+    fn sample(&self, sample: &Sample<'_>) {
+        std::thread::park_timeout(Duration::from_millis(2));
+        self.0.sample(sample);
+    }
+
+    fn lost(&self, publisher: &EndpointId, count: u64) {
+        self.0.lost(publisher, count);
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_the_end_as_well() {
+    let place = Place::new();
+    for length in [1_000, 100_000, 1_000_000] {
+        let (one, other) = place.pair();
+        let heard = Heard::new();
+        let _subscription = one.subscribe(&topic("/t"), Arc::new(Slow(heard.clone()))).unwrap();
+        let publication = other.advertise(&topic("/t")).unwrap();
+        until("the subscription", || publication.subscriptions() == 1);
+        warmed(&heard, || publication.publish(&message(0, 10)).unwrap());
+        for number in 1..=200 {
+            publication.publish(&message(number, length)).unwrap();
+        }
+        drop((publication, other));
+        let last = message(200, length);
         heard.wait("the last message", |all| all.last().unwrap().data == last);
         assert_eq!(heard.lost_count(), 0);
     }

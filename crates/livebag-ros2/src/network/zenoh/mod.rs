@@ -5,10 +5,10 @@
 //! attached (`attachment.rs`), latched topics through zenoh-ext's caches, services as queries.
 //!
 //! What Zenoh does not tell: messages that a publisher sent before it knew of a subscription, and the
-//! last ones before it ended. Counts begin with a publisher's first message that arrives.
+//! last ones before it ended. Ours waits until they are taken (`unsent.rs`). Counts begin with a publisher's first message that arrives.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use livebag::Clock;
@@ -38,6 +38,7 @@ mod pool;
 mod publication;
 mod subscription;
 mod token;
+mod unsent;
 
 pub use options::ZenohOptions;
 
@@ -61,6 +62,7 @@ pub struct ZenohNetwork {
     node: Node,
     /// The number of the next endpoint.
     numbers: AtomicU32,
+    has_published: AtomicBool,
     /// The count of the next call.
     calls: AtomicI64,
     pool: Arc<Pool>,
@@ -105,6 +107,7 @@ impl ZenohNetwork {
             graph,
             node,
             numbers: AtomicU32::new(1),
+            has_published: AtomicBool::new(false),
             calls: AtomicI64::new(1),
             pool: Arc::default(),
             clock: Clock::system(),
@@ -198,7 +201,10 @@ impl Network for ZenohNetwork {
     }
 
     fn leave(&self) {
-        // What fails has been closed by the other side.
+        if self.has_published.load(Ordering::Relaxed) {
+            unsent::wait(&self.clock);
+        }
+        // Sends what waits in Zenoh. What fails has been closed by the other side.
         let _ = self.session.close().wait();
     }
 
@@ -226,6 +232,7 @@ impl Network for ZenohNetwork {
         let key = self.key(request)?;
         let failed = failed("publishing to", &request.name);
         let (endpoint, token) = self.new_endpoint(Role::Publisher, request);
+        self.has_published.store(true, Ordering::Relaxed);
         let publisher = publication::declare(&self.session, key, &request.qos).map_err(&failed)?;
         let token = self.session.liveliness().declare_token(token).wait().map_err(&failed)?;
         Ok(Box::new(ZenohPublication {
@@ -292,7 +299,6 @@ impl Network for ZenohNetwork {
 
 impl Drop for ZenohNetwork {
     fn drop(&mut self) {
-        // Sends what waits to be sent. What fails has been closed by the other side.
-        let _ = self.session.close().wait();
+        self.leave();
     }
 }

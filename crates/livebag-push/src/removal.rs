@@ -38,6 +38,8 @@ pub fn remove(recording: &Recording, target: &Target) -> Result<(), PushError> {
     let _locks = lock_all(&disk, &real).map_err(failed)?.ok_or_else(|| {
         kept("another process records, pushes or changes it; it can be removed afterwards".into())
     })?;
+    // A drive that was unmounted meanwhile has left a folder of this disk.
+    target.check_folder()?;
     if shows(target, &disk, &real, recording)? {
         return Err(kept("the target is the recording's own place, by another way".to_owned()));
     }

@@ -234,6 +234,23 @@ fn options_that_mean_nothing_alone_are_refused() {
 }
 
 #[test]
+fn a_drive_that_is_unmounted_has_no_copy_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let (nas, drive) = (folder.path().join("nas"), folder.path().join("drive"));
+    std::fs::create_dir(&nas).unwrap();
+    let target = Target::open(nas.to_str().unwrap(), &TargetOptions::default()).unwrap();
+    let bag = record(&folder.path().join("data"), "run1", 1, 1);
+    let go_on = &mut |_: &_| ControlFlow::Continue(());
+    let pushed = livebag_push::push(&bag, &target, &PushOptions::default(), go_on).unwrap();
+    // Another folder has the name now, with the same files in it.
+    std::fs::rename(&nas, &drive).unwrap();
+    copy(&drive, &nas);
+    let refused = pushed.remove_here(&target).unwrap_err().to_string();
+    assert!(refused.contains("not mounted any more"), "{refused}");
+    assert!(bag.join("container.yaml").exists());
+}
+
+#[test]
 fn a_target_that_is_the_same_folder_mounted_elsewhere_has_no_copy() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");

@@ -206,7 +206,8 @@ impl Pusher<'_> {
     fn check_hold(&self) -> Result<(), PushError> {
         match self.target.is_held() {
             true => Err(PushError::Interrupted { path: self.path.to_owned() }),
-            false => Ok(()),
+            // A drive may have been unmounted.
+            false => self.target.check_folder(),
         }
     }
 

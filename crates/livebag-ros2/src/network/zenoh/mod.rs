@@ -5,7 +5,8 @@
 //! attached (`attachment.rs`), latched topics through zenoh-ext's caches, services as queries.
 //!
 //! What Zenoh does not tell: messages that a publisher sent before it knew of a subscription, and the
-//! last ones before it ended. Ours waits until they are taken (`unsent.rs`). Counts begin with a publisher's first message that arrives.
+//! last ones before it ended. Ours waits until they are taken (`unsent.rs`). Counts begin with a
+//! publisher's first message that arrives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};

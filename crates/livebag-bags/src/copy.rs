@@ -308,6 +308,8 @@ struct ContainerSource {
     given_at_next: u64,
     end_nanos: u64,
     message_count: u64,
+    /// Recorded, and out of reach since files are gone or cut. Not in `message_count`.
+    missing: u64,
     given: u64,
     done: bool,
 }
@@ -356,6 +358,7 @@ impl ContainerSource {
             given_at_next: 0,
             end_nanos: range.map_or(0, |(_, end)| end),
             message_count,
+            missing,
             given: 0,
             done: range.is_none(),
             bag,
@@ -422,7 +425,7 @@ impl MessageSource for ContainerSource {
 
     fn lost_count(&self) -> u64 {
         match self.done && self.stretch.len() == 0 {
-            true => self.message_count.saturating_sub(self.given),
+            true => self.message_count.saturating_sub(self.given).saturating_add(self.missing),
             false => 0,
         }
     }

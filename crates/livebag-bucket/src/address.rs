@@ -42,9 +42,16 @@ impl Address {
                 "credentials do not belong into an address: set them in the environment".to_owned(),
             ));
         }
-        if bucket.is_empty() || rest.contains(['?', '#']) {
+        // `:` follows the name of a tenant (Ceph), and `$` begins names that Azure itself gives.
+        let is_of_names = |c: char| c.is_ascii_alphanumeric() || ".-_:$".contains(c);
+        if bucket.is_empty() || !bucket.chars().all(is_of_names) {
             return Err(wrong(format!(
                 "expected a bucket and a prefix, as in {scheme}://fleet/robot7"
+            )));
+        }
+        if rest.contains(['?', '#']) {
+            return Err(wrong(format!(
+                "an address cannot contain `?` or `#`: expected a bucket and a prefix, as in {scheme}://fleet/robot7"
             )));
         }
         let prefix =
@@ -107,6 +114,10 @@ mod tests {
         assert!(!refusal("s3://KEY:SECRET@bucket/x").contains("SECRET"));
         assert!(!refusal("az://container/x?sig=SECRET").contains("SECRET"));
         assert!(refusal("s3:///x").contains("expected a bucket"));
+        assert!(refusal("s3://fl eet/x").contains("expected a bucket"));
+        assert!(refusal("s3://fleet\n/x").contains("expected a bucket"));
+        assert!(refusal("s3://fleet/run?1").contains("cannot contain `?`"));
+        assert!(Address::parse("s3://tenant:fleet_1/x").is_ok());
         assert!(refusal("ftp://host/x").contains("expected s3://"));
     }
 

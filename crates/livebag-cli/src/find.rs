@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::color::Tone;
 use crate::outcome::{CliError, Outcome};
 use crate::parse::{self, Moment};
+use crate::select::{self, When};
 use crate::text::{self, Cell};
 
 /// So many objects of a catalogue take seconds to read.
@@ -87,6 +88,10 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     filter.types = patterns(&args.types);
     (filter.from_nanos, filter.to_nanos) = (args.from, args.to);
     filter.has_lost = args.lost;
+    if let (Some(from), Some(to)) = (args.from, args.to) {
+        let at = |nanos| Some(When::Moment(Moment::At(nanos)));
+        select::between(at(from), at(to), (from, to))?;
+    }
     let columns = if args.json { Columns::All } else { Columns::Brief };
     let mut rows = Vec::new();
     let objects = open(&args.place)?

@@ -65,7 +65,7 @@ pub enum CliError {
     #[error(transparent)]
     Streams(#[from] livebag_shm::ListError),
     /// A file refused something.
-    #[error("{doing} {} failed: {source}{}", path.display(), hint(source))]
+    #[error("{doing} {} failed: {source}{}", path.display(), hint(doing, source))]
     File {
         /// The operation.
         doing: &'static str,
@@ -82,8 +82,10 @@ pub enum CliError {
     Output(io::Error),
 }
 
-fn hint(error: &io::Error) -> &'static str {
+fn hint(doing: &str, error: &io::Error) -> &'static str {
     match error.kind() {
+        // These cures are for writing.
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if doing == "reading" => "",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             " (the disk is full: free some space, or write elsewhere)"
         }
@@ -132,7 +134,7 @@ fn convert_hint(error: &livebag_bags::ConvertError) -> String {
     match error {
         // Reading fails for other reasons, which need no cure of the disk's.
         livebag_bags::ConvertError::Io { action, source, .. } if *action != "open" => {
-            hint(source).to_owned()
+            hint("writing", source).to_owned()
         }
         livebag_bags::ConvertError::NotBuilt { .. } => crate::features::cure("sqlite3"),
         _ => String::new(),

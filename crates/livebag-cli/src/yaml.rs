@@ -214,6 +214,10 @@ impl<'a> Node<'a> {
     pub fn text(&self) -> Result<&'a str, CliError> {
         match &self.value.kind {
             Kind::Text(text) => Ok(text),
+            // YAML 1.1 reads y, n, yes, no, on and off as flags; a message may have a field called y.
+            Kind::Flag(_) => {
+                Err(self.wrong("a text (write a name like y, n, on or off in quotes: \"y\")"))
+            }
             _ => Err(self.wrong("a text")),
         }
     }
@@ -310,6 +314,7 @@ mod tests {
             at(&["a", "c"]).text().map(drop),
             "f.yaml:4: a.c: expected a text, found a list of 3 items",
         );
+        said(at(&["a", "b"]).text().map(drop), "in quotes: \"y\"), found true");
         said(root.get("e").map(drop), "f.yaml:2: the key e is missing");
         assert!(value.has("e") && !value.has("b"));
     }

@@ -198,6 +198,33 @@ fn tells_of_missing_messages(copy: &Path) {
     assert!(verified.contains("lacked messages"), "{verified}");
 }
 
+/// Files that are gone count like damage: what is made of the rest does not look whole.
+#[test]
+fn messages_whose_files_are_gone_are_missed_by_every_verb() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("bag");
+    record(&bag, Signal::INT);
+    let copy = folder.path().join("copy");
+    for gone in ["mcap", "idx"] {
+        let file = files(&bag, gone).remove(0);
+        let aside = folder.path().join("aside");
+        std::fs::rename(&file, &aside).unwrap();
+        for verb in [
+            &["query", text(&bag), "history", "-o", text(&copy)][..],
+            &["convert", text(&bag), text(&copy)],
+            &["convert", text(&bag), text(&copy), "-s", "mcap"],
+            &["export", text(&bag), text(&copy), "--parquet"],
+        ] {
+            run(verb).expect(3, &[]);
+            let _ = std::fs::remove_file(&copy);
+            let _ = std::fs::remove_dir_all(&copy);
+        }
+        run(&["info", text(&bag)]).expect(0, &["60 messages that were recorded", "verify"]);
+        std::fs::rename(&aside, &file).unwrap();
+    }
+    assert!(!run(&["info", text(&bag)]).expect(0, &[]).err.contains("cannot be reached"));
+}
+
 /// A pipe where a file should be holds no verb up, and costs no other topic anything.
 #[test]
 fn a_pipe_in_place_of_a_file_holds_nobody_up() {

@@ -191,6 +191,9 @@ fn rules_that_make_no_dataset_are_refused_and_nothing_is_left() {
     std::fs::write(&rules, RULES).unwrap();
     run(&[&arguments[..], &["-t", "/state"]].concat()).expect(2, &["the rules name the topics"]);
     run(&arguments[..4]).expect(2, &["--rules"]);
+    std::fs::remove_file(&rules).unwrap();
+    let said = run(&arguments).expect(1, &["reading", "rules.yaml"]).err;
+    assert!(!said.contains("mkdir"), "{said}");
 }
 
 #[test]

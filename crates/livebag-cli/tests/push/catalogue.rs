@@ -87,6 +87,7 @@ fn a_push_adds_the_recordings_topics_and_find_finds_them() {
     assert_eq!(count(&["--from", "2100-01-01T00:00:00Z"]), 0);
     assert!(count(&["--to", &first]) >= 1 && count(&["--to", &first]) < 6);
     on(&store, &["find", &place(), "--from", "+1s"]).expect(2, &["after a recording's start"]);
+    on(&store, &["find", &place(), "--from", "5", "--to", "3"]).expect(2, &["exchange them"]);
     on(&store, &["find", &place()]).expect(0, &["s3://fleet/robot7/run1", "/image", "r8"]);
     // Of all robots of a fleet.
     assert_eq!(json(&store, &["find", "s3://fleet", "--robot", "r7"]).len(), 4);

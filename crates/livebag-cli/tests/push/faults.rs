@@ -41,6 +41,9 @@ fn every_failure_of_a_store_has_its_word() {
     let mut command = push_command(&store, &bag, &["--give-up-after", "300ms"]);
     command.env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
     Ended::from(command.output().unwrap()).expect(1, &["does not answer"]);
+    let mut command = push_command(&store, &bag, &[]);
+    command.env("AWS_ENDPOINT_URL", "127.0.0.1:9");
+    Ended::from(command.output().unwrap()).expect(2, &["AWS_ENDPOINT_URL", "http://HOST:PORT"]);
     push(&store, &bag, &[]).expect(0, &["verified"]);
 }
 

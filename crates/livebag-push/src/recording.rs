@@ -211,6 +211,15 @@ impl Recording {
                 let (folder, key) = (real.join(split), format!("{}/{split}", self.name));
                 self.add_files(disk, &folder, &key, CONTAINER_FILE)?;
                 let manifest = Some(manifest_of_split(&folder, &key)?);
+                // Retention may have removed files before they were listed: half a split is not pushed.
+                let bytes = disk.read(&folder.join(CONTAINER_FILE));
+                let named = bytes.ok().and_then(|bytes| parse_container(&bytes));
+                for topic in named.iter().flat_map(|split| &split.topics) {
+                    let names = topic.bricks.iter().chain([&topic.index]);
+                    for name in names.filter(|name| !name.is_empty()) {
+                        SourceFile::of(&folder.join(name), format!("{key}/{name}"))?;
+                    }
+                }
                 splits.push(LiveSplit { key, files: std::mem::take(&mut self.files), manifest });
             }
         }
@@ -355,6 +364,36 @@ mod tests {
             |key: &str, manifest| LiveSplit { key: key.into(), files: Vec::new(), manifest };
         assert_eq!(split("run_7", None).end(), 1);
         assert_eq!(split("run_7/split_0012", Some(manifest)).end(), 13);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "tests remove files as retention does")]
+    fn a_split_that_is_being_removed_is_not_taken_for_a_whole_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let bag = folder.path().join("run");
+        let split = livebag::SplitRules { bytes_max: Some(1), duration_max: None };
+        let options = livebag::RecorderOptions { split, ..Default::default() };
+        let recorder = livebag::Recorder::create(&bag, options).unwrap();
+        let topic = livebag::Topic { name: "/a".into(), ..Default::default() };
+        let topic = recorder.topic(topic).unwrap();
+        while recorder.status().splits < 3 {
+            topic.write(None, 0, &[0; 100]).unwrap();
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
+        }
+        recorder.finish().unwrap();
+        let survey = || {
+            let mut recording = Recording {
+                path: bag.clone(),
+                name: "run".to_owned(),
+                files: Vec::new(),
+                manifest: None,
+                live: None,
+            };
+            recording.add_closed_splits(&KernelDisk::for_reading(), &bag)
+        };
+        survey().unwrap();
+        std::fs::remove_file(bag.join("split_0001/a.mcap")).unwrap();
+        assert!(matches!(survey(), Err(PushError::Read { .. })));
     }
 
     #[test]

@@ -130,6 +130,19 @@ impl Journal {
         self.state.digests.get(key).map(|(.., digests)| &*digests.sha256)
     }
 
+    /// The length of a file that may be gone.
+    pub fn bytes(&self, key: &str) -> Option<u64> {
+        self.state.digests.get(key).map(|(bytes, ..)| *bytes)
+    }
+
+    /// Files of a split that may be gone, with their lengths.
+    pub fn files_in(&self, split: &str) -> impl Iterator<Item = (&str, u64)> {
+        let digests = self.state.digests.iter().map(|(key, (bytes, ..))| (&**key, *bytes));
+        digests.filter(move |(key, _)| {
+            key.strip_prefix(split).is_some_and(|rest| rest.starts_with('/'))
+        })
+    }
+
     /// Notes a file's checksums.
     pub fn set_digests(&mut self, file: &SourceFile, digests: &Digests) -> Result<(), PushError> {
         let SourceFile { key, bytes, modified_nanos, .. } = file.clone();

@@ -354,6 +354,73 @@ fn what_is_not_pushed_stays_whatever_the_limits_are() {
     assert!(!bag.exists());
 }
 
+/// A recording whose first splits were pushed and then removed; the rest is not pushed yet.
+fn record_with_removed_splits(store: &Store, bag: &Path, name: &str) {
+    let mut recording =
+        Recording::begin(store, bag, name, &["--delete-pushed", "--max-bag-files", "1"]);
+    recording.until_said("livebag: recording /");
+    for _ in 0..3 {
+        recording.fill_split();
+    }
+    wait_until(|| !bag.join("split_0001").exists());
+    let told = livebag(&["ctl", bag.to_str().unwrap(), "pause-push"]).output().unwrap();
+    assert!(told.status.success(), "{told:?}");
+    recording.end().expect(3, &["pushing is paused"]);
+}
+
+#[test]
+fn the_rest_of_a_recording_stays_until_it_is_where_its_removed_splits_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let (bag, nas) = (folder.path().join("run1"), folder.path().join("nas"));
+    std::fs::create_dir(&nas).unwrap();
+    record_with_removed_splits(&store, &bag, "elsewhere");
+    // To another target, and under another name.
+    let words = ["push", bag.to_str().unwrap(), nas.to_str().unwrap(), "--delete-pushed"];
+    let kept: Ended = livebag(&words).output().unwrap().into();
+    kept.expect(1, &["is pushed, and was not removed", "split"]);
+    push(&store, &bag, &["--delete-pushed", "--name", "run2"])
+        .expect(1, &["is pushed, and was not removed", "split"]);
+    push(&store, &bag, &["--delete-pushed"]).expect(0, &["removed from this disk"]);
+    let address = format!("s3://{BUCKET}/robot7/run1");
+    let info: Ended =
+        in_store(&store, livebag(&["info", &address, "--json"])).output().unwrap().into();
+    let info: Value = serde_json::from_str(&info.expect(0, &[]).out).unwrap();
+    assert_eq!(info["message_count"], 60, "{info}");
+}
+
+#[test]
+fn what_the_store_lost_of_removed_splits_is_not_in_its_manifest() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = folder.path().join("run1");
+    record_with_removed_splits(&store, &bag, "lost");
+    let stored = store.place("robot7/run1");
+    let files = stored.join("split_0001").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let brick = files.filter(|path| path.extension().is_some_and(|end| end == "mcap")).last();
+    std::fs::remove_file(brick.unwrap()).unwrap();
+    push(&store, &bag, &["--delete-pushed"]).expect(1, &["is pushed, and was not removed"]);
+    let manifest = std::fs::read(stored.join("container.yaml")).unwrap();
+    assert_eq!(manifest, std::fs::read(bag.join("container.yaml")).unwrap());
+}
+
+#[test]
+fn a_split_that_the_store_lost_is_pushed_again_while_it_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    let bag = folder.path().join("run1");
+    let mut recording = Recording::begin(&store, &bag, "again", &[]);
+    let stored = store.place("robot7/run1");
+    recording.push_splits(&stored);
+    wait_until(|| recording.status()["push"]["state"] == "splits_pushed");
+    std::fs::remove_dir_all(stored.join("split_0001")).unwrap();
+    recording.fill_split();
+    wait_until(|| stored.join("split_0002/container.yaml").exists());
+    assert!(stored.join("split_0001/container.yaml").exists());
+    recording.end().expect(0, &["pushing the rest"]);
+    assert_stored(&stored, &bag);
+}
+
 #[test]
 fn to_remove_what_is_pushed_something_must_be_pushed_while_recording() {
     let refused = |words: &[&str], why: &str| {

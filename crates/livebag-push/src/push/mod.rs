@@ -88,6 +88,8 @@ pub struct Pushed {
     /// How long it took.
     pub elapsed: Duration,
     recording: Recording,
+    /// Splits that were removed here after they were pushed are not all in this place.
+    lacks_splits: bool,
 }
 
 impl Pushed {
@@ -97,6 +99,12 @@ impl Pushed {
     /// # Errors
     /// See [`PushError`].
     pub fn remove_here(&self, target: &Target) -> Result<(), PushError> {
+        if self.lacks_splits {
+            let why = "splits that were removed from it are not in this target under this name; \
+                       what is left here describes them: push it to where they were pushed";
+            let path = self.recording.path.clone();
+            return Err(PushError::Kept { path, why: why.to_owned() });
+        }
         removal::remove(&self.recording, target)
     }
 }
@@ -142,6 +150,7 @@ pub fn push(
         gives_md5: false,
         sent_objects: 0,
         read_back_objects: 0,
+        lacks_splits: false,
     };
     let progress = || PushProgress {
         bytes,
@@ -178,6 +187,7 @@ pub fn push(
         read_back_objects: pusher.read_back_objects,
         elapsed: Duration::from_nanos(clock.monotonic_nanos()),
         recording,
+        lacks_splits: pusher.lacks_splits,
     })
 }
 
@@ -186,6 +196,13 @@ pub fn push(
 pub fn was_pushed(path: &Path, target: &Target, options: &PushOptions, fingerprint: &str) -> bool {
     let name = options.name.clone().or_else(|| name_of(path)).unwrap_or_default();
     Journal::pushed(path, &name, target.address()).is_some_and(|pushed| pushed == fingerprint)
+}
+
+/// The manifest of a recording whose first splits were removed after they were pushed.
+fn with_removed_splits(manifest: &Manifest) -> Option<Manifest> {
+    let whole = parse_container(&manifest.bytes)?.with_released()?;
+    let bytes = whole.to_yaml().ok()?.into_bytes();
+    Some(Manifest { key: manifest.key.clone(), bytes })
 }
 
 /// A push at work.
@@ -199,6 +216,8 @@ struct Pusher<'a> {
     gives_md5: bool,
     sent_objects: usize,
     read_back_objects: usize,
+    /// See [`Pushed`].
+    lacks_splits: bool,
 }
 
 impl Pusher<'_> {
@@ -232,7 +251,12 @@ impl Pusher<'_> {
         let listed = self.list(&recording.name).await?;
         self.claim_folder(recording, manifest, &listed).await?;
         for split in splits {
-            if self.journal.has_split(&split.key) {
+            let is_there = |file: &SourceFile| {
+                listed.get(&file.key).is_some_and(|there| there.size == file.bytes)
+            };
+            if self.journal.has_split(&split.key)
+                && split.files.iter().chain(&split.manifest).all(is_there)
+            {
                 let bytes: u64 =
                     split.files.iter().chain(&split.manifest).map(|file| file.bytes).sum();
                 self.stored_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -278,7 +302,11 @@ impl Pusher<'_> {
         manifest: &Manifest,
     ) -> Result<(), PushError> {
         let listed = self.list(&recording.name).await?;
-        let whole = self.with_removed_splits(recording, manifest, &listed);
+        self.lacks_splits = self.lacks_removed_splits(recording, manifest, &listed);
+        let whole = match self.lacks_splits {
+            true => None,
+            false => with_removed_splits(manifest),
+        };
         let manifest = whole.as_ref().unwrap_or(manifest);
         let is_complete = match self.get(&manifest.key).await? {
             Some(there) if there.bytes == manifest.bytes => {
@@ -324,30 +352,36 @@ impl Pusher<'_> {
         }
     }
 
-    /// The manifest of a recording whose first splits this journal's pushes have put there, and the recorder has removed
-    /// then.
-    fn with_removed_splits(
+    /// Whether there are splits that the recorder removed because they were pushed, and that this journal's pushes have
+    /// not put there, or of which something is not there any more.
+    fn lacks_removed_splits(
         &self,
         recording: &Recording,
         manifest: &Manifest,
         listed: &HashMap<String, ObjectMeta>,
-    ) -> Option<Manifest> {
-        let parsed = parse_container(&manifest.bytes)?;
-        let whole = parsed.with_released()?;
-        let name = &recording.name;
-        let first = whole.topics.iter().flat_map(|topic| topic.bricks.iter().chain([&topic.index]));
-        let first = first.filter(|file| !file.is_empty()).map(|file| format!("{name}/{file}"));
-        let later = whole.splits.iter().map(|split| format!("{name}/{split}/{CONTAINER_FILE}"));
-        let here: HashSet<_> = recording.files.iter().map(|file| &file.key).collect();
-        let is_there = |key: String| here.contains(&key) || listed.contains_key(&key);
-        let has_pushed = |folder: &String| match folder.is_empty() {
-            true => self.journal.has_split(name),
-            false => self.journal.has_split(&format!("{name}/{folder}")),
+    ) -> bool {
+        let Some(parsed) = parse_container(&manifest.bytes) else { return false };
+        let (name, removed) = (&recording.name, parsed.removed);
+        let is_listed = |key: &str, bytes| listed.get(key).is_some_and(|there| there.size == bytes);
+        let first =
+            removed.first_split.iter().flat_map(|topic| topic.bricks.iter().chain([&topic.index]));
+        let first = first.filter(|file| !file.is_empty());
+        let first: Vec<_> = first.map(|file| format!("{name}/{file}")).collect();
+        let is_there = |folder: &String| match folder.is_empty() {
+            true => {
+                let is_there = |key: &String| {
+                    self.journal.bytes(key).is_some_and(|bytes| is_listed(key, bytes))
+                };
+                self.journal.has_split(name) && first.iter().all(is_there)
+            }
+            false => {
+                let key = format!("{name}/{folder}");
+                self.journal.has_split(&key)
+                    && listed.contains_key(&format!("{key}/{CONTAINER_FILE}"))
+                    && self.journal.files_in(&key).all(|(key, bytes)| is_listed(key, bytes))
+            }
         };
-        let is_whole =
-            parsed.removed.released.iter().all(has_pushed) && first.chain(later).all(is_there);
-        let bytes = whole.to_yaml().ok().filter(|_| is_whole)?.into_bytes();
-        Some(Manifest { key: manifest.key.clone(), bytes })
+        !removed.released.iter().all(is_there)
     }
 
     async fn push_file(&mut self, recording: &Recording) -> Result<(), PushError> {

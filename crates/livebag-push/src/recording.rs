@@ -11,7 +11,7 @@ use livebag_format::container::{CONTAINER_FILE, LOCK_FILE, Manifest as Container
 use crate::error::PushError;
 
 /// The manifest of a rosbag2 bag.
-const METADATA_FILE: &str = "metadata.yaml";
+pub const METADATA_FILE: &str = "metadata.yaml";
 /// Files of a container that mean something only where it was recorded.
 pub const LOCAL_FILES: [&str; 3] = [LOCK_FILE, "container.reserve", "control.sock"];
 
@@ -115,9 +115,11 @@ impl Recording {
             this.files.push(SourceFile::of(&real, name.to_owned())?);
         } else if real.join(CONTAINER_FILE).exists() {
             this.add_container(&disk, &real, takes_live)?;
+            this.leave_out_earlier_push(&disk, &real, CONTAINER_FILE)?;
             this.put_first(&disk, &real, first);
         } else if real.join(METADATA_FILE).exists() {
             this.add_files(&disk, &real, name, METADATA_FILE)?;
+            this.leave_out_earlier_push(&disk, &real, METADATA_FILE)?;
             this.manifest = Some(this.read_manifest(&disk, &real, METADATA_FILE)?);
         } else {
             let why =
@@ -225,6 +227,26 @@ impl Recording {
         }
         (self.manifest, self.live) = (Some(manifest), Some(splits));
         Ok(())
+    }
+
+    /// A copy that a push made has that push's claim and checksums. The next target gets its own.
+    fn leave_out_earlier_push(
+        &mut self,
+        disk: &KernelDisk,
+        real: &Path,
+        manifest: &str,
+    ) -> Result<(), PushError> {
+        let own = files_of_push(disk, real, manifest);
+        self.files.retain(|file| !own.contains(&file.path));
+        let names = names_of_push(manifest).map(|name| real.join(name));
+        let Some(file) = self.files.iter().find(|file| names.contains(&file.path)) else {
+            return Ok(());
+        };
+        let why = format!(
+            "the push would replace its {} in the target by a file of that name: rename it",
+            file.path.file_name().unwrap_or_default().display()
+        );
+        Err(PushError::Source { path: self.path.clone(), why })
     }
 
     /// Small files first: with a bad link, many topics are there soon.
@@ -345,6 +367,32 @@ pub fn name_of(path: &Path) -> Option<String> {
 /// Whether a file of this name is not pushed.
 pub fn stays_here(name: &str) -> bool {
     name.starts_with('.') || LOCAL_FILES.contains(&name)
+}
+
+/// The claim and the checksums that a push writes beside a manifest.
+pub fn names_of_push(manifest: &str) -> [String; 2] {
+    let stem = manifest.trim_end_matches(".yaml");
+    [format!("{stem}.claim"), format!("{stem}.sha256")]
+}
+
+/// Those that a push has written in a folder, and the user has not.
+pub fn files_of_push(disk: &KernelDisk, folder: &Path, manifest: &str) -> Vec<PathBuf> {
+    let named = |path: &Path| -> Option<Vec<String>> {
+        let text = String::from_utf8(disk.read(path).ok()?).ok()?;
+        let name = |line: &str| {
+            let (sha256, name) = line.split_once("  ")?;
+            let is_one =
+                sha256.len() == 64 && sha256.bytes().all(|digit| digit.is_ascii_hexdigit());
+            is_one.then(|| name.to_owned())
+        };
+        text.lines().map(name).collect()
+    };
+    let [claim, sums] = names_of_push(manifest).map(|name| folder.join(name));
+    if named(&claim).is_none_or(|names| names != [manifest]) {
+        return Vec::new();
+    }
+    let has_sums = named(&sums).is_some_and(|names| names.iter().any(|name| name == manifest));
+    [claim].into_iter().chain(has_sums.then_some(sums)).collect()
 }
 
 #[cfg(test)]

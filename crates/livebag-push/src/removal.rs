@@ -17,7 +17,7 @@ use rustix::fs::{CWD, renameat};
 use crate::error::{PushError, of_store};
 use crate::journal::{is_journal, journals_beside, places};
 use crate::limits::REMOVAL_DEPTH_MAX;
-use crate::recording::{LOCAL_FILES, Recording, SourceFile};
+use crate::recording::{LOCAL_FILES, Recording, SourceFile, files_of_push};
 use crate::target::Target;
 
 /// What the hidden name of a recording ends with while it is removed.
@@ -164,6 +164,7 @@ fn first_unpushed(
     let folders: HashSet<_> = pushed.keys().filter_map(|path| path.parent()).collect();
     let manifest = recording.manifest.as_ref();
     let manifest_name = manifest.and_then(|manifest| manifest.key.rsplit('/').next());
+    let of_push = manifest_name.map_or_else(Vec::new, |name| files_of_push(disk, real, name));
     let mut to_list = vec![real.to_owned()];
     while let Some(folder) = to_list.pop() {
         for entry in read_dir(&folder)? {
@@ -181,6 +182,7 @@ fn first_unpushed(
                     })
             } else {
                 let stays = LOCAL_FILES.contains(&&*name) || is_journal(&name);
+                let stays = stays || of_push.contains(&path);
                 !kind.is_dir() && (stays || kind.is_file() && is_pushed(&path))
             };
             if !is_known {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use livebag::{Clock, lower_priority};
 use livebag_bucket::{Address, BucketError, GIVE_UP_AFTER_DEFAULT, StoreFailure, open_store};
+use livebag_format::container::CONTAINER_FILE;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::multipart::MultipartStore;
@@ -18,6 +19,7 @@ use crate::folder::FolderParts;
 use crate::http::PacedConnector;
 use crate::limits::{PART_BYTES, PARTS_MAX};
 use crate::pace::Pacer;
+use crate::recording::METADATA_FILE;
 
 /// How a target is talked to.
 #[derive(Clone, Debug)]
@@ -82,6 +84,11 @@ impl Target {
                 "{error} (make the folder first, with mkdir -p; or is its drive not mounted?)"
             ))
         })?;
+        // The last of several recordings, where the target was forgotten.
+        if [CONTAINER_FILE, METADATA_FILE].iter().any(|manifest| root.join(manifest).exists()) {
+            let why = "it is a recording, and no folder for recordings: name the target last";
+            return Err(wrong(why.to_owned()).into());
+        }
         let store =
             LocalFileSystem::new_with_prefix(&root).map_err(|error| wrong(error.to_string()))?;
         Ok(Self {

@@ -26,6 +26,64 @@ fn a_folder_takes_recordings_as_a_bucket_does() {
 }
 
 #[test]
+fn a_copy_from_one_target_is_pushed_to_the_next_as_the_recording_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = record(&folder.path().join("data"), "run1", 1, 1);
+    let [base, cloud] = ["base", "cloud"].map(|name| folder.path().join(name));
+    for target in [&base, &cloud] {
+        std::fs::create_dir(target).unwrap();
+    }
+    push_to(&bag, &base, &[]).expect(0, &["verified"]);
+    let sums = std::fs::read(base.join("run1/container.sha256")).unwrap();
+    push_to(&base.join("run1"), &cloud, &[]).expect(0, &["verified"]);
+    assert_stored(&cloud.join("run1"), &bag);
+    assert!(std::fs::read(cloud.join("run1/container.sha256")).unwrap() == sums);
+    push_to(&bag, &cloud, &[]).expect(0, &["was there already"]);
+    push_to(&base.join("run1"), &cloud, &["--delete-pushed"])
+        .expect(0, &["was there already", "removed from this disk"]);
+    assert!(!base.join("run1").exists());
+    assert_stored(&cloud.join("run1"), &bag);
+}
+
+#[test]
+fn checksums_of_the_users_own_are_neither_replaced_nor_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let nas = folder.path().join("nas");
+    std::fs::create_dir(&nas).unwrap();
+    let bag = record(folder.path(), "bag", 1, 1);
+    let line = |name: &str| format!("{}  {name}\n", "0123456789abcdef".repeat(4));
+    for (claim, sums) in [(None, line("container.yaml")), (Some(line("other")), line("other"))] {
+        let named = if claim.is_some() { "container.claim" } else { "container.sha256" };
+        if let Some(claim) = claim {
+            std::fs::write(bag.join("container.claim"), claim).unwrap();
+        }
+        std::fs::write(bag.join("container.sha256"), sums).unwrap();
+        push_to(&bag, &nas, &["--delete-pushed"]).expect(1, &[named, "rename it"]);
+    }
+    // The claim of a push, and checksums that no push wrote.
+    std::fs::write(bag.join("container.claim"), line("container.yaml")).unwrap();
+    std::fs::write(bag.join("container.sha256"), "my own notes\n").unwrap();
+    push_to(&bag, &nas, &["--delete-pushed"]).expect(1, &["container.sha256", "rename it"]);
+    std::fs::rename(bag.join("container.sha256"), bag.join("notes")).unwrap();
+    push_to(&bag, &nas, &["--delete-pushed"]).expect(0, &["removed from this disk"]);
+    assert_eq!(std::fs::read(nas.join("bag/notes")).unwrap(), b"my own notes\n");
+}
+
+#[test]
+fn a_recording_is_no_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = ["run1", "run2"].map(|name| record(folder.path(), name, 1, 1));
+    push_to(&one, &other, &["--delete-pushed"]).expect(2, &["name the target last"]);
+    assert!(one.exists() && !other.join("run1").exists());
+    push_to(&one, &one, &[]).expect(2, &["name the target last"]);
+    // In a folder of its own.
+    let inside = one.join("copies");
+    std::fs::create_dir(&inside).unwrap();
+    push_to(&one, &inside, &[]).expect(1, &["own place", inside.join("run1").to_str().unwrap()]);
+    assert_eq!(inside.read_dir().unwrap().count(), 0);
+}
+
+#[test]
 fn a_recording_of_one_file_is_one_object_with_a_checksum() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();

@@ -27,7 +27,9 @@ use crate::error::PushError;
 use crate::fingerprint::fingerprint;
 use crate::journal::Journal;
 use crate::limits::{PROGRESS_EVERY, SENDS_MAX, TOGETHER_BYTES_MAX, TOGETHER_MAX};
-use crate::recording::{LiveSplit, Manifest, Recording, SourceFile, name_of, parse_container};
+use crate::recording::{
+    LiveSplit, Manifest, Recording, SourceFile, name_of, names_of_push, parse_container,
+};
 use crate::removal;
 use crate::target::{Target, folder_id};
 
@@ -125,15 +127,16 @@ pub fn push(
     let recording =
         Recording::survey(path, options.name.as_deref(), options.while_recorded, &options.first)?;
     target.check_folder()?;
-    let is_itself = |place: std::path::PathBuf| {
-        let is_inside = place
-            .canonicalize()
-            .is_ok_and(|place| path.canonicalize().is_ok_and(|path| place.starts_with(path)));
-        // Mounted there once more.
-        is_inside || folder_id(&place).is_some_and(|there| Some(there) == folder_id(path))
+    // By device and number: it may be mounted there once more.
+    let is_itself = |place: &std::path::Path| {
+        let here = folder_id(path);
+        here.is_some() && place.ancestors().any(|folder| folder_id(folder) == here)
     };
-    if target.place_of(&recording.name).is_some_and(is_itself) {
-        let why = "the target is the recording's own place".to_owned();
+    if let Some(place) = target.place_of(&recording.name).filter(|place| is_itself(place)) {
+        let why = format!(
+            "the target is the recording's own place: the copy would be {}",
+            place.display()
+        );
         return Err(PushError::Source { path: path.to_owned(), why });
     }
     let clock = Clock::system();
@@ -276,7 +279,7 @@ impl Pusher<'_> {
         manifest: &Manifest,
         listed: &HashMap<String, ObjectMeta>,
     ) -> Result<(), PushError> {
-        let claim_key = format!("{}.claim", manifest.key.trim_end_matches(".yaml"));
+        let [claim_key, _] = names_of_push(&manifest.key);
         // Hidden files are what pushes to a folder have begun.
         let is_hidden = |key: &String| file_name(key).starts_with('.');
         if !listed.contains_key(&claim_key) && !listed.keys().all(is_hidden) {
@@ -336,7 +339,7 @@ impl Pusher<'_> {
         }
         sums.sort_by(|one, other| one[64..].cmp(&other[64..]));
         let sums = sums.concat();
-        let sums_key = format!("{}.sha256", manifest.key.trim_end_matches(".yaml"));
+        let [_, sums_key] = names_of_push(&manifest.key);
         let is_there = listed.get(&sums_key).is_some_and(|there| there.size == sums.len() as u64);
         if !(is_complete && is_there && self.sent_objects == 0) {
             self.replace(&sums_key, sums.as_bytes()).await?;

@@ -8,16 +8,22 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use livebag::Clock;
 use livebag_net::tell::PushStatus;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
+use crate::outcome::Outcome;
 use crate::push_view::{PushView, listen};
-use crate::verify;
+use crate::{text, verify};
 
 /// Interval at which the end of a child is polled.
 const LOOK: Duration = Duration::from_millis(50);
+/// Before a child that has died is replaced; twice as long after each of the next.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// Such pauses grow to about four minutes.
+const RESTART_DOUBLINGS_MAX: u32 = 8;
 
 /// What became of it, for the summary.
 #[derive(Debug, Serialize)]
@@ -40,6 +46,11 @@ pub struct Pushing {
     deletes: bool,
     watch: Option<Pusher>,
     notice: Option<String>,
+    clock: Clock,
+    /// How often the child that pushes closed splits had to be replaced.
+    restart_count: u32,
+    /// When it is replaced next.
+    restart_nanos: Option<u64>,
 }
 
 /// A child, and the thread that reads what it prints.
@@ -91,17 +102,45 @@ impl Pushing {
         let words = [directory.display().to_string(), target.to_owned(), "--json".to_owned()];
         let arguments = [&words, &options[..]].concat();
         let view = PushView::new(target);
-        let mut this = Self { view, arguments, deletes, watch: None, notice: None };
+        let mut this = Self {
+            view,
+            arguments,
+            deletes,
+            watch: None,
+            notice: None,
+            clock: Clock::system(),
+            restart_count: 0,
+            restart_nanos: None,
+        };
         if has_splits {
-            match Pusher::start(&["push", "--watch"], &this.arguments, &this.view) {
-                Ok(watch) => this.watch = Some(watch),
-                Err(error) => {
-                    this.view.fail(&error);
-                    this.notice = Some(error);
-                }
-            }
+            this.start_watch();
         }
         this
+    }
+
+    fn start_watch(&mut self) {
+        match Pusher::start(&["push", "--watch"], &self.arguments, &self.view) {
+            Ok(watch) => {
+                self.watch = Some(watch);
+                if self.view.status().paused {
+                    self.view.pause(true);
+                }
+            }
+            Err(error) => self.restart_later(&error),
+        }
+    }
+
+    /// With --delete-pushed, nothing makes room on the disk until a child pushes again.
+    fn restart_later(&mut self, error: &str) {
+        let pause = RESTART_PAUSE * (1 << self.restart_count.min(RESTART_DOUBLINGS_MAX));
+        self.restart_count += 1;
+        self.restart_nanos = Some(self.clock.monotonic_nanos() + pause.as_nanos() as u64);
+        self.view.fail(error);
+        self.notice = Some(format!(
+            "{error}; it is started again in {} (restart {})",
+            text::duration(pause.as_nanos() as u64),
+            self.restart_count
+        ));
     }
 
     /// How it goes from now on.
@@ -109,17 +148,29 @@ impl Pushing {
         self.view.clone()
     }
 
-    /// A failure that was not said yet.
+    /// A failure that was not said yet. Replaces a child that has died.
     pub fn take_notice(&mut self) -> Option<String> {
-        let mut notice = self.notice.take().or_else(|| self.view.told().unsaid.take());
+        if self.restart_nanos.is_some_and(|due| self.clock.monotonic_nanos() >= due) {
+            self.restart_nanos = None;
+            self.start_watch();
+        }
         if let Some(watch) = &mut self.watch
             && let Ok(Some(status)) = watch.child.try_wait()
         {
-            let error = watch.end(status).err().unwrap_or_default();
-            self.view.fail(&error);
-            notice = Some(format!("{error}; the recording is pushed when it is closed"));
+            let ended = || format!("`livebag push` ended: {status}");
+            let error = watch.end(status).err().unwrap_or_else(ended);
             self.watch = None;
+            match status.code() == Some(Outcome::Usage as i32) {
+                false => self.restart_later(&error),
+                // It would end in the same way again.
+                true => {
+                    self.view.fail(&error);
+                    let notice = format!("{error}; the recording is pushed when it is closed");
+                    self.notice = Some(notice);
+                }
+            }
         }
+        let notice = self.notice.take().or_else(|| self.view.told().unsaid.take());
         Some(format!("pushing to {}: {}", self.view.status().target, notice?))
     }
 

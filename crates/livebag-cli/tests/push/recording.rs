@@ -109,10 +109,12 @@ fn splits_are_pushed_while_it_records_and_the_rest_at_the_end() {
     let mut recording = Recording::begin(&store, &bag, "whole", &[]);
     let stored = store.place("robot7/run1");
     let pusher = recording.push_splits(&stored);
-    // A pusher that dies costs nothing but time.
+    // A pusher that dies costs nothing but time: another one goes on while it records.
     kill_process(pusher, Signal::KILL).unwrap();
-    recording.until_said("the recording is pushed when it is closed");
+    let said = recording.until_said("it is started again");
+    assert!(said.contains("(restart 1)"), "{said}");
     recording.fill_split();
+    wait_until(|| stored.join("split_0002/container.yaml").exists());
     let ended = recording.end().expect(0, &["pushing the rest"]);
     let summary: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(

@@ -81,3 +81,35 @@ def test_loops_know_what_they_give(tmp_path):
                        + "".join(f"for message in {loop}:\n    reveal_type(message)\n" for loop in loops))
     told, _, _ = api.run(["--no-incremental", "--cache-dir", str(tmp_path), str(program)])
     assert told.count('Revealed type is "livebag._livebag.Message"') == len(loops), told
+
+
+def test_names_with_control_characters_are_shown_as_escapes(tmp_path):
+    evil = "/a\x1b[31m\nb\u202e"
+    path = tmp_path / "run"
+    with livebag.Recorder(path) as recorder:
+        writer = recorder.topic(evil, "t/msg/\x1b[2J", encoding="json")
+        shown = [repr(writer)]
+        writer.write(b"{}")
+    bag = livebag.open(path)
+    for ask in (lambda: bag.topics["none"], lambda: bag.read_messages("none"), lambda: bag.arrow_stream("none"),
+                lambda: livebag.dataset(path, topics="none").to_arrow()):
+        with pytest.raises(livebag.NoTopic) as told:
+            ask()
+        shown.append(str(told.value))
+    message = next(iter(bag.read_messages()))
+    shown += [repr(bag.topics), repr(bag.topics[evil]), repr(bag), repr(message), repr(message.channel)]
+    for text in shown:
+        assert "\\n" in text and not [sign for sign in text.replace("\n  ", "") if not sign.isprintable()], text
+
+
+def test_files_that_are_gone_are_warned_of(tmp_path, recwarn):
+    path = tmp_path / "run"
+    with livebag.Recorder(path) as recorder:
+        for name in ("/a", "/b"):
+            recorder.topic(name, "t/msg/T", encoding="json").write(b"{}")
+    livebag.open(path)
+    assert not recwarn
+    next(path.glob("a*.mcap")).unlink()
+    with pytest.warns(RuntimeWarning, match="1 messages that were recorded cannot be reached"):
+        bag = livebag.open(path)
+    assert len(list(bag.read_messages("/b"))) == 1

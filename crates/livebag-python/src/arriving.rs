@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use livebag::Topic;
+use livebag_format::visible;
 use livebag_net::remote::{McapMessages, RemoteError, RemoteMessage};
 use livebag_net::zenoh::{Polled, ZenohAsker, ZenohError, ZenohMessages};
 use pyo3::prelude::*;
@@ -275,7 +276,7 @@ pub fn warn(py: Python<'_>, arriving: &mut Arriving) -> PyResult<()> {
 
 /// Issues a Python warning.
 pub fn warn_of(py: Python<'_>, text: &str) -> PyResult<()> {
-    let text = std::ffi::CString::new(text.replace('\0', "")).map_err(errors::other)?;
+    let text = std::ffi::CString::new(&*visible(text)).map_err(errors::other)?;
     let category = py.get_type::<pyo3::exceptions::PyRuntimeWarning>();
     PyErr::warn(py, &category, &text, 1)
 }

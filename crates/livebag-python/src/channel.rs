@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use livebag::Topic;
 use livebag_format::cdr::{self, ImageView, PointsView};
-use livebag_format::{DecodeError, ros1};
+use livebag_format::{DecodeError, ros1, visible};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString};
@@ -80,7 +80,8 @@ impl Channel {
     }
 
     fn __repr__(&self) -> String {
-        format!("<livebag.Channel {} ({})>", self.topic.name, self.topic.type_name)
+        let Topic { name, type_name, .. } = &self.topic;
+        format!("<livebag.Channel {} ({})>", visible(name), visible(type_name))
     }
 }
 

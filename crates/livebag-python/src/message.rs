@@ -1,6 +1,7 @@
 //! One message, as Python sees it.
 
 use livebag::FilePart;
+use livebag_format::visible;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString, PyTuple};
@@ -174,7 +175,9 @@ impl Message {
         let bytes = self.data.as_bytes(py).len();
         format!(
             "<livebag.Message {} ({}), {bytes} B, log_time {}>",
-            topic.name, topic.type_name, self.log_time
+            visible(&topic.name),
+            visible(&topic.type_name),
+            self.log_time
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use livebag::{Container, ContainerState, Query, Span};
+use livebag::{Container, ContainerState, ContainerTopic, Query, Span};
 use livebag_bags::RecordingKind;
 use livebag_bags::{ConvertError, MessageSource, open_foreign, open_foreign_on};
 use livebag_format::container::CONTAINER_FILE;
@@ -11,6 +11,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
 use crate::account::Account;
+use crate::arriving::warn_of;
 use crate::attachment::Attachment;
 use crate::channel::Channel;
 use crate::columns::{ColumnReader, Feed};
@@ -193,6 +194,7 @@ impl Recording {
         let way = if stored.is_container {
             let opened = py.detach(|| Container::peek_on(stored.disk.clone(), &path));
             let bag = Arc::new(opened.map_err(errors::bag)?);
+            warn_of_missing(py, &bag)?;
             let channels = channels_of(py, &bag, &[])?;
             Way::Container(Mutex::new((bag, channels)))
         } else {
@@ -201,6 +203,24 @@ impl Recording {
             Way::foreign(py, kind, &*source.map_err(errors::convert)?)?
         };
         Ok(Self { path, stored: Some(stored), way, large })
+    }
+}
+
+/// Says if files of a container are gone or cut.
+fn warn_of_missing(py: Python<'_>, bag: &Container) -> PyResult<()> {
+    // While it is live, retention may remove files.
+    let ended = bag.topics().iter().filter(|_| bag.state() != ContainerState::Live);
+    let missing = ended.map(ContainerTopic::missing).sum::<Result<u64, _>>();
+    match missing.map_err(errors::bag)? {
+        0 => Ok(()),
+        count => warn_of(
+            py,
+            &format!(
+                "{}: {count} messages that were recorded cannot be reached: `livebag verify` names the files that are \
+                 gone or cut",
+                bag.path().display()
+            ),
+        ),
     }
 }
 
@@ -245,6 +265,7 @@ impl Recording {
         };
         if path.join(CONTAINER_FILE).exists() {
             let bag = Arc::new(py.detach(|| Container::open(&path)).map_err(errors::bag)?);
+            warn_of_missing(py, &bag)?;
             let channels = channels_of(py, &bag, &[])?;
             let way = Way::Container(Mutex::new((bag, channels)));
             return Ok(Self { path, stored: None, way, large });

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from ._livebag import stored_recordings
-from ._errors import DecodeError, Error, NoTopic, NotFound, Unsupported
+from ._errors import DecodeError, Error, NoTopic, NotFound, Unsupported, visible
 from ._rows import Rows, Shape, limited
 from ._recording import Recording, Topic, open
 from ._time import MAX_NANOS, Moment
@@ -212,7 +212,7 @@ class Task:
             if not self.skip_failures:
                 raise
             text = f"{self.recording}, {self.topic}: the rest of this part is left out: {error}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warnings.warn(visible(text), RuntimeWarning, stacklevel=2)
 
 
 def batches(recording: Recording, topic: str, start: int, end: int) -> Iterator[pyarrow.RecordBatch]:
@@ -337,7 +337,7 @@ class Dataset(Rows):
                 if not self._skip_failures:
                     raise
                 self.failures[name] = str(error)
-                warnings.warn(f"{name} is left out: {error}", RuntimeWarning, stacklevel=3)
+                warnings.warn(visible(f"{name} is left out: {error}"), RuntimeWarning, stacklevel=3)
                 continue
             for about, schema in of_one:
                 if self._whole_schema is None:
@@ -354,7 +354,7 @@ class Dataset(Rows):
             there = ", ".join(sorted({robot for robot in self._of_others.values() if robot})) or "not known"
             raise NotFound(f"no recording is of the robots {', '.join(self._robots or [])}; robots are: {there}")
         if not found and not self.failures:
-            there = ", ".join(sorted(others)) or "none"
+            there = ", ".join(map(visible, sorted(others))) or "none"
             raise NoTopic(f"no recording has the topic {', '.join(self._only or [])}; topics are: {there}")
         self._plans[size] = found
         return found

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 
+def visible(text: str) -> str:
+    r"""The text with control characters and invisible ones as escapes: names in files are anybody's.
+
+    >>> visible("/imu\x1b[31m")
+    '/imu\\x1b[31m'
+    """
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 class Error(Exception):
     """Everything that livebag raises by itself."""
+
+    def __str__(self) -> str:
+        # Some texts have several lines.
+        return "\n".join(map(visible, str(self.args[0]).split("\n"))) if self.args else ""
 
 
 class NotFound(Error, FileNotFoundError):
     """There is no such recording, or no such stream."""
 
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
-
 
 class NoTopic(Error, KeyError):
     """The recording has no topic of this name."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
 
 
 class Damaged(Error):

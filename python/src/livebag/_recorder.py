@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _livebag, _views
+from ._errors import visible
 from ._event import Event
 from ._time import Moment, Span, nanos, nanos_or_none, span_nanos
 
@@ -252,4 +253,4 @@ class TopicWriter:
         return time.time_ns() if moment is None else nanos(moment)
 
     def __repr__(self) -> str:
-        return f"<livebag.TopicWriter {self.name} ({self.type_name})>"
+        return f"<livebag.TopicWriter {visible(self.name)} ({visible(self.type_name)})>"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _livebag
-from ._errors import DecodeError, Error, NoTopic, Unsupported
+from ._errors import DecodeError, Error, NoTopic, Unsupported, visible
 from ._event import Event
 from ._follow import follow
 from ._livebag import Account, Attachment, Channel, Message, Messages
@@ -194,7 +194,7 @@ class Topic:
         return (count - 1) * 1e9 / (end - start)
 
     def __repr__(self) -> str:
-        return f"<livebag.Topic {self.name} ({self.type_name})>"
+        return f"<livebag.Topic {visible(self.name)} ({visible(self.type_name)})>"
 
 
 class Topics(collections.abc.Mapping["str", "Topic"]):
@@ -210,7 +210,8 @@ class Topics(collections.abc.Mapping["str", "Topic"]):
         try:
             return self._topics[_full_name(name, self._topics)]
         except KeyError:
-            raise NoTopic(f"no topic {name!r}; there are: {', '.join(self._topics)}") from None
+            there = ", ".join(map(visible, self._topics))
+            raise NoTopic(f"no topic {name!r}; there are: {there}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._topics)
@@ -219,7 +220,7 @@ class Topics(collections.abc.Mapping["str", "Topic"]):
         return len(self._topics)
 
     def __repr__(self) -> str:
-        return f"<livebag.Topics: {', '.join(self._topics)}>"
+        return f"<livebag.Topics: {', '.join(map(visible, self._topics))}>"
 
 
 class Recording:
@@ -577,7 +578,7 @@ class Recording:
         is_known = self.kind in _COUNTED or self._counted is not None
         rows = []
         for topic in self.topics.values():
-            told = [topic.name, topic.type_name]
+            told = [visible(topic.name), visible(topic.type_name)]
             if is_known:
                 rate = f"{topic.rate:.1f} Hz" if topic.rate else ""
                 lost = "" if topic.lost is None else f"{topic.lost:,}"

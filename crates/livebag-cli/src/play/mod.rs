@@ -31,7 +31,7 @@ struct Summary {
     /// All of them.
     paths: Vec<String>,
     message_count: u64,
-    /// Not published: damaged, or larger than a stream takes.
+    /// Not published: damaged, out of reach since files are gone, or larger than a stream takes.
     #[serde(rename = "damaged")]
     lost_messages: u64,
     #[serde(rename = "message_bytes")]

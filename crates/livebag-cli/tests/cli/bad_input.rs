@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Ended, livebag, run, text};
+use crate::common::{Ended, livebag, run, text, without_settings};
 
 const VERBS: [&str; 10] = [
     "streams",
@@ -160,6 +160,7 @@ fn run_as_nobody(arguments: &[&str]) -> Option<Ended> {
     }
     let mut command = Command::new("setpriv");
     command.args(ids).arg(env!("CARGO_BIN_EXE_livebag")).args(arguments);
+    without_settings(&mut command);
     Some(command.output().expect("setpriv runs").into())
 }
 

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use livebag_shm::{StreamOptions, Writer};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::Timespec;
 use serde_json::Value;
 
 /// Longest wait for anything that should come at once.
@@ -18,6 +21,11 @@ pub fn livebag(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_livebag"));
     command.args(arguments).stdin(Stdio::null());
     command
+}
+
+/// For tests of output that the environment would change: livebag's usual storage, and a locale that is everywhere.
+pub fn without_settings(command: &mut Command) {
+    command.env_remove("LIVEBAG_STORAGE").env("LC_ALL", "C");
 }
 
 /// How a run ended.
@@ -122,14 +130,34 @@ impl Recording {
     /// Reads its output up to the next line with `word`, which it returns.
     #[track_caller]
     pub fn said_until(&mut self, word: &str) -> String {
+        self.said_within(DEADLINE, word)
+    }
+
+    #[track_caller]
+    fn said_within(&mut self, limit: Duration, word: &str) -> String {
+        let began = Instant::now();
         let errors = self.errors.as_mut().expect("somebody listens");
+        let mut line = Vec::new();
         loop {
-            let mut line = String::new();
-            let count = errors.read_line(&mut line).expect("a line");
-            assert!(count > 0, "the recorder has ended, and never said `{word}`: {}", self.said);
-            self.said.push_str(&line);
-            if line.contains(word) {
-                return line;
+            if errors.buffer().is_empty() {
+                let left = limit.saturating_sub(began.elapsed());
+                let left = Timespec::try_from(left).expect("a minute at most");
+                let mut polled = [PollFd::new(errors.get_ref(), PollFlags::IN)];
+                let ready = retry_on_intr(|| poll(&mut polled, Some(&left))).expect("a pipe");
+                assert!(ready > 0, "waited in vain for `{word}`; it said: {}", self.said);
+            }
+            let bytes = errors.fill_buf().expect("bytes");
+            assert!(!bytes.is_empty(), "it has ended, and never said `{word}`: {}", self.said);
+            let end = bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            let taken = end.unwrap_or(bytes.len());
+            line.extend_from_slice(&bytes[..taken]);
+            errors.consume(taken);
+            if end.is_some() {
+                let whole = String::from_utf8(std::mem::take(&mut line)).expect("text");
+                self.said.push_str(&whole);
+                if whole.contains(word) {
+                    return whole;
+                }
             }
         }
     }
@@ -185,4 +213,13 @@ impl Drop for Recording {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+#[should_panic(expected = "waited in vain for `closing`; it said: livebag: recording /imu")]
+fn a_word_that_does_not_come_is_not_waited_for_for_ever() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo 'livebag: recording /imu' >&2; exec sleep 60"]);
+    let mut recording = Recording::begin_command(command, 1);
+    recording.said_within(Duration::from_millis(1), "closing");
 }

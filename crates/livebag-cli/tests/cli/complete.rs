@@ -5,7 +5,7 @@ use std::process::Command;
 
 use livebag_shm::StreamOptions;
 
-use crate::common::{run, stream, text};
+use crate::common::{run, stream, text, without_settings};
 use crate::names::recording;
 
 /// Completions in a bash that has sourced `livebag completions bash`, for the last word of a line.
@@ -27,6 +27,7 @@ fn said_by(mut shell: Command, folder: &Path) -> Vec<String> {
         std::iter::once(program.parent().unwrap().to_owned())
             .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
+    without_settings(&mut shell);
     let ended = shell.current_dir(folder).env("PATH", path.unwrap()).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     assert!(ended.stderr.is_empty(), "{ended:?}");

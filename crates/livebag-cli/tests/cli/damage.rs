@@ -214,15 +214,26 @@ fn messages_whose_files_are_gone_are_missed_by_every_verb() {
             &["convert", text(&bag), text(&copy)],
             &["convert", text(&bag), text(&copy), "-s", "mcap"],
             &["export", text(&bag), text(&copy), "--parquet"],
+            &["play", text(&bag), "--rate", "1000"],
         ] {
             run(verb).expect(3, &[]);
             let _ = std::fs::remove_file(&copy);
             let _ = std::fs::remove_dir_all(&copy);
         }
         run(&["info", text(&bag)]).expect(0, &["60 messages that were recorded", "verify"]);
+        run(&["ls", text(&bag)]).expect(0, &["60 messages", "cannot be reached"]);
         std::fs::rename(&aside, &file).unwrap();
     }
     assert!(!run(&["info", text(&bag)]).expect(0, &[]).err.contains("cannot be reached"));
+    // Of a topic alone, and of all of them, nothing is left to play.
+    for count in ["60 messages", "120 messages"] {
+        let brick = files(&bag, "mcap").remove(0);
+        std::fs::remove_file(&brick).unwrap();
+        let topic = format!("/{}", brick.file_stem().unwrap().to_str().unwrap());
+        run(&["play", text(&bag), "--topics", &topic])
+            .expect(3, &["60 messages", "cannot be reached"]);
+        run(&["play", text(&bag), "--rate", "1000"]).expect(3, &[count, "cannot be reached"]);
+    }
 }
 
 /// A pipe where a file should be holds no verb up, and costs no other topic anything.

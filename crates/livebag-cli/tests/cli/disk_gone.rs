@@ -7,7 +7,7 @@ use std::process::Command;
 use livebag_shm::{FrameMeta, StreamOptions};
 use serde_json::Value;
 
-use crate::common::{Recording, stream, text, wait_until};
+use crate::common::{Recording, stream, text, wait_until, without_settings};
 
 const BYTES: usize = 200_000;
 
@@ -71,6 +71,7 @@ fn a_disk_that_is_pulled_away_costs_what_was_not_synced() {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", SCRIPT, "sh", text(folder.path())]);
     command.args([env!("CARGO_BIN_EXE_livebag"), &name, PULL]);
+    without_settings(&mut command);
     let mut recording = Recording::begin_command(command, 1);
     let mut published = 0_u64;
     wait_until("the recorder has ended", || {

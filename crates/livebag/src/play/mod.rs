@@ -151,6 +151,13 @@ impl Player {
         let lag = survey.lag.unwrap_or_default();
         let mut warnings = options.strangers(recordings.topics());
         warnings.append(&mut survey.warnings);
+        let missing = recordings.missing(&wanted)?;
+        if missing > 0 {
+            warnings.push(format!(
+                "{missing} messages that were recorded cannot be reached: `livebag verify` names the files that are \
+                 gone or cut"
+            ));
+        }
         let mut this = Self {
             plan: Plan { wanted, order: options.order, window, lag },
             recordings,
@@ -160,7 +167,7 @@ impl Player {
             route: Vec::new(),
             survey,
             warnings,
-            lost: 0,
+            lost: missing,
             options,
         };
         this.open_outputs(output)?;
@@ -228,7 +235,8 @@ impl Player {
         })
     }
 
-    /// Chosen messages that were not published so far: damaged, or larger than an output accepts.
+    /// Chosen messages that were not published so far: damaged, out of reach since files are gone, or larger than
+    /// an output accepts.
     pub fn lost_count(&self) -> u64 {
         self.lost
     }

@@ -11,7 +11,7 @@ use super::options::MessageOrder;
 use super::source::{Opener, PlaySource, Playable, SourceError, SourceTotals};
 use super::{PlayError, packet::Packet};
 use crate::limits::PLAY_PERIOD_ALONE;
-use crate::query::{Buffer, Container, Cursor, Query, Span};
+use crate::query::{Buffer, Container, ContainerTopic, Cursor, Query, Span};
 
 /// Something that can be played.
 enum Recording {
@@ -191,11 +191,21 @@ impl Recording {
         Ok(())
     }
 
+    /// Messages of the topics wanted that cannot be reached, because files are gone or cut.
+    fn missing(&self, wanted: &[bool]) -> Result<u64, PlayError> {
+        let Self::Container(container) = self else { return Ok(0) };
+        let topics = container.topics().iter().zip(wanted).filter(|(_, wanted)| **wanted);
+        Ok(topics.map(|(topic, _)| ContainerTopic::missing(topic)).sum::<Result<_, _>>()?)
+    }
+
     /// The messages of the topics wanted from a log time to another.
     fn read(&self, wanted: &[bool], from: u64, until: u64) -> Result<Reader<'_>, PlayError> {
         Ok(match self {
             Self::Container(container) => match query(container, wanted, from, until) {
-                Some(query) => Reader::Container(container.query(&query)?),
+                Some(query) => Reader::Container {
+                    missing: self.missing(wanted)?,
+                    cursor: container.query(&query)?,
+                },
                 None => Reader::Nothing,
             },
             Self::Foreign { path, open, .. } => {
@@ -226,8 +236,16 @@ fn query(container: &Container, wanted: &[bool], from: u64, until: u64) -> Optio
 /// Reads one recording in order of log time.
 pub(super) enum Reader<'a> {
     Nothing,
-    Container(Cursor<'a>),
-    Foreign { source: Box<dyn PlaySource>, from_nanos: u64, until_nanos: u64 },
+    /// `missing`: messages out of reach, which the cursor counts as damaged.
+    Container {
+        cursor: Cursor<'a>,
+        missing: u64,
+    },
+    Foreign {
+        source: Box<dyn PlaySource>,
+        from_nanos: u64,
+        until_nanos: u64,
+    },
 }
 
 impl Reader<'_> {
@@ -239,7 +257,7 @@ impl Reader<'_> {
     ) -> Result<Option<Packet>, PlayError> {
         match self {
             Self::Nothing => Ok(None),
-            Self::Container(cursor) => loop {
+            Self::Container { cursor, .. } => loop {
                 let Some((topic, entry)) = cursor.next_entry()? else { return Ok(None) };
                 let mut data = spare(entry.data_bytes as usize);
                 // Damaged messages are left out and counted.
@@ -270,7 +288,7 @@ impl Reader<'_> {
     /// Damaged messages left out so far.
     pub fn damaged(&self) -> u64 {
         match self {
-            Self::Container(cursor) => cursor.damaged(),
+            Self::Container { cursor, missing } => cursor.damaged().saturating_sub(*missing),
             Self::Foreign { source, .. } => source.lost_count(),
             Self::Nothing => 0,
         }
@@ -339,6 +357,11 @@ impl Recordings {
         }
         survey.warnings = warnings;
         Ok(survey)
+    }
+
+    /// Messages of the topics `wanted` that cannot be reached, because files are gone or cut.
+    pub fn missing(&self, wanted: &[bool]) -> Result<u64, PlayError> {
+        self.parts(wanted).map(|(part, _, wanted)| part.missing(wanted)).sum()
     }
 
     /// Totals of the recordings, without reading them; sizes are not included. `None` if one does not say.

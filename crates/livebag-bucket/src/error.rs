@@ -13,7 +13,7 @@ pub enum BucketError {
     #[error("{0}")]
     Address(String),
     /// The store refused something or did not answer.
-    #[error("{address}: {failure} ({said})")]
+    #[error("{address}: {} ({said})", words_at(address, *failure))]
     Store {
         /// The object, or the bucket and the prefix.
         address: String,
@@ -56,6 +56,8 @@ pub enum StoreFailure {
     Credentials,
     /// They do not allow this.
     Forbidden,
+    /// This machine's user may not read or write a folder.
+    Folder,
     /// There is no such bucket.
     NoBucket,
     /// This machine's clock is wrong.
@@ -79,6 +81,7 @@ impl std::fmt::Display for StoreFailure {
             }
             Self::Credentials => "the store does not accept the credentials: check the key and its secret, or renew them",
             Self::Forbidden => "the credentials do not allow this: the key needs the rights to list and read there, and for a push also to write",
+            Self::Folder => "this user may not read or write there: change the folder's rights, or mount its drive for writing",
             Self::NoBucket => "there is no such bucket: make it, or check the address, the region and AWS_ENDPOINT_URL",
             Self::Clock => "this machine's clock is wrong: set it (`timedatectl`), then try again",
             Self::Full => "the store is full, or a quota is used up: free some space there, then try again",
@@ -89,11 +92,29 @@ impl std::fmt::Display for StoreFailure {
     }
 }
 
+/// A failure's words, with the settings of that store.
+fn words_at(address: &str, failure: StoreFailure) -> String {
+    match (failure, address.split_once("://").map(|(scheme, _)| scheme)) {
+        (StoreFailure::NoCredentials, Some("gs")) => {
+            "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS, or run on an instance with a service account"
+                .to_owned()
+        }
+        (StoreFailure::NoCredentials, Some("az" | "azure" | "abfs")) => {
+            "no credentials were found: set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or run on an \
+             instance with a managed identity"
+                .to_owned()
+        }
+        _ => failure.to_string(),
+    }
+}
+
 impl BucketError {
     /// Without the address, where the caller names it.
     pub(crate) fn words(&self) -> String {
         match self {
-            Self::Store { failure, said, .. } => format!("{failure} ({said})"),
+            Self::Store { address, failure, said } => {
+                format!("{} ({said})", words_at(address, *failure))
+            }
             error => error.to_string(),
         }
     }
@@ -165,7 +186,7 @@ fn meaning(error: &object_store::Error, text: &str) -> StoreFailure {
         match kind {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => return StoreFailure::Full,
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                return StoreFailure::Forbidden;
+                return StoreFailure::Folder;
             }
             _ => {}
         }
@@ -283,6 +304,31 @@ mod tests {
             let error = BucketError::of_store("s3://b/x", &answer(status, code)).to_string();
             assert!(error.contains(&failure.to_string()), "{error}");
             assert!(error.contains(&format!("({code}: no)")), "{error}");
+        }
+    }
+
+    #[test]
+    fn missing_credentials_are_those_of_the_store() {
+        for (address, setting) in [
+            ("s3://b", "AWS_ACCESS_KEY_ID"),
+            ("gs://b", "GOOGLE_APPLICATION_CREDENTIALS"),
+            ("az://b", "AZURE_STORAGE_ACCOUNT_KEY"),
+        ] {
+            let text = "no answer from http://169.254.169.254/";
+            let source = object_store::Error::Generic { store: "x", source: text.into() };
+            let words = BucketError::of_store(address, &source).to_string();
+            assert!(words.contains(setting), "{words}");
+            assert_eq!(words.contains("AWS"), address == "s3://b", "{words}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_no_matter_of_credentials() {
+        for kind in [io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::PermissionDenied] {
+            let source = Box::new(io::Error::from(kind));
+            let error = object_store::Error::Generic { store: "folder", source };
+            let words = BucketError::of_store("/mnt/nas", &error).to_string();
+            assert!(words.contains("mount its drive") && !words.contains("credentials"), "{words}");
         }
     }
 

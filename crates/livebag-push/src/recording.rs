@@ -29,6 +29,8 @@ pub struct Recording {
     /// Of a container that is being recorded: its closed splits. `files` has none then, and the manifest is as it is at
     /// the moment.
     pub live: Option<Vec<LiveSplit>>,
+    /// Topics to send first that it does not have.
+    pub unknown_first: Vec<String>,
 }
 
 /// A closed split of a container that is being recorded.
@@ -96,10 +98,13 @@ impl Recording {
             || name.starts_with('.')
             || name.contains('/')
             || name == CATALOGUE_FOLDER
+            // A list of checksums has a name in each line.
+            || name.contains(char::is_control)
         {
             let why = format!(
-                "`{name}` is no name: expected one without `/`, not beginning with `.`, and not \
-                 {CATALOGUE_FOLDER}, which is the catalogue (--name gives it)"
+                "`{}` is no name: expected one without `/` and line breaks, not beginning with `.`, \
+                 and not {CATALOGUE_FOLDER}, which is the catalogue (--name gives it)",
+                name.escape_debug()
             );
             return Err(wrong(why));
         }
@@ -110,6 +115,7 @@ impl Recording {
             files: Vec::new(),
             manifest: None,
             live: None,
+            unknown_first: Vec::new(),
         };
         if real.is_file() {
             this.files.push(SourceFile::of(&real, name.to_owned())?);
@@ -169,12 +175,14 @@ impl Recording {
             let parsed = bytes.ok().and_then(|bytes| parse_container(&bytes));
             manifests.extend(parsed.map(|parsed| (format!("{}/{split}", self.name), parsed)));
         }
+        let mut unknown = first.to_vec();
         for (key, manifest) in &manifests {
             for topic in &manifest.topics {
                 let is_it = |name: &String| {
                     topic.name.trim_start_matches('/') == name.trim_start_matches('/')
                 };
                 let Some(rank) = first.iter().position(is_it) else { continue };
+                unknown.retain(|name| !is_it(name));
                 for file in topic.bricks.iter().chain([&topic.index]) {
                     let known = ranks.entry(format!("{key}/{file}")).or_insert(rank);
                     *known = rank.min(*known);
@@ -186,6 +194,7 @@ impl Recording {
             Some(rank) => rank + 1,
             None => usize::MAX,
         };
+        self.unknown_first = unknown;
         self.files.sort_by_key(rank);
         for split in self.live.iter_mut().flatten() {
             split.files.sort_by_key(rank);
@@ -436,6 +445,7 @@ mod tests {
                 files: Vec::new(),
                 manifest: None,
                 live: None,
+                unknown_first: Vec::new(),
             };
             recording.add_closed_splits(&KernelDisk::for_reading(), &bag)
         };

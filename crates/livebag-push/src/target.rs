@@ -155,6 +155,10 @@ impl Target {
         format!("{}/{key}", self.address)
     }
 
+    pub(crate) fn is_bucket(&self) -> bool {
+        self.folder.is_none()
+    }
+
     /// Where a key lies, if this is a folder.
     pub(crate) fn place_of(&self, key: &str) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.join(key))

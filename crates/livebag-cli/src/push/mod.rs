@@ -21,6 +21,8 @@ use crate::{parse, text, verify};
 mod hold;
 mod watch;
 
+/// Between two looks for recordings, at least.
+const EVERY_MIN: Duration = Duration::from_millis(50);
 /// Between two lines of `--json` about one recording.
 const LINE_NANOS: u64 = 1_000_000_000;
 
@@ -63,8 +65,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "name")]
     watch: bool,
     /// With --watch: look for recordings this often.
-    #[arg(long, value_name = "TIME", value_parser = parse::duration_above_zero)]
-    #[arg(default_value = "5s", hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = pause)]
+    #[arg(default_value = "5s", requires = "watch", hide_short_help = true)]
     every: Duration,
     /// With --watch: send in these hours only, in local time: --hours 22:00-06:00,12:00-13:00.
     #[arg(long, value_name = "FROM-TO", value_delimiter = ',', value_parser = hold::DayRange::parse)]
@@ -154,7 +156,12 @@ pub fn run(args: &Args) -> Result<Outcome, CliError> {
     // This thread computes the checksums of requests.
     livebag::lower_priority();
     if args.watch {
-        return watch::run(args, &target);
+        let ended = watch::run(args, &target);
+        if let (Err(error), true) = (&ended, args.json) {
+            let error = error.to_string();
+            print(&Line::failed(&args.bags[0], &target, &error, &Clock::system()))?;
+        }
+        return ended;
     }
     let mut outcome = Outcome::Done;
     for path in &args.bags {
@@ -221,6 +228,11 @@ fn push_one(
     });
     bar.finish_and_clear();
     output?;
+    // A watch pushes recordings of all kinds.
+    let unknown = pushed.iter().filter(|_| !args.watch).flat_map(|pushed| &pushed.unknown_first);
+    for topic in unknown {
+        say!("livebag: warning: {} has no topic {topic} to send first", path.display());
+    }
     match &pushed {
         Ok(pushed) if args.json => print(&Line {
             size_bytes: Some(pushed.bytes),
@@ -328,6 +340,16 @@ fn sentence(path: &Path, pushed: &Pushed) -> String {
         text::duration(pushed.elapsed.as_nanos() as u64),
         if pushed.is_complete { "" } else { "; still being recorded" },
     )
+}
+
+/// Each look lists folders.
+fn pause(text: &str) -> Result<Duration, String> {
+    match parse::duration(text)? {
+        short if short < EVERY_MIN => {
+            Err(format!("`{text}` is too often: expected 50ms or more, such as 5s"))
+        }
+        pause => Ok(pause),
+    }
 }
 
 /// `10Mbit/s`, `2MB/s`: bytes a second.

@@ -70,6 +70,22 @@ fn checksums_of_the_users_own_are_neither_replaced_nor_removed() {
 }
 
 #[test]
+fn options_that_would_do_nothing_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = record(folder.path(), "run1", 1, 1);
+    let nas = folder.path().join("nas");
+    std::fs::create_dir(&nas).unwrap();
+    push_to(&bag, &nas, &["--every", "5s"]).expect(2, &["--watch"]);
+    push_to(&bag, &nas, &["--watch", "--every", "1ns"]).expect(2, &["too often"]);
+    let said = push_to(&bag, &nas, &["--first", "/none,imu"]).expect(0, &["no topic /none"]).err;
+    assert!(!said.contains("imu"), "{said}");
+    let nowhere = folder.path().join("nope");
+    let failed = push_to(&nowhere, &nas, &["--watch", "--json"]).expect(1, &["does not exist"]);
+    let line: serde_json::Value = serde_json::from_str(&failed.out).unwrap();
+    assert_eq!(line["state"], "failed", "{line}");
+}
+
+#[test]
 fn a_recording_is_no_target() {
     let folder = tempfile::tempdir().unwrap();
     let [one, other] = ["run1", "run2"].map(|name| record(folder.path(), name, 1, 1));

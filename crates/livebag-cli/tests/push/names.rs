@@ -19,6 +19,20 @@ fn another_recording_of_a_name_is_refused_and_nothing_of_it_is_sent() {
 }
 
 #[test]
+fn names_that_cannot_be_read_again_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start();
+    for name in ["run?1", "run#1", "run\n1"] {
+        let bag = record(folder.path(), name, 1, 1);
+        push(&store, &bag, &[]).expect(1, &["cannot be pushed", "--name"]);
+        assert!(store.take_seen().is_empty());
+        push(&store, &bag, &["--name", "run1"]).expect(0, &["verified"]);
+        std::fs::remove_dir_all(store.place("robot7/run1")).unwrap();
+        store.take_seen();
+    }
+}
+
+#[test]
 fn two_robots_that_begin_under_one_name_do_not_mix() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::start();

@@ -89,6 +89,8 @@ pub struct Pushed {
     pub read_back_objects: usize,
     /// How long it took.
     pub elapsed: Duration,
+    /// Of [`PushOptions::first`]: topics that it does not have.
+    pub unknown_first: Vec<String>,
     recording: Recording,
     /// Splits that were removed here after they were pushed are not all in this place.
     lacks_splits: bool,
@@ -127,6 +129,14 @@ pub fn push(
     let recording =
         Recording::survey(path, options.name.as_deref(), options.while_recorded, &options.first)?;
     target.check_folder()?;
+    // In an address, a query or a fragment would begin there.
+    if target.is_bucket() && recording.name.contains(['?', '#']) {
+        let name = &recording.name;
+        let why = format!(
+            "`{name}` in a bucket could not be read again, because of its ? or #: give it another name, with --name"
+        );
+        return Err(PushError::Source { path: path.to_owned(), why });
+    }
     // By device and number: it may be mounted there once more.
     let is_itself = |place: &std::path::Path| {
         let here = folder_id(path);
@@ -189,6 +199,7 @@ pub fn push(
         sent_bytes: target.pacer.sent_bytes() - sent_before,
         read_back_objects: pusher.read_back_objects,
         elapsed: Duration::from_nanos(clock.monotonic_nanos()),
+        unknown_first: recording.unknown_first.clone(),
         recording,
         lacks_splits: pusher.lacks_splits,
     })

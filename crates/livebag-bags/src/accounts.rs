@@ -47,11 +47,21 @@ pub(super) fn joined(of: impl Iterator<Item = (usize, Account)>, count: usize) -
     all
 }
 
+/// Says that messages are missing, and that it is not known how many.
+fn lost_unknown() -> (String, String) {
+    (LOST_KEY.to_owned(), "it is not known how many".to_owned())
+}
+
+/// Replaces what custom data tell of losses by that messages are missing.
+pub(super) fn forget(custom_data: &mut BTreeMap<String, String>) {
+    custom_data.retain(|key, _| !is_account(key));
+    custom_data.extend([lost_unknown()]);
+}
+
 /// The custom data of a copy.
 pub(super) fn to_custom_data(source: &dyn MessageSource) -> BTreeMap<String, String> {
     let Some(accounts) = source.accounts() else {
-        let told = (LOST_KEY.to_owned(), "it is not known how many".to_owned());
-        return source.lacks_messages().then_some(told).into_iter().collect();
+        return source.lacks_messages().then(lost_unknown).into_iter().collect();
     };
     let topics = source.topics().iter().zip(&accounts);
     let told = |(topic, account): (&Topic, &Account)| {

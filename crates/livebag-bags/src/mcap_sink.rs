@@ -14,6 +14,7 @@ use livebag_format::{Message, Topic, definitions};
 use mcap::records::MessageHeader;
 use mcap::{Compression, WriteOptions, Writer};
 
+use super::accounts;
 use super::attachments::refused;
 use super::bag_metadata::{metadata_of_file, write_bag_metadata};
 use super::file::ForeignFile;
@@ -225,6 +226,12 @@ impl McapSink {
             self.extras.push(extra);
         }
         Ok(())
+    }
+
+    /// Notes in rosbag2's record that messages of the recording are missing, and that it is not known how many.
+    pub(super) fn lacks_messages(&mut self) {
+        accounts::forget(&mut self.options.custom_data);
+        self.has_bag_record = true;
     }
 
     /// Closes the MCAP, makes it durable, and writes `metadata.yaml`.

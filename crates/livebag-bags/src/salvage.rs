@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use livebag_format::rosbag2::MetadataVersion;
+
 use super::attachments::Taken;
 use super::mcap_sink::McapSink;
 use super::{ConvertError, ForeignFile, MessageSource, SinkCompression, SinkOptions, mcap_file};
@@ -46,6 +48,8 @@ pub fn salvage(
     let promised = source.message_count();
     let options = SinkOptions {
         profile: source.profile().to_owned(),
+        // Humble's has no custom data.
+        metadata_version: MetadataVersion::Iron,
         compression,
         custom_data: source.bag_metadata().map(|bag| bag.custom_data.clone()).unwrap_or_default(),
         ros_distro: source.bag_metadata().map(|bag| bag.ros_distro.clone()).unwrap_or_default(),
@@ -72,9 +76,12 @@ pub fn salvage(
         sink.add_metadata(record)?;
         saved.metadata_records += 1;
     }
-    sink.finish()?;
     let unread = promised.unwrap_or(0).saturating_sub(saved.messages);
     saved.lost_messages = unread.max(source.lost_count());
+    if saved.lost_messages > 0 || saved.unknown_since_nanos.is_some() {
+        sink.lacks_messages();
+    }
+    sink.finish()?;
     saved.damage = source.warnings().iter().chain(&taken.warnings).cloned().collect();
     Ok(saved)
 }

@@ -41,6 +41,9 @@ pub fn read(
     }
     let account = account_of_all(&topics);
     let mut warnings = source.warnings().to_vec();
+    if account.is_none() && source.lacks_messages() {
+        warnings.push("it lacks messages, and it is not known how many".to_owned());
+    }
     let custom = source.bag_metadata().map(|bag| &bag.custom_data);
     let splits = custom.and_then(|custom| custom.get(REMOVED_KEY)?.parse().ok());
     if let (Some(splits), Some(account)) = (splits, account) {

@@ -434,6 +434,7 @@ fn a_cut_mcap_is_written_anew() {
     assert_eq!(report["message_count"], 2 * COUNT, "only the summary was cut off");
     assert_eq!(report["unknown_since_time"], Value::Null);
     assert_eq!(verify(&whole, 0)["message_count"], 2 * COUNT);
+    assert!(!run(&["info", text(&whole)]).expect(0, &[]).err.contains("lacks messages"));
     assert_eq!(std::fs::read(&cut).unwrap().len(), bytes.len() - 300);
     run(&["recover", text(&cut)]).expect(1, &["exists already", "-o"]);
 
@@ -447,6 +448,7 @@ fn a_cut_mcap_is_written_anew() {
     let report = recovered.expect(0, &["is not known"]).json();
     assert_eq!(report["damaged"], 0);
     assert_eq!(report["unknown_since_time"], chunk.message_end_time.to_string());
+    lacks_messages(&other);
     std::fs::remove_file(&other).unwrap();
 
     // A damaged chunk: its messages are lost, and counted.
@@ -460,6 +462,16 @@ fn a_cut_mcap_is_written_anew() {
     assert_eq!(kept.as_u64().unwrap() + lost.as_u64().unwrap(), 2 * COUNT, "{report}");
     assert!(lost.as_u64().unwrap() > 0);
     verify(&other, 0);
+    lacks_messages(&other);
+}
+
+/// A recovered file says that messages are missing, and so do copies of it.
+fn lacks_messages(file: &Path) {
+    run(&["info", text(file)]).expect(0, &["lacks messages"]);
+    let copy = tempfile::tempdir().unwrap();
+    let copy = copy.path().join("copy");
+    run(&["convert", text(file), text(&copy), "-s", "container"]).expect(0, &[]);
+    tells_of_missing_messages(&copy);
 }
 
 #[test]

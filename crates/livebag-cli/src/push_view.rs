@@ -35,8 +35,7 @@ pub struct Told {
 #[derive(Deserialize)]
 struct Line {
     state: String,
-    #[serde(default)]
-    target: String,
+    address: Option<String>,
     size_bytes: Option<u64>,
     stored_bytes: Option<u64>,
     split_count: Option<u32>,
@@ -77,11 +76,11 @@ impl PushView {
 
     /// What a child says.
     fn take(&self, line: Line) {
-        let Line { state, target, size_bytes, stored_bytes, split_count, error } = line;
+        let Line { state, address, size_bytes, stored_bytes, split_count, error } = line;
         let mut told = self.told();
         told.split_count = split_count.unwrap_or(told.split_count);
         match &*state {
-            "pushed" => told.address = Some(target),
+            "pushed" => told.address = address,
             "deleted" => {
                 told.is_deleted = true;
                 return;

@@ -110,6 +110,8 @@ const _: () = assert!(GIVE_UP_AFTER_DEFAULT.as_secs() == 120, "the help says 2m"
 struct Line<'a> {
     path: String,
     target: String,
+    /// The recording's own address there, once it or its closed splits are there.
+    address: Option<&'a str>,
     /// `pushing`, `pushed`, `splits_pushed` (the recording is still being made), `deleted` (from this disk) or `failed`.
     state: &'static str,
     size_bytes: Option<u64>,
@@ -242,7 +244,8 @@ fn push_one(
             file_count: Some(pushed.objects),
             sent_file_count: Some(pushed.sent_objects),
             read_back_file_count: Some(pushed.read_back_objects),
-            ..Line::new(path, &pushed.address, state_of(pushed), clock)
+            address: Some(&pushed.address),
+            ..Line::new(path, target.address(), state_of(pushed), clock)
         })?,
         Ok(pushed) => writeln!(std::io::stdout(), "{}", sentence(path, pushed))?,
         Err(_) => {}
@@ -297,6 +300,7 @@ impl<'a> Line<'a> {
         Self {
             path: path.display().to_string(),
             target: target.to_owned(),
+            address: None,
             state,
             size_bytes: None,
             stored_bytes: None,

@@ -82,6 +82,14 @@ pub fn run(args: &Args, target: &Target) -> Result<Outcome, CliError> {
         // A mistyped name is an error now. Later, a drive may go and come back.
         folder.metadata().map_err(|source| below::missing(folder, source))?;
     }
+    if let Some(folder) = args.bags.iter().find(|folder| has_below(folder, target)) {
+        return Err(CliError::usage(format!(
+            "the target {} is in {}, whose recordings are pushed: the copies would be pushed again; \
+             choose a target beside it",
+            target.address(),
+            folder.display()
+        )));
+    }
     let names: Vec<_> = args.bags.iter().map(|folder| folder.display().to_string()).collect();
     say!("livebag: pushing what is finished in {} to {}", names.join(", "), target.address());
     if args.delete_pushed {
@@ -298,6 +306,14 @@ impl Watch<'_> {
             false => Ok(()),
         }
     }
+}
+
+/// Whether the target is a folder, and that folder or below it.
+fn has_below(folder: &Path, target: &Target) -> bool {
+    let place = Path::new(target.address()).canonicalize();
+    let is_in =
+        |place: PathBuf| folder.canonicalize().is_ok_and(|folder| place.starts_with(folder));
+    !target.address().contains("://") && place.is_ok_and(is_in)
 }
 
 /// Why a finished recording cannot be pushed.

@@ -79,6 +79,9 @@ fn options_that_would_do_nothing_are_said() {
     push_to(&bag, &nas, &["--watch", "--every", "1ns"]).expect(2, &["too often"]);
     let said = push_to(&bag, &nas, &["--first", "/none,imu"]).expect(0, &["no topic /none"]).err;
     assert!(!said.contains("imu"), "{said}");
+    for target in [folder.path(), &nas] {
+        push_to(folder.path(), target, &["--watch"]).expect(2, &["would be pushed again"]);
+    }
     let nowhere = folder.path().join("nope");
     let failed = push_to(&nowhere, &nas, &["--watch", "--json"]).expect(1, &["does not exist"]);
     let line: serde_json::Value = serde_json::from_str(&failed.out).unwrap();

@@ -19,13 +19,17 @@ const LOOKS_PER_NOTICE: u32 = 20;
 /// Gives messages until the recording ends or the command is interrupted.
 pub fn run(args: &Args, last: Option<Duration>, wanted: &Wanted) -> Result<Outcome, CliError> {
     check(wanted)?;
-    let path = PathBuf::from(&args.bag);
-    let bag = Container::open(&path)?;
+    let path = &args.bag;
+    let bag = Container::open(path)?;
     if bag.state() != ContainerState::Live && last.is_none() {
-        say!("livebag: {} is not being recorded ({}): nothing will come", args.bag, bag.state());
+        say!(
+            "livebag: {} is not being recorded ({}): nothing will come",
+            path.display(),
+            bag.state()
+        );
         return Ok(Outcome::Done);
     }
-    let mut answer = Following::begin(&path, bag, last, wanted)?;
+    let mut answer = Following::begin(path, bag, last, wanted)?;
     // A line at a time: nothing waits in a buffer while nothing comes.
     let mut out = std::io::stdout().lock();
     match (wanted.json, wanted.decode) {

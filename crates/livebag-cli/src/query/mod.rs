@@ -1,7 +1,7 @@
 //! `livebag query`: any moment of a recording, finished or running.
 
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -50,7 +50,7 @@ pub struct Args {
     /// ROS 1 bag; a recording in an object store (s3://BUCKET/PREFIX/NAME, gs://…, az://…) or on a server
     /// (http://HOST:PORT/NAME, https://…); or one on Zenoh (zenoh/ROBOT/NAME, with * for any).
     #[arg(add = ArgValueCompleter::new(complete::recordings))]
-    bag: String,
+    bag: PathBuf,
     #[command(flatten)]
     server: Trust,
     #[command(flatten)]
@@ -158,8 +158,8 @@ impl Question {
 /// Answers.
 pub fn run(args: &Args) -> Result<Outcome, CliError> {
     let clock = Clock::system();
-    match Place::of(args.bag.as_ref())? {
-        Place::Server(_) => remote::run(args, &clock),
+    match Place::of(&args.bag)? {
+        Place::Server(_) => remote::run(args, &args.bag.to_string_lossy(), &clock),
         Place::Robots(address) => robots::run(args, &address, &clock),
         Place::Stored(address) => match (Stored::open(&address)?, &args.question) {
             (_, Question::Follow { .. }) => Err(CliError::usage(format!(
@@ -242,7 +242,7 @@ fn auto(
     let mut answer = answer::LocalNewest::new(bag, bag.newest_first(query)?, may_go_on);
     let planned_nanos = clock.monotonic_nanos();
     give(&mut answer, wanted, clock, planned_nanos, &|| start_of(bag))?;
-    Ok(outcome(answer.damaged(), &bag.path().display().to_string()))
+    Ok(outcome(answer.damaged(), bag.path()))
 }
 
 /// Gives an answer in the form that is wanted. `start_nanos` gives the recording's start, where people read it.
@@ -296,14 +296,15 @@ fn no_follow() -> CliError {
 }
 
 /// Says how many messages are not in the answer because they are damaged.
-fn outcome(damaged: u64, bag: &str) -> Outcome {
+fn outcome(damaged: u64, bag: &Path) -> Outcome {
     if damaged == 0 {
         return Outcome::Done;
     }
     complain!(
-        "livebag: left out, since they or their index entries are damaged: {} (`livebag verify {bag}` \
+        "livebag: left out, since they or their index entries are damaged: {} (`livebag verify {}` \
          names them)",
         text::messages(damaged),
+        bag.display(),
     );
     Outcome::Loss
 }

@@ -11,8 +11,8 @@ use crate::parse::Moment;
 use crate::select;
 
 /// Asks, and gives the answer.
-pub fn run(args: &Args, clock: &Clock) -> Result<Outcome, CliError> {
-    let bag = RemoteRecording::open(&args.bag, args.server.options()?)?;
+pub fn run(args: &Args, url: &str, clock: &Clock) -> Result<Outcome, CliError> {
+    let bag = RemoteRecording::open(url, args.server.options()?)?;
     // Names without a slash, the start that times count from, the profile.
     let info = bag.info()?;
     let wanted = args.question.wanted();

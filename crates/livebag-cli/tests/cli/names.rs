@@ -2,7 +2,7 @@
 
 use livebag_shm::{FrameMeta, StreamOptions};
 
-use crate::common::{Recording, run, stream, text};
+use crate::common::{Ended, Recording, livebag, run, stream, text};
 
 /// A closed recording of one topic with five messages; its path, and the name of the topic.
 pub fn recording(folder: &std::path::Path, name: &str) -> (std::path::PathBuf, String) {
@@ -156,4 +156,22 @@ fn what_dead_programs_left_is_no_topic_and_can_be_removed() {
     assert!(ended.out.contains(&dead), "{ended:?}");
     assert!(livebag_shm::list().unwrap().contains(&live));
     run(&["record", "-a", "-o", ""]).expect(2, &["--output is empty"]);
+}
+
+/// A path is bytes, and need not be UTF-8.
+#[test]
+fn a_recording_may_be_called_anything() {
+    use std::os::unix::ffi::OsStringExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = recording(folder.path(), "run");
+    let odd = folder.path().join(std::ffi::OsString::from_vec(b"a b\xff\n".to_vec()));
+    std::fs::rename(&path, &odd).unwrap();
+    for arguments in [&["info"][..], &["ls"], &["verify"], &["query"], &["play"]] {
+        let mut command = livebag(arguments);
+        command.arg(&odd);
+        if arguments == ["query"] {
+            command.args(["history", "--count"]);
+        }
+        Ended::from(command.output().unwrap()).expect(0, &[]);
+    }
 }

@@ -171,7 +171,6 @@ fn container(path: &Path) -> Result<Report, CliError> {
         make_rosbag2(&bag, MetadataVersion::Iron)?;
     }
     let counts = bag.topics().iter().map(ContainerTopic::message_count);
-    let missing = bag.topics().iter().map(ContainerTopic::missing).sum::<Result<u64, _>>()?;
     Ok(Report {
         path: path.display().to_string(),
         kind: RecordingKind::Container.to_string(),
@@ -179,7 +178,7 @@ fn container(path: &Path) -> Result<Report, CliError> {
         output: None,
         message_count: counts.sum::<Result<u64, _>>()?,
         bytes: bag.topics().iter().map(ContainerTopic::message_bytes).sum(),
-        lost_messages: Some(bag.account()?.damaged + missing),
+        lost_messages: Some(bag.account()?.damaged),
         unknown_since_nanos: bag.unknown_since_nanos(),
         damage: bag.failure().map(str::to_owned).into_iter().collect(),
         duration_s: 0.0,

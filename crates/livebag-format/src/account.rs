@@ -16,7 +16,7 @@ pub struct Account {
     pub recorded: u64,
     /// Messages that were recorded, and removed with their splits by retention.
     pub removed: u64,
-    /// Messages that were recorded, and that recovery could not prove.
+    /// Messages that were recorded, and that recovery could not prove, or whose files are gone or cut.
     pub damaged: u64,
     /// How many of those three were recorded before, and stood at the head of a split once more.
     pub repeated: u64,

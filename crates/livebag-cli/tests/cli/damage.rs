@@ -222,6 +222,8 @@ fn messages_whose_files_are_gone_are_missed_by_every_verb() {
         }
         run(&["info", text(&bag)]).expect(0, &["60 messages that were recorded", "verify"]);
         run(&["ls", text(&bag)]).expect(0, &["60 messages", "cannot be reached"]);
+        let account = run(&["info", text(&bag), "--json"]).json()["account"].clone();
+        assert_eq!((&account["damaged"], &account["published"]), (&60.into(), &120.into()));
         std::fs::rename(&aside, &file).unwrap();
     }
     assert!(!run(&["info", text(&bag)]).expect(0, &[]).err.contains("cannot be reached"));

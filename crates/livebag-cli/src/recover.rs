@@ -19,8 +19,8 @@ use crate::{stored, text};
 ///
 /// A container is repaired in place, even a closed one. All of it is read, and everything provable is kept. Damaged
 /// indexes and container.yaml are rebuilt, and overwritten bytes are saved beside it. A damaged MCAP file is not
-/// changed, and everything provable is written into a new one, which says if messages are missing. A rosbag2 folder gets
-/// a new metadata.yaml from its files; a damaged one is kept beside it.
+/// changed, and everything provable is written into a new one, which says if messages are missing. A rosbag2 folder
+/// gets a new metadata.yaml from its files; a damaged one is kept beside it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     livebag recover run1\n  \

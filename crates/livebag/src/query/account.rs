@@ -5,8 +5,8 @@ use livebag_format::Account;
 use super::{Container, ContainerError, ContainerState, ContainerTopic};
 
 impl Container {
-    /// The account of each topic, in the order of [`Container::topics`]; of a live container as its recorder last wrote it,
-    /// about a second ago.
+    /// The account of each topic, in the order of [`Container::topics`]; of a live container as its recorder last wrote
+    /// it, about a second ago.
     ///
     /// # Errors
     /// If an index cannot be read.

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use livebag_format::index::IndexEntry;
-use livebag_format::mcap::{CHUNK_HEADER_BYTES, ChunkHeader, Compression, MESSAGE_HEADER_BYTES};
+use livebag_format::mcap::{
+    CHUNK_HEADER_BYTES, ChunkHeader, Compression, MESSAGE_HEADER_BYTES, MessageHeader,
+};
 
 use super::ContainerError;
+use crate::container::says_the_same;
 use crate::limits::READ_WINDOW_BYTES;
 use crate::storage::{FilePart, Mapping, ReadFile};
 
@@ -15,6 +18,8 @@ use crate::storage::{FilePart, Mapping, ReadFile};
 pub(super) const WRONG_CHECKSUM: &str = "the chunk's checksum does not match";
 /// The damage of a message whose chunk does not begin where it should.
 pub(super) const NO_CHUNK: &str = "the time index names a chunk that is not there";
+/// The damage of a message that is not the one that its entry tells of.
+const OTHER_MESSAGE: &str = "the time index tells of another message than the one that is there";
 
 /// The start of a chunk that is not compressed.
 pub(super) struct PlainChunk {
@@ -43,6 +48,8 @@ impl PlainChunk {
 pub(super) struct Brick {
     pub path: PathBuf,
     pub file: Arc<dyn ReadFile>,
+    /// Channel of the topic that is read from it.
+    channel_id: u16,
     mapped: Mutex<Mapped>,
 }
 
@@ -59,8 +66,8 @@ enum Mapped {
 }
 
 impl Brick {
-    pub fn new(path: PathBuf, file: Arc<dyn ReadFile>) -> Self {
-        Self { path, file, mapped: Mutex::default() }
+    pub fn new(path: PathBuf, file: Arc<dyn ReadFile>, channel_id: u16) -> Self {
+        Self { path, file, channel_id, mapped: Mutex::default() }
     }
 
     fn io(&self) -> impl Fn(std::io::Error) -> ContainerError + '_ {
@@ -80,6 +87,18 @@ impl Brick {
         match self.file.length().map_err(self.io())? {
             length if length < end_of(entry) => Err(brick_ends(&self.path, entry)),
             _ => Ok(()),
+        }
+    }
+
+    /// Checks that a message's header tells of the same message as its entry: an index may be another recording's.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn agrees(&self, header: &[u8], entry: &IndexEntry) -> Result<(), ContainerError> {
+        let header = MessageHeader::parse(header);
+        match header.is_some_and(|header| says_the_same(&header, entry, self.channel_id)) {
+            true => Ok(()),
+            false => Err(self.damaged(entry, OTHER_MESSAGE)),
         }
     }
 
@@ -147,9 +166,11 @@ impl Brick {
         }
     }
 
-    /// The chunk of a message that is not compressed: its start, where that is, and the header of its first
-    /// message.
-    fn chunk_of(
+    /// The chunk of a message that is not compressed: its start, where that is, and the message's header.
+    ///
+    /// # Errors
+    /// If it is another message, or cannot be read.
+    pub fn chunk_of(
         &self,
         entry: &IndexEntry,
     ) -> Result<(PlainChunk, u64, [u8; MESSAGE_HEADER_BYTES]), ContainerError> {
@@ -162,6 +183,13 @@ impl Brick {
         let chunk = PlainChunk::parse(&start).ok_or_else(|| self.damaged(entry, NO_CHUNK))?;
         let mut head = [0; MESSAGE_HEADER_BYTES];
         head.copy_from_slice(&start[CHUNK_HEADER_BYTES..]);
+        if entry.inner != 0 {
+            let at = entry.offset - MESSAGE_HEADER_BYTES as u64;
+            if self.file.read_at(&mut head, at).map_err(self.io())? < head.len() {
+                return Err(brick_ends(&self.path, entry));
+            }
+        }
+        self.agrees(&head, entry)?;
         Ok((chunk, place, head))
     }
 

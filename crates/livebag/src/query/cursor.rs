@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use livebag_format::Message;
 use livebag_format::index::IndexEntry;
-use livebag_format::mcap::CHUNK_HEADER_BYTES;
+use livebag_format::mcap::{CHUNK_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 
 use super::brick::{NO_CHUNK, PlainChunk, Use, WRONG_CHECKSUM, brick_ends, end_of, part};
 use super::{Buffer, Container, ContainerError, Segment};
@@ -353,7 +353,10 @@ impl<'container> TopicCursor<'container> {
             return self.segment.unpack(entry, &mut self.unpacked);
         }
         self.check(entry)?;
-        self.fill(entry, entry.offset..end_of(entry))?;
+        let start = entry.offset - MESSAGE_HEADER_BYTES as u64;
+        self.fill(entry, start..end_of(entry))?;
+        let header = self.window.bytes(start, MESSAGE_HEADER_BYTES);
+        self.segment.brick(entry)?.agrees(header, entry)?;
         Ok(self.window.bytes(entry.offset, entry.data_bytes as usize))
     }
 

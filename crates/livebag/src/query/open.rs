@@ -76,7 +76,9 @@ pub(super) fn add_topics(
                 bricks: described
                     .bricks
                     .iter()
-                    .map(|name| open(name).map(|(path, file)| Brick::new(path, file)))
+                    .map(|name| {
+                        open(name).map(|(path, file)| Brick::new(path, file, described.channel_id))
+                    })
                     .collect::<Result<_, _>>()?,
                 message_bytes: described.message_bytes,
                 promised,

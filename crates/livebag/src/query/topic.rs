@@ -85,7 +85,7 @@ impl Segment {
         self.brick(entry)?.read(entry, skip, out)
     }
 
-    /// A message of a compressed chunk.
+    /// A message of a chunk that is read, checked and decompressed whole.
     pub fn unpack<'a>(
         &self,
         entry: &IndexEntry,
@@ -93,12 +93,12 @@ impl Segment {
     ) -> Result<&'a [u8], ContainerError> {
         let brick = self.brick(entry)?;
         let read = unpacked.message(&*brick.file, entry);
-        read.map(|(_, data)| data).map_err(|error| match error {
+        let (header, data) = read.map_err(|error| match error {
             UnpackError::Io(source) => ContainerError::Io { path: brick.path.clone(), source },
-            UnpackError::Damaged(what) => {
-                ContainerError::Damaged { path: brick.path.clone(), offset: entry.offset, what }
-            }
-        })
+            UnpackError::Damaged(what) => brick.damaged(entry, what),
+        })?;
+        brick.agrees(header, entry)?;
+        Ok(data)
     }
 }
 

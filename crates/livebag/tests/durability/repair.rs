@@ -13,6 +13,7 @@ use livebag::{
     ChunkCompression, Compression, Container, ContainerState, NewMessage, Overflow, Query,
     Recorder, RecorderOptions, Topic,
 };
+use livebag_format::index::{ENTRY_BYTES, entry_offset};
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES_MAX, ChunkHeader, MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
     MESSAGE_INDEX_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, chunk_messages, opcode,
@@ -176,6 +177,12 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
+/// Recordings of the same messages at other times.
+fn others() -> &'static BTreeMap<Kind, Original> {
+    static MADE: OnceLock<BTreeMap<Kind, Original>> = OnceLock::new();
+    MADE.get_or_init(|| KINDS.into_iter().map(|kind| (kind, make(kind))).collect())
+}
+
 /// A copy to damage, in a separate folder.
 fn copy_of(original: &Original) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -326,6 +333,47 @@ fn damage(random: &mut Random, folder: &Path, from: u64) -> String {
     }
 }
 
+/// Gives a topic the index of another one, or of another recording, in words.
+fn confuse_indexes(random: &mut Random, kind: Kind, folder: &Path) -> String {
+    let names = files(folder, "idx");
+    let [first, .., last] = &names[..] else { return "no indexes".into() };
+    match random.below(3) {
+        0 => {
+            exchange(&folder.join(first), &folder.join(last));
+            format!("{first} and {last} exchanged")
+        }
+        1 => {
+            swap_entries(&folder.join(first), &folder.join(last), random.below(20));
+            format!("ten entries of {first} and {last} swapped")
+        }
+        _ => {
+            fs::copy(others()[&kind].path.join(first), folder.join(first)).unwrap();
+            format!("{first} of another recording")
+        }
+    }
+}
+
+fn exchange(one: &Path, other: &Path) {
+    let aside = one.with_extension("aside");
+    fs::rename(one, &aside).unwrap();
+    fs::rename(other, one).unwrap();
+    fs::rename(aside, other).unwrap();
+}
+
+/// Swaps ten entries of two indexes, from one number on.
+fn swap_entries(one: &Path, other: &Path, from: u64) {
+    let files = [one, other].map(open);
+    let mut entries = [[0; 10 * ENTRY_BYTES]; 2];
+    for (file, entries) in files.iter().zip(&mut entries) {
+        if file.read_exact_at(entries, entry_offset(from)).is_err() {
+            return;
+        }
+    }
+    for (file, entries) in files.iter().zip(entries.iter().rev()) {
+        file.write_all_at(entries, entry_offset(from)).unwrap();
+    }
+}
+
 /// The contents of a folder: names and contents, without the lock.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap());
@@ -372,6 +420,9 @@ fn check(seed: u64) {
     let from = if manifest_is_gone { original.defined_before.next_multiple_of(BLOCK) } else { 0 };
     for _ in 0..1 + random.below(4) {
         said.push(damage(&mut random, &path, from));
+    }
+    if random.chance(15) {
+        said.push(confuse_indexes(&mut random, kind, &path));
     }
     if manifest_is_gone {
         match random.below(3) {
@@ -576,4 +627,68 @@ fn a_repair_says_what_it_found_once() {
     let said = Container::recover(&path).unwrap().failure().unwrap().to_owned();
     assert!(said.starts_with(&format!("{brick}: {} messages", hit.messages.len())), "{said}");
     assert_eq!(Container::recover(&path).unwrap().failure(), Some(said.as_str()));
+}
+
+/// What does not belong together is told apart by reading, and costs no message once it is repaired.
+#[test]
+fn indexes_and_bricks_that_were_exchanged_cost_nothing() {
+    type Confuse = fn(&Path, &Original);
+    let confusions: [(&str, Confuse); 5] = [
+        ("an index of another recording", |path, other| {
+            let name = &files(path, "idx")[0];
+            fs::copy(other.path.join(name), path.join(name)).unwrap();
+        }),
+        ("all of another recording", |path, other| {
+            for name in files(path, "idx") {
+                fs::copy(other.path.join(&name), path.join(name)).unwrap();
+            }
+        }),
+        ("two indexes", |path, _| {
+            let names = files(path, "idx");
+            exchange(&path.join(&names[0]), &path.join(&names[2]));
+        }),
+        ("ten entries of two indexes", |path, _| {
+            let names = files(path, "idx");
+            swap_entries(&path.join(&names[0]), &path.join(&names[1]), 5);
+        }),
+        ("two bricks", |path, _| {
+            let names = files(path, "mcap");
+            if let [first, .., last] = &names[..] {
+                exchange(&path.join(first), &path.join(last));
+            }
+        }),
+    ];
+    for (kind, (what, confuse)) in KINDS.iter().flat_map(|kind| confusions.map(|c| (kind, c))) {
+        let said = format!("{kind:?}: {what}");
+        let original = &originals()[kind];
+        let times = times(&Container::peek(&original.path).unwrap());
+        let (_folder, path) = copy_of(original);
+        confuse(&path, &others()[kind]);
+        let container = Container::peek(&path).unwrap();
+        let found = self::times(&container);
+        assert!(found.iter().all(|(key, time)| times[key] == *time), "{said}");
+        drop(container);
+        let container = match kind.is_closed {
+            true => Container::recover(&path).unwrap(),
+            // It is repaired when it is opened.
+            false => Container::open(&path).unwrap(),
+        };
+        assert_eq!(self::times(&container), times, "{said}");
+        assert!(read(&container).0 == original.messages, "{said}");
+        let damaged: u64 = container.accounts().unwrap().iter().map(|a| a.damaged).sum();
+        assert_eq!(damaged, 0, "{said}");
+        let verified = livebag_bags::verify(&path, &mut |_| {}).unwrap();
+        assert!(verified.damage.is_empty(), "{said}: {:?}", verified.damage);
+    }
+}
+
+/// The times of all messages that can be read.
+fn times(container: &Container) -> BTreeMap<Key, u64> {
+    let mut cursor = container.query(&Query::default()).unwrap();
+    let mut times = BTreeMap::new();
+    while let Some((topic, message)) = cursor.next().unwrap() {
+        let key = (container.topics()[topic].topic().name.clone(), message.sequence as u32);
+        times.insert(key, message.log_time_nanos);
+    }
+    times
 }

@@ -24,8 +24,18 @@ pub(super) struct Claim {
     pub member: u16,
     /// Whether the message is on the medium according to `container.synced`.
     pub is_synced: bool,
-    /// Whether the message has been found in the brick.
-    pub is_proven: bool,
+    pub finding: Finding,
+}
+
+/// What a brick has where an entry says that a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Finding {
+    /// Nothing that could be proven.
+    Nothing,
+    /// The message.
+    Proven,
+    /// Another message: the entry is another recording's, and nothing of this one is lost with it.
+    Another,
 }
 
 /// All claims of a brick are held in memory, and an index that must be rebuilt is built there, too.
@@ -97,7 +107,7 @@ impl TopicIndex {
                 self.is_whole &= number == place && entry.log_time_nanos >= before;
                 before = entry.log_time_nanos;
                 let (is_synced, number) = (number < synced, number as u32);
-                claims.push(Claim { entry, number, member, is_synced, is_proven: false });
+                claims.push(Claim { entry, number, member, is_synced, finding: Finding::Nothing });
             }
             at += ENTRIES_AT_ONCE;
         }
@@ -116,10 +126,15 @@ impl TopicIndex {
         mut found: Vec<IndexEntry>,
     ) -> io::Result<Mended> {
         found.sort_unstable_by_key(|entry| (order(entry), entry.offset));
-        let given_up = claims.iter().filter(|claim| !claim.is_proven).count() as u64;
+        let is_proven = |claim: &&Claim| claim.finding == Finding::Proven;
+        let count = |finding| claims.iter().filter(|claim| claim.finding == finding).count() as u64;
+        // An index that is another recording's does not tell what is lost.
+        let is_ours = count(Finding::Another) <= count(Finding::Proven);
+        let given_up = if is_ours { count(Finding::Nothing) } else { 0 };
+        let is_whole = self.is_whole && claims.iter().all(|claim| is_proven(&claim));
         let last = claims.last().map_or((0, 0), |claim| order(&claim.entry));
         let follow = found.first().is_none_or(|entry| order(entry) >= last);
-        let is_right = self.is_whole && given_up == 0 && follow;
+        let is_right = is_whole && follow;
         let is_changed = !is_right || !found.is_empty() || self.length != entry_offset(self.count);
         if !is_changed {
             self.file.as_ref().map_or(Ok(()), |file| file.sync())?;
@@ -129,7 +144,7 @@ impl TopicIndex {
             claims.sort_unstable_by_key(|claim| (order(&claim.entry), claim.number));
             self.replace(disk, claims, &found)?;
         }
-        let kept = claims.iter().filter(|claim| claim.is_proven).map(|claim| &claim.entry);
+        let kept = claims.iter().filter(is_proven).map(|claim| &claim.entry);
         let mut mended =
             Mended { count: 0, bytes: 0, last_log_time_nanos: 0, given_up, is_changed };
         for entry in kept.chain(&found) {
@@ -158,7 +173,8 @@ impl TopicIndex {
         if self.file.is_some() {
             keep_aside(disk, &self.path, &disk.read(&self.path)?)?;
         }
-        let kept = || claims.iter().filter(|claim| claim.is_proven).map(|claim| &claim.entry);
+        let is_proven = |claim: &&Claim| claim.finding == Finding::Proven;
+        let kept = || claims.iter().filter(is_proven).map(|claim| &claim.entry);
         let mut bytes = Vec::new();
         let room = entry_offset((kept().count() + found.len()) as u64);
         bytes.try_reserve_exact(usize::try_from(room).map_err(io::Error::other)?)?;

@@ -4,6 +4,7 @@
 //! their topics (MCAP's schemas and channels), and an index belongs to the channel that its entries
 //! point to. What only the manifest knew is gone: losses, metadata, when recording began.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -85,6 +86,11 @@ fn is_split(disk: &dyn Disk, path: &Path) -> Result<bool, ContainerError> {
     }
 }
 
+/// The number in the name of a later split: those from 10,000 on are longer.
+fn number_of_split(name: &str) -> Option<u64> {
+    name.strip_prefix("split_")?.parse().ok()
+}
+
 /// Names of the later splits' directories.
 fn splits_among(disk: &dyn Disk, files: &[PathBuf]) -> Result<Vec<String>, ContainerError> {
     let mut names = Vec::new();
@@ -107,13 +113,12 @@ pub(super) fn correct_splits(
     path: &Path,
     manifest: &mut Manifest,
 ) -> Result<(), ContainerError> {
-    let number = |name: &String| name.strip_prefix("split_").and_then(|n| n.parse::<u64>().ok());
-    let last = manifest.splits.iter().filter_map(number).max().unwrap_or(0);
+    let last = manifest.splits.iter().filter_map(|name| number_of_split(name)).max().unwrap_or(0);
     let next = last.max(manifest.removed.splits.saturating_sub(1)) + 1;
     let in_directory = |source| ContainerError::Io { path: path.to_owned(), source };
     let mut begun = splits_among(disk, &disk.list(path).map_err(in_directory)?)?;
-    begun.retain(|name| number(name).is_some_and(|number| number >= next));
-    begun.sort_by_key(number);
+    begun.retain(|name| number_of_split(name).is_some_and(|number| number >= next));
+    begun.sort_by_key(|name| number_of_split(name));
     manifest.splits.append(&mut begun);
     let is_removed = |name: &String| {
         let directory = path.join(name);
@@ -132,6 +137,58 @@ pub(super) fn correct_splits(
     manifest.splits.drain(..gone);
     manifest.removed.splits += gone as u64;
     Ok(())
+}
+
+/// Corrects which brick is whose where files have been exchanged: a brick belongs to the topic that it announces first.
+/// Gives whether any were.
+pub(super) fn correct_bricks(disk: &dyn Disk, path: &Path, manifest: &mut Manifest) -> bool {
+    // By their names in the manifest, the names that the files have.
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let bricks: BTreeSet<_> = manifest.topics.iter().flat_map(|topic| &topic.bricks).collect();
+    for name in bricks {
+        let file = disk.open(&path.join(name));
+        let Ok(Some(announced)) = file.and_then(|file| first_topic(&*file)) else { continue };
+        let topic = manifest.topics.iter().find(|known| {
+            (known.channel_id, known.name.as_str()) == (announced.0, announced.1.as_str())
+        });
+        if let Some([of_topic]) = topic.map(|topic| &*topic.bricks)
+            && of_topic != name
+        {
+            names.insert(of_topic.clone(), name.clone());
+        }
+    }
+    let (before, now): (BTreeSet<_>, BTreeSet<_>) = names.iter().unzip();
+    if names.is_empty() || before != now {
+        return false;
+    }
+    for brick in manifest.topics.iter_mut().flat_map(|topic| &mut topic.bricks) {
+        if let Some(name) = names.get(brick) {
+            brick.clone_from(name);
+        }
+    }
+    true
+}
+
+/// Channel and name of the topic that a brick announces first, before any message.
+fn first_topic(file: &dyn ReadFile) -> io::Result<Option<(u16, String)>> {
+    let (mut at, length) = (MAGIC.len() as u64, file.length()?);
+    while let Some((record, end)) = record_at(file, at, length)? {
+        match record.opcode {
+            0 | opcode::CHUNK | opcode::DATA_END => break,
+            opcode::CHANNEL if record.body_bytes <= RECORD_BYTES_MAX => {
+                let mut body = vec![0; record.body_bytes as usize];
+                file.read_at(&mut body, at + RECORD_HEADER_BYTES as u64)?;
+                if let Some(Definition::Channel { id, topic, .. }) =
+                    Definition::parse(opcode::CHANNEL, &body)
+                {
+                    return Ok(Some((id, topic)));
+                }
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    Ok(None)
 }
 
 /// Path of a topic's index: beside its brick under the same name, or under its own if it shares the brick.
@@ -313,7 +370,7 @@ pub(super) fn rebuild(disk: &dyn Disk, path: &Path) -> Result<Manifest, Containe
             manifest.topics.push(TopicManifest::new(topic, *channel_id, index, bricks));
         }
     }
-    manifest.splits.sort();
+    manifest.splits.sort_by_key(|name| (number_of_split(name), name.clone()));
     manifest.topics.sort_by_key(|topic| topic.channel_id);
     manifest.started_nanos = if started == u64::MAX { 0 } else { started };
     Ok(manifest)

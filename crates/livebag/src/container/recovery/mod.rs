@@ -35,8 +35,8 @@ mod proof;
 mod survey;
 mod walk;
 
-use index::{Claim, ENTRY_MEMORY_BYTES, TopicIndex};
-use manifest::{correct_splits, name_newest_files, rebuild};
+use index::{Claim, ENTRY_MEMORY_BYTES, Finding, TopicIndex};
+use manifest::{correct_bricks, correct_splits, name_newest_files, rebuild};
 use mend::mend_brick;
 use proof::Trust;
 use survey::Member;
@@ -237,6 +237,7 @@ fn recover(
             correct_splits(disk, directory, manifest)?;
         }
     }
+    let mut is_changed = correct_bricks(disk, directory, manifest);
     let mark = disk.read(&directory.join(SYNCED_FILE)).ok().filter(|_| !is_thorough);
     let mark = mark.and_then(|bytes| SyncMark::parse(str::from_utf8(&bytes).ok()?));
     let mark = mark.unwrap_or_default();
@@ -249,7 +250,6 @@ fn recover(
     let settled = survived && !was_closed && !is_thorough;
     let mut notes = Vec::new();
     let mut last_log_time_nanos = 0;
-    let mut is_changed = false;
     for (brick, topics) in &groups {
         let trust = Trust {
             settled_bytes: if settled { u64::MAX } else { 0 },
@@ -341,7 +341,9 @@ fn mend_group(
     let is_kept =
         |claim: &Claim| manifest.topics[indexes[usize::from(claim.member)].topic].bricks.len() > 1;
     others.extend(claims.extract_if(.., |claim| claim.entry.brick != 0));
-    others.iter_mut().for_each(|claim| claim.is_proven = is_kept(claim));
+    for claim in others.iter_mut().filter(|claim| is_kept(claim)) {
+        claim.finding = Finding::Proven;
+    }
     let file = match disk.open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             disk.create(&path, Access::Buffered)?

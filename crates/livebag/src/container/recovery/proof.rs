@@ -2,7 +2,7 @@
 //!
 //! - the checksum of its chunk,
 //! - or, for a frame without one, an index entry that says the same as its headers, or a whole chunk with
-//!   its message index; and by having no hole: bricks are only appended to, so a block is either what was
+//!   its message index, where no entry of the same time says otherwise; and by having no hole: bricks are only appended to, so a block is either what was
 //!   written or a hole,
 //! - or an entry below the mark in `container.synced`, or one that the kernel has had for long,
 //! - or a place in front of the end of a file that cuts its chunk, where nothing else can have happened to
@@ -23,6 +23,7 @@ use livebag_format::mcap::{
 };
 
 use super::index::Claim;
+use super::says_the_same;
 use super::survey::Member;
 use crate::limits::PROVEN_CHUNK_BYTES_MAX;
 use crate::storage::ReadFile;
@@ -180,7 +181,7 @@ impl<'a> Evidence<'a> {
         if header.records_bytes.max(header.stored_bytes) > PROVEN_CHUNK_BYTES_MAX {
             return Ok(None);
         }
-        if let Some(extent) = self.believe(at, end, header)? {
+        if let Some(extent) = self.believe(head, (at, end), header)? {
             let entries = Vec::new();
             return Ok(Some(Proven {
                 extent,
@@ -191,13 +192,8 @@ impl<'a> Evidence<'a> {
                 record_header: None,
             }));
         }
-        let is_frame = head
-            .get(CHUNK_HEADER_BYTES..)
-            .and_then(MessageHeader::parse)
-            .and_then(|message| message.data_bytes.checked_add(MESSAGE_HEADER_BYTES as u64))
-            == Some(header.records_bytes);
         let entries = match header.crc {
-            0 if is_frame => self.prove_frame(head, (at, end), header)?,
+            0 if frame_of(head, header).is_some() => self.prove_frame(head, (at, end), header)?,
             0 => self.prove_shortened((at, end), header)?,
             _ => self.prove_checksum((at, end), header)?,
         };
@@ -215,8 +211,14 @@ impl<'a> Evidence<'a> {
         }))
     }
 
-    /// A chunk whose claims are accepted, if their number equals that of its message indexes.
-    fn believe(&self, at: u64, end: u64, header: &ChunkHeader) -> io::Result<Option<ChunkExtent>> {
+    /// A chunk whose claims are accepted, if they tell of a frame what its header does, or of more messages the same
+    /// times, and their number equals that of its message indexes.
+    fn believe(
+        &self,
+        head: &[u8],
+        (at, end): (u64, u64),
+        header: &ChunkHeader,
+    ) -> io::Result<Option<ChunkExtent>> {
         let claims = self.claims_at(at);
         let is_believed = |claim: &Claim| {
             (claim.is_synced || at < self.trust.settled_bytes)
@@ -229,6 +231,16 @@ impl<'a> Evidence<'a> {
             (self.members[usize::from(claim.member)].channel_id, claim.entry.log_time_nanos)
         };
         let extent = extent_of(at, header, claims.iter().map(of));
+        let frame = frame_of(head, header);
+        let is_frame = |claim: &Claim| {
+            let channel_id = self.members[usize::from(claim.member)].channel_id;
+            frame.is_none_or(|message| says_the_same(&message, &claim.entry, channel_id))
+        };
+        let has_its_times =
+            (extent.start_nanos, extent.end_nanos) == (header.start_nanos, header.end_nanos);
+        if !has_its_times || !claims.iter().all(is_frame) {
+            return Ok(None);
+        }
         let mut index_at = end;
         for (channel_id, count) in &extent.counts {
             let head = self.read(index_at, index_at + MESSAGE_INDEX_HEADER_BYTES as u64)?;
@@ -268,23 +280,12 @@ impl<'a> Evidence<'a> {
         (at, end): (u64, u64),
         header: &ChunkHeader,
     ) -> io::Result<Option<Vec<(usize, IndexEntry)>>> {
-        let message = head.get(CHUNK_HEADER_BYTES..).and_then(MessageHeader::parse);
-        let Some(message) = message.filter(|_| header.compression == Compression::None) else {
-            return Ok(None);
-        };
-        let records_bytes = message.data_bytes.checked_add(MESSAGE_HEADER_BYTES as u64);
-        let member = self.member_of(message.channel_id);
-        let Some(member) = member.filter(|_| records_bytes == Some(header.records_bytes)) else {
-            return Ok(None);
-        };
+        let Some(message) = frame_of(head, header) else { return Ok(None) };
+        let Some(member) = self.member_of(message.channel_id) else { return Ok(None) };
         let entry = self.entry_of(&message, (at, 0), member, header);
         let claims = self.claims_at(at);
         let mut whole_to = end;
         if !claims.iter().any(|claim| same_message(&claim.entry, &entry)) {
-            // An entry has a checksum: where the two differ, the brick is wrong.
-            if !claims.is_empty() {
-                return Ok(None);
-            }
             // Its message index is written behind its data.
             let mut index = Vec::new();
             let place = std::iter::once((message.log_time_nanos, 0));
@@ -295,6 +296,11 @@ impl<'a> Evidence<'a> {
                 || self.read(end, whole_to)? != index
             {
                 // The header alone may have been moved here by a medium that confuses sectors.
+                return Ok(None);
+            }
+            // An entry has a checksum: where the two differ, the brick is wrong; but one that tells of another time
+            // than all three places in the brick is another recording's.
+            if claims.iter().any(|claim| claim.entry.log_time_nanos == message.log_time_nanos) {
                 return Ok(None);
             }
         }
@@ -321,15 +327,15 @@ impl<'a> Evidence<'a> {
             let Ok(message) = message else { break };
             let Some(member) = self.member_of(message.header.channel_id) else { break };
             let entry = self.entry_of(&message.header, (at, message.inner), member, &header);
+            let times = header.start_nanos..=header.end_nanos;
             let claim = self.claim_at(at, message.inner);
+            // One of another time than the chunk's is another recording's.
+            let claim = claim.filter(|claim| times.contains(&claim.entry.log_time_nanos));
             let is_right = match claim {
                 Some(claim) => {
                     usize::from(claim.member) == member && same_message(&claim.entry, &entry)
                 }
-                None => {
-                    let times = header.start_nanos..=header.end_nanos;
-                    times.contains(&entry.log_time_nanos)
-                }
+                None => times.contains(&entry.log_time_nanos),
             };
             let is_synced = claim.is_some_and(|claim| claim.is_synced);
             if !is_right || !(self.trust.has_lost_no_sector || is_synced) {
@@ -385,6 +391,8 @@ impl<'a> Evidence<'a> {
         let mut whole_to = end;
         let is_claimed = |(member, entry): &(usize, IndexEntry)| {
             let claim = self.claim_at(at, entry.inner);
+            // As in `prove_frame`.
+            let claim = claim.filter(|claim| claim.entry.log_time_nanos == entry.log_time_nanos);
             claim.map(|claim| {
                 usize::from(claim.member) == *member && same_message(&claim.entry, entry)
             })
@@ -475,6 +483,15 @@ impl<'a> Evidence<'a> {
             here.filter(|c| usize::from(c.member) == member && same_message(&c.entry, &entry));
         same.next().map_or(entry, |claim| claim.entry)
     }
+}
+
+/// The header of the message that is alone in a chunk that is not compressed.
+fn frame_of(head: &[u8], header: &ChunkHeader) -> Option<MessageHeader> {
+    let message = MessageHeader::parse(head.get(CHUNK_HEADER_BYTES..)?)?;
+    let records_bytes = message.data_bytes.checked_add(MESSAGE_HEADER_BYTES as u64);
+    let is_alone =
+        header.compression == Compression::None && records_bytes == Some(header.records_bytes);
+    is_alone.then_some(message)
 }
 
 /// A chunk with messages, each given by its channel and its time.

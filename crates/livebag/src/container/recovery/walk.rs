@@ -13,7 +13,7 @@ use livebag_format::mcap::{
 
 use super::Memory;
 use super::definitions::Definitions;
-use super::index::Claim;
+use super::index::{Claim, Finding};
 use super::proof::{ChunkStart, Evidence, Proven, Trust, end_of, place_of, same_message};
 use super::survey::{Change, Member, Stretch, Survey};
 use crate::storage::ReadFile;
@@ -255,18 +255,27 @@ impl<'a> Walk<'a> {
             }
         }
         let first = self.evidence.claims.partition_point(|claim| place_of(&claim.entry).0 < at);
+        let end = end_of(&proven.extent);
         // Both are in the order of places.
         let mut entries = proven.entries.iter().peekable();
         for claim in self.evidence.claims[first..].iter_mut() {
             let place = place_of(&claim.entry);
-            if place.0 != at {
+            if place.0 >= end {
                 break;
+            }
+            if place.0 > at {
+                // In the middle of this chunk there is no other.
+                claim.finding = Finding::Another;
+                continue;
             }
             while entries.next_if(|(_, entry)| place_of(entry) < place).is_some() {}
             let is_it = entries.peek().is_some_and(|(member, entry)| {
                 *member == usize::from(claim.member) && same_message(entry, &claim.entry)
             });
-            claim.is_proven = proven.is_believed || is_it;
+            claim.finding = match proven.is_believed || is_it {
+                true => Finding::Proven,
+                false => Finding::Another,
+            };
         }
         if let Some(bytes) = proven.record_header {
             self.survey.changes.push(Change { offset: at, bytes: bytes.to_vec() });

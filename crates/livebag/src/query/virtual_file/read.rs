@@ -174,19 +174,21 @@ impl View<'_> {
             entry.publish_time_nanos,
             u64::from(entry.data_bytes),
         );
-        if !entry.compressed && entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN {
-            self.put(&header);
-            if let Some((start, count)) = self.clip(u64::from(entry.data_bytes)) {
-                segment.read_at(entry, start, self.out.room(count))?;
-            }
-            return Ok(true);
-        }
+        let is_large = !entry.compressed && entry.data_bytes as usize >= READ_STRAIGHT_BYTES_MIN;
         let mut unpacked = std::mem::take(&mut self.unpacked);
-        let data = segment.unpack(entry, &mut unpacked);
+        // Only the header of a large one is checked: a part of it may be all that is wanted.
+        let data = match is_large {
+            true => segment.brick(entry)?.chunk_of(entry).map(|_| None),
+            false => segment.unpack(entry, &mut unpacked).map(Some),
+        };
         let is_whole = match data {
             Ok(data) => {
                 self.put(&header);
-                self.put(data);
+                if let Some(data) = data {
+                    self.put(data);
+                } else if let Some((start, count)) = self.clip(u64::from(entry.data_bytes)) {
+                    segment.read_at(entry, start, self.out.room(count))?;
+                }
                 true
             }
             Err(ContainerError::Damaged { .. }) => {

@@ -309,15 +309,25 @@ def test_a_bridge_keeps_to_its_rate(network, node, tmp_path):
     options = ["--from-ros2", f"/{own}", "--throttle", f"/{own}=0.001", "--json"]
     with running(network, "bridge", *network.arguments, *options) as bridge:
         open_for([publisher])
-        for number in range(50):
+        early = 0
+
+        def has_come():
+            nonlocal early
+            early += 1
+            publisher.write(image(0))
+            return own in stream_names()
+
+        # A DDS subscription begins with the first heartbeat that it hears: messages before it are acknowledged, and
+        # not given to it.
+        wait_for("the stream", has_come)
+        for number in range(49):
             publisher.write(image(number))
         assert publisher.has_arrived()
-        wait_for("the stream", lambda: own in stream_names())
         code = bridge.stop()
     row = bridge_row(bridge, f"/{own}")
-    assert row["message_count"] == 1 and row["skipped"] <= 49
+    assert row["message_count"] == 1 and row["skipped"] <= early - 1 + 49
     if isinstance(network, Dds):
-        assert row["skipped"] == 49, "what was acknowledged was counted"
+        assert row["skipped"] >= 49, "what was acknowledged was counted"
     assert code == 0
 
 

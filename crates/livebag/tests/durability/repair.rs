@@ -13,7 +13,8 @@ use livebag::{
     ChunkCompression, Compression, Container, ContainerState, NewMessage, Overflow, Query,
     Recorder, RecorderOptions, Topic,
 };
-use livebag_format::index::{ENTRY_BYTES, entry_offset};
+use livebag_format::container::{SYNCED_FILE, SyncMark};
+use livebag_format::index::{ENTRY_BYTES, entry_count, entry_offset};
 use livebag_format::mcap::{
     CHUNK_HEADER_BYTES_MAX, ChunkHeader, MAGIC, MESSAGE_HEADER_BYTES, MESSAGE_INDEX_ENTRY_BYTES,
     MESSAGE_INDEX_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, chunk_messages, opcode,
@@ -629,7 +630,7 @@ fn a_repair_says_what_it_found_once() {
     assert_eq!(Container::recover(&path).unwrap().failure(), Some(said.as_str()));
 }
 
-/// What does not belong together is told apart by reading, and costs no message once it is repaired.
+/// With files exchanged, readers return no message with a wrong time, and recovery restores all messages.
 #[test]
 fn indexes_and_bricks_that_were_exchanged_cost_nothing() {
     type Confuse = fn(&Path, &Original);
@@ -663,6 +664,13 @@ fn indexes_and_bricks_that_were_exchanged_cost_nothing() {
         let original = &originals()[kind];
         let times = times(&Container::peek(&original.path).unwrap());
         let (_folder, path) = copy_of(original);
+        // Entries that are marked as synced are believed where they fit.
+        let entries = files(&path, "idx").into_iter().map(|name| {
+            let bytes = fs::metadata(path.join(&name)).unwrap().len();
+            (name, entry_count(bytes))
+        });
+        let mark = SyncMark { entries: entries.collect() };
+        fs::write(path.join(SYNCED_FILE), mark.to_text()).unwrap();
         confuse(&path, &others()[kind]);
         let container = Container::peek(&path).unwrap();
         let found = self::times(&container);
@@ -680,6 +688,33 @@ fn indexes_and_bricks_that_were_exchanged_cost_nothing() {
         let verified = livebag_bags::verify(&path, &mut |_| {}).unwrap();
         assert!(verified.damage.is_empty(), "{said}: {:?}", verified.damage);
     }
+}
+
+/// Messages before a cut are kept, whether an index is replaced by another recording's before or after the first repair.
+#[test]
+fn an_index_of_another_recording_costs_no_message_of_a_cut_chunk() {
+    let kind = &KINDS[0];
+    let original = &originals()[kind];
+    let (brick, chunks) = original.bricks.iter().next().unwrap();
+    let chunk = chunks.iter().rfind(|chunk| chunk.ends.len() > 1).unwrap();
+    let whole = chunk.ends[chunk.ends.len() - 2].0;
+    let index = brick.replace(".mcap", ".idx");
+    let confuse = |path: &Path| {
+        fs::copy(others()[kind].path.join(&index), path.join(&index)).unwrap();
+    };
+    let recovered = |steps: [&dyn Fn(&Path); 3]| {
+        let (_folder, path) = copy_of(original);
+        steps.iter().for_each(|step| step(&path));
+        read(&Container::recover(&path).unwrap()).0
+    };
+    let cut = |path: &Path| {
+        open(&path.join(brick)).set_len(chunk.offset + whole as u64 + 5).unwrap();
+    };
+    let repair = |path: &Path| drop(Container::recover(path).unwrap());
+    let wanted = recovered([&cut, &|_| {}, &|_| {}]);
+    assert!(chunk.first_messages(&chunk.bytes[..whole]).all(|key| wanted.contains_key(key)));
+    assert!(recovered([&cut, &confuse, &|_| {}]) == wanted, "before the repair");
+    assert!(recovered([&cut, &repair, &confuse]) == wanted, "after the repair");
 }
 
 /// The times of all messages that can be read.

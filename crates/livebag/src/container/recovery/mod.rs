@@ -411,6 +411,18 @@ mod tests {
     use crate::storage::SimulatedDisk;
 
     #[test]
+    fn a_rebuilt_manifest_has_splits_in_the_order_of_their_numbers() {
+        let (disk, bag) = (SimulatedDisk::new(1), Path::new("/bag"));
+        disk.create_dir(bag).unwrap();
+        let names = ["split_0001", "split_9999", "split_10000"];
+        for name in names {
+            disk.create_dir(&bag.join(name)).unwrap();
+            disk.create(&bag.join(name).join("a.idx"), Access::Buffered).unwrap();
+        }
+        assert_eq!(rebuild(&disk, bag).unwrap().splits, names);
+    }
+
+    #[test]
     fn every_file_that_recovery_replaces_is_kept() {
         let (disk, path) = (SimulatedDisk::new(1), Path::new("/bag/a.idx"));
         for bytes in [b"one", b"two", b"one", b"six"] {

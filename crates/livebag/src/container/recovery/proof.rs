@@ -2,8 +2,8 @@
 //!
 //! - the checksum of its chunk,
 //! - or, for a frame without one, an index entry that says the same as its headers, or a whole chunk with
-//!   its message index, where no entry of the same time says otherwise; and by having no hole: bricks are only appended to, so a block is either what was
-//!   written or a hole,
+//!   its message index, where no entry of the same time says otherwise; and by having no hole: bricks are
+//!   only appended to, so a block is either what was written or a hole,
 //! - or an entry below the mark in `container.synced`, or one that the kernel has had for long,
 //! - or a place in front of the end of a file that cuts its chunk, where nothing else can have happened to
 //!   the file than being cut: the chunk's checksum can no longer be checked.
@@ -23,7 +23,6 @@ use livebag_format::mcap::{
 };
 
 use super::index::Claim;
-use super::says_the_same;
 use super::survey::Member;
 use crate::limits::PROVEN_CHUNK_BYTES_MAX;
 use crate::storage::ReadFile;
@@ -181,7 +180,7 @@ impl<'a> Evidence<'a> {
         if header.records_bytes.max(header.stored_bytes) > PROVEN_CHUNK_BYTES_MAX {
             return Ok(None);
         }
-        if let Some(extent) = self.believe(head, (at, end), header)? {
+        if let Some(extent) = self.believe(at, end, header)? {
             let entries = Vec::new();
             return Ok(Some(Proven {
                 extent,
@@ -211,14 +210,8 @@ impl<'a> Evidence<'a> {
         }))
     }
 
-    /// A chunk whose claims are accepted, if they tell of a frame what its header does, or of more messages the same
-    /// times, and their number equals that of its message indexes.
-    fn believe(
-        &self,
-        head: &[u8],
-        (at, end): (u64, u64),
-        header: &ChunkHeader,
-    ) -> io::Result<Option<ChunkExtent>> {
+    /// A chunk whose claims are accepted, if they have its times, and their number equals that of its message indexes.
+    fn believe(&self, at: u64, end: u64, header: &ChunkHeader) -> io::Result<Option<ChunkExtent>> {
         let claims = self.claims_at(at);
         let is_believed = |claim: &Claim| {
             (claim.is_synced || at < self.trust.settled_bytes)
@@ -231,14 +224,7 @@ impl<'a> Evidence<'a> {
             (self.members[usize::from(claim.member)].channel_id, claim.entry.log_time_nanos)
         };
         let extent = extent_of(at, header, claims.iter().map(of));
-        let frame = frame_of(head, header);
-        let is_frame = |claim: &Claim| {
-            let channel_id = self.members[usize::from(claim.member)].channel_id;
-            frame.is_none_or(|message| says_the_same(&message, &claim.entry, channel_id))
-        };
-        let has_its_times =
-            (extent.start_nanos, extent.end_nanos) == (header.start_nanos, header.end_nanos);
-        if !has_its_times || !claims.iter().all(is_frame) {
+        if (extent.start_nanos, extent.end_nanos) != (header.start_nanos, header.end_nanos) {
             return Ok(None);
         }
         let mut index_at = end;

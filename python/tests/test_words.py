@@ -110,6 +110,6 @@ def test_files_that_are_gone_are_warned_of(tmp_path, recwarn):
     livebag.open(path)
     assert not recwarn
     next(path.glob("a*.mcap")).unlink()
-    with pytest.warns(RuntimeWarning, match="1 messages that were recorded cannot be reached"):
+    with pytest.warns(RuntimeWarning, match="1 message was recorded and cannot be reached"):
         bag = livebag.open(path)
     assert len(list(bag.read_messages("/b"))) == 1

@@ -14,7 +14,7 @@ use super::{
     Rosbag2Written, SinkOptions, SinkSummary, SourceMessage, Sqlite3Options, Sqlite3Summary,
     attachments, open_foreign, to_rosbag2,
 };
-use livebag::{Account, Container, ContainerState, ContainerTopic, Query, Span};
+use livebag::{Account, Container, ContainerState, Query, Span};
 use livebag::{Overflow, Recorder, RecorderOptions, Status};
 
 /// Name under which a container keeps rosbag2's `custom_data`.
@@ -329,7 +329,7 @@ impl ContainerSource {
             warnings.push(format!("{lost} messages were lost when it was recorded"));
         }
         let account = bag.account()?;
-        let missing = bag.topics().iter().map(ContainerTopic::missing).sum::<Result<u64, _>>()?;
+        let missing = bag.missing()?;
         let lacks_messages = missing > 0 || lacks(&account);
         let accounts = bag.accounts()?;
         // Older versions counted removed messages only for all topics together.

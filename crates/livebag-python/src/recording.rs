@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use livebag::{Container, ContainerState, ContainerTopic, Query, Span};
+use livebag::internal::warning_of_missing;
+use livebag::{Container, ContainerState, Query, Span};
 use livebag_bags::RecordingKind;
 use livebag_bags::{ConvertError, MessageSource, open_foreign, open_foreign_on};
 use livebag_format::container::CONTAINER_FILE;
@@ -208,19 +209,9 @@ impl Recording {
 
 /// Says if files of a container are gone or cut.
 fn warn_of_missing(py: Python<'_>, bag: &Container) -> PyResult<()> {
-    // While it is live, retention may remove files.
-    let ended = bag.topics().iter().filter(|_| bag.state() != ContainerState::Live);
-    let missing = ended.map(ContainerTopic::missing).sum::<Result<u64, _>>();
-    match missing.map_err(errors::bag)? {
-        0 => Ok(()),
-        count => warn_of(
-            py,
-            &format!(
-                "{}: {count} messages that were recorded cannot be reached: `livebag verify` names the files that are \
-                 gone or cut",
-                bag.path().display()
-            ),
-        ),
+    match warning_of_missing(bag.missing().map_err(errors::bag)?) {
+        Some(warning) => warn_of(py, &format!("{}: {warning}", bag.path().display())),
+        None => Ok(()),
     }
 }
 

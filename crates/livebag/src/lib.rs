@@ -75,10 +75,11 @@ pub use storage::{
     lower_priority,
 };
 
-/// What `livebag-bags` needs of the container; not for others.
+/// What the other crates of this workspace need of the container; not for others.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::container::events::is_event;
     pub use crate::container::{is_being_written, says_the_same};
+    pub use crate::query::warning_of_missing;
     pub use crate::storage::{is_open_for_writing, open_regular};
 }

@@ -7,7 +7,7 @@ use livebag_format::mcap::MAGIC as MCAP_MAGIC;
 
 use super::{RecordingKind, is_container};
 use crate::{ConvertError, METADATA_FILE};
-use livebag::internal::is_being_written;
+use livebag::internal::{is_being_written, warning_of_missing};
 use livebag::{Container, ContainerError, ContainerState, ContainerTopic};
 use livebag::{KernelDisk, ReadDisk};
 
@@ -160,24 +160,14 @@ fn glance_at_container(path: &Path) -> Glance {
         ContainerState::Unrecovered => GlanceState::Crashed,
     };
     let counts = bag.topics().iter().map(ContainerTopic::message_count);
-    // While it is live, retention may remove files.
-    let ended = bag.topics().iter().filter(|_| bag.state() != ContainerState::Live);
-    let missing = ended.map(ContainerTopic::missing);
-    let look = || {
-        Ok((counts.sum::<Result<u64, _>>()?, bag.time_range()?, missing.sum::<Result<u64, _>>()?))
-    };
+    let look = || Ok((counts.sum::<Result<u64, _>>()?, bag.time_range()?, bag.missing()?));
     let looked: Result<_, ContainerError> = look();
     match looked {
         Ok((count, times, missing)) => Glance {
             message_count: Some(count),
             event_count: bag.events().ok().map(|events| events.len() as u64),
-            problem: match missing {
-                0 => bag.failure().map(|failure| format!("ended early: {failure}")),
-                _ => Some(format!(
-                    "{missing} messages that were recorded cannot be reached: `livebag verify` names the files that \
-                     are gone or cut"
-                )),
-            },
+            problem: warning_of_missing(missing)
+                .or_else(|| bag.failure().map(|failure| format!("ended early: {failure}"))),
             ..Glance::new(kind, if missing > 0 { GlanceState::Damaged } else { state })
                 .with_times(times.or(Some((bag.started_nanos(), 0))))
         },

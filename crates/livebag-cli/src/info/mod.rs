@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap_complete::ArgValueCompleter;
-use livebag::{Account, Container, ContainerState, ContainerTopic, Event};
+use livebag::internal::warning_of_missing;
+use livebag::{Account, Container, Event};
 use livebag_bags::Attachment;
 use livebag_format::container::{CONTAINER_FILE, ClockJumps};
 use livebag_format::visible;
@@ -270,15 +271,7 @@ fn container(bag: &Container, list: List<'_>) -> Result<Info, CliError> {
     if removed.splits > 0 {
         warnings.push(removed_splits(removed.splits, removed.messages));
     }
-    // While it is live, retention may remove files.
-    let ended = bag.topics().iter().filter(|_| bag.state() != ContainerState::Live);
-    let missing = ended.map(ContainerTopic::missing).sum::<Result<u64, _>>()?;
-    if missing > 0 {
-        warnings.push(format!(
-            "{} that were recorded cannot be reached: `livebag verify` names the files that are gone or cut",
-            text::messages(missing)
-        ));
-    }
+    warnings.extend(warning_of_missing(bag.missing()?));
     Ok(Info {
         path: path.display().to_string(),
         storage: "container".into(),

@@ -42,6 +42,8 @@ use read_ahead::{CloseOnDrop, ReadAhead};
 use recording::{Plan, Recordings, Survey, Window};
 use source::Opener;
 
+use crate::query::warning_of_missing;
+
 /// The topic on which ROS 2 nodes with `use_sim_time` expect the time.
 const CLOCK_TOPIC: &str = "/clock";
 
@@ -152,12 +154,7 @@ impl Player {
         let mut warnings = options.strangers(recordings.topics());
         warnings.append(&mut survey.warnings);
         let missing = recordings.missing(&wanted)?;
-        if missing > 0 {
-            warnings.push(format!(
-                "{missing} messages that were recorded cannot be reached: `livebag verify` names the files that are \
-                 gone or cut"
-            ));
-        }
+        warnings.extend(warning_of_missing(missing));
         let mut this = Self {
             plan: Plan { wanted, order: options.order, window, lag },
             recordings,

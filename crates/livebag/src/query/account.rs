@@ -2,7 +2,7 @@
 
 use livebag_format::Account;
 
-use super::{Container, ContainerError, ContainerState, ContainerTopic};
+use super::{Container, ContainerError, ContainerTopic};
 
 impl Container {
     /// The account of each topic, in the order of [`Container::topics`]; of a live container as its recorder last wrote
@@ -18,15 +18,10 @@ impl Container {
             let removed = at.map(|at| removed.swap_remove(at)).unwrap_or_default();
             let mut lost = topic.lost;
             lost.add(&removed.lost);
-            // While it is live, retention may remove files.
-            let missing = match self.state() {
-                ContainerState::Live => 0,
-                _ => topic.missing()?,
-            };
             Ok(Account {
                 recorded: topic.message_count()?,
                 removed: removed.messages,
-                damaged: topic.damaged + missing,
+                damaged: topic.damaged + topic.missing()?,
                 repeated: topic.repeated + removed.repeated,
                 skipped: topic.skipped + removed.skipped,
                 lost,

@@ -42,7 +42,7 @@ pub use timeline::{
     LossCause, LossSpan, TimeBins, Timeline, TimelineCache, TimelineQuery, TopicProgress,
     TopicTimeline,
 };
-pub use topic::ContainerTopic;
+pub use topic::{ContainerTopic, warning_of_missing};
 pub use virtual_file::{VirtualFile, VirtualFileError};
 
 use brick::Brick;
@@ -183,6 +183,10 @@ impl Container {
                 Err(error) => return Err(error),
             }
         }
+        if state == ContainerState::Live {
+            // Retention is removing them, and counts them.
+            topics.iter_mut().for_each(|topic| topic.missing = 0);
+        }
         let recorder_pid = read_owner(disk, path).map(|owner| owner.pid);
         let path = path.to_owned();
         // If they are gone, the messages can still be read.
@@ -302,6 +306,14 @@ impl Container {
     /// What ended the recording early, if anything.
     pub fn failure(&self) -> Option<&str> {
         Some(self.manifest.failure.as_str()).filter(|failure| !failure.is_empty())
+    }
+
+    /// Messages of all topics that cannot be reached, see [`ContainerTopic::missing`].
+    ///
+    /// # Errors
+    /// If an index cannot be read.
+    pub fn missing(&self) -> Result<u64, ContainerError> {
+        self.topics.iter().map(ContainerTopic::missing).sum()
     }
 
     /// Names and values stored in the recording.

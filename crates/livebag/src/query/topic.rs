@@ -15,6 +15,16 @@ use crate::container::unpack::{UnpackError, Unpacked};
 /// asked first, which costs a system call.
 const LARGE_MESSAGE_BYTES: usize = 1 << 20;
 
+/// The warning that messages cannot be reached, if any cannot.
+pub fn warning_of_missing(count: u64) -> Option<String> {
+    let messages = if count == 1 { "1 message was" } else { &format!("{count} messages were") };
+    (count > 0).then(|| {
+        format!(
+            "{messages} recorded and cannot be reached: `livebag verify` names the files that are gone or cut"
+        )
+    })
+}
+
 /// A topic's part of one split.
 pub(super) struct Segment {
     pub index: IndexReader,
@@ -171,8 +181,8 @@ impl ContainerTopic {
         self.writer_returns
     }
 
-    /// Messages that were recorded and cannot be reached, because the topic's files are gone or cut:
-    /// `livebag recover` rebuilds a time index from its brick.
+    /// Messages that were recorded and cannot be reached, because the topic's files are gone or cut: `livebag recover`
+    /// rebuilds a time index from its brick. Files that retention removes from a live container are not counted here.
     ///
     /// # Errors
     /// If the index cannot be read.

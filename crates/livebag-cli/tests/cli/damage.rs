@@ -220,7 +220,7 @@ fn messages_whose_files_are_gone_are_missed_by_every_verb() {
             let _ = std::fs::remove_file(&copy);
             let _ = std::fs::remove_dir_all(&copy);
         }
-        run(&["info", text(&bag)]).expect(0, &["60 messages that were recorded", "verify"]);
+        run(&["info", text(&bag)]).expect(0, &["60 messages were recorded", "verify"]);
         run(&["ls", text(&bag)]).expect(0, &["60 messages", "cannot be reached"]);
         let account = run(&["info", text(&bag), "--json"]).json()["account"].clone();
         assert_eq!((&account["damaged"], &account["published"]), (&60.into(), &120.into()));
